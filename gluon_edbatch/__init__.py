@@ -8,6 +8,8 @@ require_mxnet()
 from . import data, distributed, estimator, rnn, serving, testing
 from .api import nd
 from .api.concurrent import run_concurrently, value
+from .api.deprecated import load_measured as load_measured
+from .api.deprecated import save_measured as save_measured
 from .api.export import export_cells
 from .api.functional import add_n, concat, each, forward, ragged, stack
 from .api.mixin import AutoBatchMixin
@@ -30,7 +32,6 @@ from .errors import (
     StaleValueError,
     StepsError,
 )
-from .execute.measured import load_measured, save_measured
 from .execute.native.library import available as native_available
 from .execute.native.threads import get_num_threads, set_num_threads
 from .fold import Fold, Unfold, fold_unroll
@@ -116,7 +117,6 @@ __all__ = [
     'forward',
     'get_num_threads',
     'learn_policy',
-    'load_measured',
     'load_program',
     'lower_bound',
     'native_available',
@@ -124,7 +124,6 @@ __all__ = [
     'ragged',
     'rnn',
     'run_concurrently',
-    'save_measured',
     'serving',
     'set_num_threads',
     'stack',

@@ -19,13 +19,11 @@ from typing import Dict, Optional
 
 NAMES = (
     'mx.fresh',
-    'mx.hybrid',
     'subgraph.fingerprint',
     'graph.edges',
     'plan.rows',
     'plan.layout',
     'execute.native.table',
-    'execute.immediate',
     'record.indexing',
     'record.stores',
     'record.scopes',

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite('support')
 
 # After their asserts are rewritten:
-from gluon_edbatch.execute import choice, whole_scopes  # noqa: E402
 from gluon_edbatch.report import analysed  # noqa: E402
 from support import aftermath as left_behind  # noqa: E402
 from support.tiers import is_fast  # noqa: E402
@@ -55,15 +54,6 @@ def pytest_collection_finish():
     collect, and MXNet's operators alone are some hundred thousand objects.)"""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_measured(monkeypatch):
-    """No test's batches depend on how fast earlier ones were: no way of running calls is tried, but
-    in the tests of just that."""
-    for name in ('_UNTIMED', '_UNTIMED_HEAVY'):
-        monkeypatch.setattr(choice, name, 1 << 30)
-        monkeypatch.setattr(whole_scopes, name, 1 << 30)
 
 
 @pytest.fixture(autouse=True)

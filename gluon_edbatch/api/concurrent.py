@@ -27,7 +27,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError, SampleError
 from ..mx.pace import last_under_way
 from ..mx.parameters import context_of
-from ..record.hooks import current_recording, entered, local
+from ..record.hooks import current_recording, local
 from ..record.lazy import VALUES
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
@@ -150,7 +150,7 @@ class AdvancingSample:
 
     def advance(self, answer: Any) -> bool:
         """Run until it waits again; False if it has come to its end."""
-        recording, scope = current_recording(), entered()
+        recording = current_recording()
         mode = recording and recording.mode
         try:
             self.wanted = self._steps.send(answer)
@@ -160,9 +160,7 @@ class AdvancingSample:
         except Exception as error:
             raise self._failed(error) from error
         now = current_recording()
-        if (now is not recording and not _went_on(scope, now)) or (
-            recording and recording.mode != mode
-        ):
+        if now is not recording or (recording and recording.mode != mode):
             raise RecordError(
                 f'sample {self._index} waits for a value inside of a scope that it has entered '
                 f'(autograd.record(), pause(), batching(), …), and the other samples would go on '
@@ -184,11 +182,6 @@ class AdvancingSample:
         steps = self._steps
         frame = getattr(steps, 'gi_frame' if isgenerator(steps) else 'cr_frame')
         return site_of(frame.f_code, frame.f_lasti)
-
-
-def _went_on(scope: Any, recording: Any) -> bool:
-    """Whether a scope whose calls ran at once began to record."""
-    return scope is not None and scope.at_once and scope.rest is recording
 
 
 def _returned(result: Any) -> Generator[None, Any, Any]:

@@ -67,13 +67,9 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
     >>> edb.forward(scores)
     >>> edb.export_cells(net, scope, 'bundle')
     """
-    scope.schedules()  # scopes as this one record from now on
     recording = scope._recording
     if recording is None or not recording.forms:
-        raise BundleError(
-            'the scope has recorded nothing: record some samples, with '
-            'batching(compile_options=CompileOptions(at_once=False)) if calls ran at once'
-        )
+        raise BundleError('the scope has recorded nothing: record some samples')
     recording.flush()
     cells, weights = _Cells(recording, names_of_blocks(net)), _ExportedWeights()
     entries = [_entry(kind, cells.names_of(kind), weights) for kind in cells.types]

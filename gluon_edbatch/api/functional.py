@@ -17,7 +17,6 @@ from ..record.hooks import current_recording
 from ..record.inputs import ARRAYS, SCALAR_DTYPE, is_array
 from ..record.lazy import (
     VALUES,
-    ComputedArray,
     EagerNumpyRagged,
     EagerRagged,
     LazyArray,
@@ -54,7 +53,7 @@ def forward(values: Any) -> Any:
 def _to_write_to(value: NDArray) -> NDArray:
     """Its array, which the user may write to: not where other calls will, or may, read it."""
     if not isinstance(value, LazyArray):
-        return value.evaluated() if value.__class__ is ComputedArray else value
+        return value
     recording = value._store.recording
     if (
         recording is None

@@ -25,7 +25,7 @@ class AutoBatchMixin:
 
     def __call__(self, *args: Any) -> Any:
         """Run the model on one sample."""
-        if hooks.entered() is not None or hooks.local.eager:
+        if hooks.current_recording() is not None or hooks.local.eager:
             return super().__call__(*args)  # type: ignore[misc]  # of gluon.Block
         try:
             with eagerly(context_of(self)):

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import RecordError
 from ..record.each import for_each, holds_each
-from ..record.hooks import current_recording, entered
+from ..record.hooks import current_recording
 from ..record.lazy import LazyArray
 from ..record.recording import Recording
 from ..record.refused import refused_operands
@@ -46,15 +46,9 @@ def _function(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         recording = current_recording()
         if recording is None:
-            scope = entered()
-            try:
-                if holds_each(args) or holds_each(kwargs.values()):
-                    return for_each(original, args, kwargs)
-                return original(*args, **kwargs)
-            except Exception:  # as it takes arrays only
-                if scope is None:
-                    raise
-                recording = scope.record_from_here()
+            if holds_each(args) or holds_each(kwargs.values()):
+                return for_each(original, args, kwargs)
+            return original(*args, **kwargs)
         return recording.operation(with_lazy_arrays, args, kwargs)
 
     function.__name__ = function.__qualname__ = name

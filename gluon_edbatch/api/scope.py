@@ -3,27 +3,20 @@
 import math
 import time
 from collections import Counter
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 import mxnet as mx
 import numpy as np
-from mxnet import gluon
 
 from ..brief import brief
-from ..execute.evaluate import Evaluator, is_ours
-from ..execute.immediate import ImmediateScope
-from ..execute.whole_scopes import Begun
+from ..execute.evaluate import Evaluator
 from ..graph.graph import Graph
-from ..mx.parameters import context_of
 from ..record import hooks
 from ..record.recording import Recording
-from ..record.scopes import place
 from ..report.counters import Report, make_report
 from ..report.explain import Explanation, explain
-from ..report.ran_now import explained_with_calls_now, with_calls_now
 from ..schedule import Schedule, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
-from .functional import as_arrays
 
 DEFAULT_SCHEDULER = 'fsm'
 
@@ -41,10 +34,6 @@ class batching:
     nothing; values are computed when somebody looks at one, or by `gluon_edbatch.forward`,
     `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void: asking for
     one is a `StaleValueError`.
-
-    Where scopes of few or large calls were measured to be slower so than in eager Gluon, later ones
-    do as that does: calls run while they are made, and give ordinary NDArrays (`CompileOptions`
-    has ``at_once``, which says more).
 
     A thread or asyncio task records into the innermost scope that it, or for a task its creator,
     has entered and that is still open; scopes may end in any order.
@@ -86,7 +75,6 @@ class batching:
     """
 
     _open = False  # also if a wrong argument stops __init__
-    _only_records = False
 
     def __init__(
         self,
@@ -104,63 +92,33 @@ class batching:
         self._ctx = ctx
         self._options = current_options() if compile_options is None else compile_options
         self._timing = timing
-        self._begun: Optional[Begun] = None  # if it may run at once
-        self._at_once: Optional[ImmediateScope] = None
-        self._recorded: Optional[Recording] = None
+        self._recording: Optional[Recording] = None
         self._started = self._record_s = 0.0
 
-    @property
-    def _recording(self) -> Optional[Recording]:
-        """What it records; nothing as long as all calls run at once."""
-        return self._recorded if self._at_once is None else self._at_once.rest
-
     def __enter__(self) -> 'batching':
-        if self._recorded is not None or self._at_once is not None:
+        if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
-        outer = hooks.entered()
-        if self._may_run_at_once() and outer is None:
-            self._begun = begun = Begun(place(), self._options)
-            if begun.at_once and begun.kind is not None:
-                self._at_once = ImmediateScope(
-                    begun, begun.kind, self._as_arrays, self._record_rest
-                )
-        if self._at_once is None:
-            self._recorded = self._new_recording()
-        entered: Any = self._at_once or self._recorded
-        entered.outer = outer
+        outer = hooks.current_recording()
+        self._recording = recording = self._new_recording()
+        recording.outer = outer
         self._open = True
-        (hooks.install if self._at_once is None else hooks.install_for_calls)(self)
+        hooks.install(self)
         try:
-            hooks.enter(entered)
+            hooks.enter(recording)
             self._started = time.perf_counter()
             return self
         except BaseException:  # an interrupt: __exit__ will not be called
             self._leave()
             raise
 
-    def _may_run_at_once(self) -> bool:
-        return (
-            self._options.at_once
-            and not (self._timing or self._only_records)
-            and is_ours(self.scheduler)
-        )
-
-    def _record_rest(self) -> Recording:
-        hooks.install(self)
-        return self._new_recording()
-
     def _new_recording(self) -> Recording:
         return Recording(Evaluator(self.scheduler, self._timing), self._ctx, self._options)
-
-    def _as_arrays(self, block: gluon.Block, args: Sequence[Any]) -> Sequence[Any]:
-        return as_arrays(args, self._ctx or context_of(block))
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         if not self._open:
             return
         recording = self._recording
         try:
-            self._note_end(error)
             if recording is not None:
                 recording.close(error)  # while Python's garbage collector still waits
         finally:
@@ -174,26 +132,14 @@ class batching:
             if recording is not None:
                 self._record_s -= recording.evaluator.inside_s
 
-    def _note_end(self, error: Optional[BaseException]) -> None:
-        """What is known of its kind then."""
-        if self._begun is None or error is not None:
-            return
-        recording, at_once = self._recording, self._at_once
-        calls = 0 if at_once is None else len(at_once.calls)
-        if recording is None:
-            self._begun.end_at_once(calls)
-        else:
-            self._begun.end_recorded(recording, calls)
-
     def __del__(self) -> None:
         if self._open:  # an interrupt came just as Python was about to call __exit__
             self._leave()
 
     def _leave(self) -> None:
         """Leave nothing behind; may be called again, as an interrupt can come in between."""
-        for entered in (self._at_once, self._recording):
-            if entered is not None:
-                hooks.leave(entered)
+        if self._recording is not None:
+            hooks.leave(self._recording)
         hooks.remove(self)
 
     def report(self) -> Report:
@@ -201,27 +147,18 @@ class batching:
         shows them, types that differ in shapes and constants only on one line."""
         recording = self._recording
         evaluator = recording.evaluator if recording else Evaluator(self.scheduler)
-        report = make_report(
+        return make_report(
             self.scheduler.name,
             evaluator.counts,
             self._record_s,
             evaluator.forced,
             recording.forms if recording else (),
         )
-        at_once = self._at_once
-        return report if at_once is None else with_calls_now(report, at_once.calls, self._measured)
 
     def explain(self) -> Explanation:
         """Why calls were batched as they were, place by place in the user's code, and what would
         help; ``print(scope.explain())`` shows it. Nothing is evaluated."""
-        explanation, at_once = explain(self._recording, self.scheduler), self._at_once
-        if at_once is None:
-            return explanation
-        return explained_with_calls_now(explanation, at_once.calls, self._measured)
-
-    @property
-    def _measured(self) -> str:
-        return '' if self._begun is None else str(self._begun.trial)
+        return explain(self._recording, self.scheduler)
 
     def graph(self) -> Graph:
         """What is recorded and not computed yet, as a scheduler will see it: something to learn
@@ -230,36 +167,21 @@ class batching:
         Raises
         ------
         RuntimeError
-            If the scope was not entered, or its calls ran at once (`CompileOptions` has
-            ``at_once``): the next scope of this line records.
+            If the scope was not entered.
         """
-        self._wants_recording()
         if self._recording is None:
-            raise RuntimeError(
-                'a batching scope that was not entered, or whose calls ran at once, has no graph'
-            )
+            raise RuntimeError('a batching scope that was not entered has no graph')
         return self._recording.evaluator.graph(self._recording)
 
     def schedules(self) -> List[Tuple[Graph, Schedule]]:
         """The graph and the schedule of each evaluation so far."""
-        self._wants_recording()
         counts = self._recording.evaluator.counts if self._recording else []
         return [(count.graph, count.schedule) for count in counts]
-
-    def _wants_recording(self) -> None:
-        """Somebody looks at what is recorded: let scopes as this one record."""
-        if self._begun is not None:
-            self._begun.wants_recording()
 
     def __str__(self) -> str:
         """The recorded graph by type."""
         if self._recording is None:
-            at_once = self._at_once
-            return (
-                'batching scope, not entered'
-                if at_once is None
-                else f'batching scope: {len(at_once.calls)} calls of blocks, which ran at once'
-            )
+            return 'batching scope, not entered'
         forms = self._recording.forms
         counts = Counter(
             forms[form].node_type for form in self._recording.node_forms.since(0).tolist()
@@ -274,22 +196,16 @@ class batching:
     __repr__ = __str__
 
 
-class recording(batching):
-    """A scope that records, whatever was measured."""
-
-    _only_records = True
-
-    @property
-    def calls_recorded(self) -> int:
-        """How many, so far."""
-        return 0 if self._recorded is None else len(self._recorded.node_forms)
-
-
-class lasting(recording):
+class lasting(batching):
     """A scope that samples enter and leave while it records: it keeps no figures of what it did,
     and results only as long as somebody is there to read them."""
 
     _seen_given = _bytes_given = 0  # arrays
+
+    @property
+    def calls_recorded(self) -> int:
+        """How many calls it recorded so far."""
+        return 0 if self._recording is None else len(self._recording.node_forms)
 
     def _new_recording(self) -> Recording:
         evaluator = Evaluator(self.scheduler, self._timing, keeps_counts=False)
@@ -298,17 +214,17 @@ class lasting(recording):
     @property
     def evaluations(self) -> int:
         """How many there were."""
-        return 0 if self._recorded is None else len(self._recorded.ran)
+        return 0 if self._recording is None else len(self._recording.ran)
 
     @property
     def calls_kept(self) -> int:
         """Of those that are recorded: whose results are there, or to come."""
-        recorded = self._recorded
+        recorded = self._recording
         return 0 if recorded is None else self.calls_recorded - recorded.evaluator.forgotten_calls
 
     def bytes_given(self) -> int:
         """How large the arrays are that were given so far."""
-        given = [] if self._recorded is None else self._recorded.arrays
+        given = [] if self._recording is None else self._recording.arrays
         for spec, _ in given[self._seen_given :]:
             self._bytes_given += math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
         self._seen_given = len(given)
@@ -316,10 +232,10 @@ class lasting(recording):
 
     def forget(self, evaluations: int) -> None:
         """Keep no results of the first so many: nobody reads them any more, or gets an error."""
-        if self._recorded is not None:
-            self._recorded.evaluator.forget(self._recorded, evaluations)
+        if self._recording is not None:
+            self._recording.evaluator.forget(self._recording, evaluations)
 
     @property
     def has_readers(self) -> bool:
         """Once it is left: whether somebody still has values of it."""
-        return self._recorded is not None and bool(self._recorded.stores())
+        return self._recording is not None and bool(self._recording.stores())

@@ -4,7 +4,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from ..api.scope import recording
+from ..api.scope import lasting
 
 _TOGETHER = 64  # samples of a scope: what it keeps is small, and no scope is begun for each
 
@@ -27,7 +27,7 @@ def recorded_calls(net: Callable[[Any], Any], samples: Sequence[Any]) -> np.ndar
     """
     costs = np.zeros(len(samples))
     for begin in range(0, len(samples), _TOGETHER):
-        scope = recording()
+        scope = lasting()
         with scope:
             before = 0
             for i, sample in enumerate(samples[begin : begin + _TOGETHER], begin):

@@ -1,6 +1,2 @@
 """Running a plan, forward and backward: an evaluation (`evaluate`), by the backends that there
 are."""
-
-from ..compiled import load
-
-load(f'{__name__}.immediate')

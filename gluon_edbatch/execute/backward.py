@@ -132,14 +132,12 @@ class BackwardPass:
         gradients.zero_inputs()
 
 
-def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray]]]:
+def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
     """How to put each arena of an evaluation on autograd's tape.
 
     Parameters
     ----------
     machine : Machine
-    eager : bool
-        Whether there are calls on the user's own tape, which may read inputs alone.
 
     Returns
     -------
@@ -148,7 +146,7 @@ def connect(machine: Machine, eager: bool) -> List[Optional[Callable[[], NDArray
         gradient.
     """
     inputs = machine.weights.arrays + [given[0] for given in machine.given]
-    if not inputs or not (machine.tapes or machine.looked_up or eager):
+    if not inputs or not (machine.tapes or machine.looked_up):
         return [None] * len(machine.arenas)
     inputs = list(map(with_dense_gradient, inputs))
     backward = BackwardPass(machine)

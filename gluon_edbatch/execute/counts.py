@@ -52,8 +52,8 @@ class EvaluationCounts(NamedTuple):
     sums: Optional[Sums] = None
 
     @property
-    def at_once(self) -> Dict[int, str]:
-        """Serial of a type -> why its calls ran at once: no calls did."""
+    def large(self) -> Dict[int, str]:
+        """Serial of a type -> why its calls ran eagerly for their size: no calls did."""
         return {}
 
 
@@ -72,17 +72,17 @@ class Work(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class CountsAtOnce:
-    """`EvaluationCounts` of calls that ran at once, in the order in which they were recorded; made
+class EagerCounts:
+    """`EvaluationCounts` of calls that ran eagerly, in the order in which they were recorded; made
     in full when somebody asks."""
 
     work: Work
-    at_once: Dict[int, str]
+    large: Dict[int, str]
     early: bool
     collect_s: float
     execute_s: float
     schedule_s: float = 0.0
-    clock: Optional[Clock] = None  # nothing runs at once where batches are timed
+    clock: Optional[Clock] = None
     recurs: bool = False
     plans: Optional[RecurringPlans] = None
 
@@ -126,7 +126,7 @@ class CountsAtOnce:
         return Group(self.work.types[index], nodes, ones, nodes, bounds, (), ())
 
 
-Counts = Union[EvaluationCounts, CountsAtOnce]
+Counts = Union[EvaluationCounts, EagerCounts]
 
 
 def calls_written(count: Counts) -> np.ndarray:
@@ -141,8 +141,10 @@ def calls_written(count: Counts) -> np.ndarray:
 def passes_of(count: Counts) -> Dict[int, Tuple[str, ...]]:
     """For each type of an evaluation, by serial, the compile options that made a difference: to
     what is compiled, and in this evaluation."""
-    if isinstance(count, CountsAtOnce):
-        return dict.fromkeys(count.at_once, ('at_once',))
+    if isinstance(count, EagerCounts):
+        return {
+            kind.serial: ('at_once',) * (kind.serial in count.large) for kind in count.work.types
+        }
     changed: Dict[int, Set[str]] = {}
     for group in count.plan.groups:
         mine = changed.setdefault(group.node_type.serial, set())

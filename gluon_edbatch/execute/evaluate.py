@@ -3,9 +3,8 @@
 import threading
 import time
 from collections import deque
-from contextlib import nullcontext
 from functools import partial
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple, Union
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -28,7 +27,7 @@ from ..mx.modes import modes
 from ..mx.pace import under_way, wait_for_engine
 from ..mx.profile import span
 from ..plan.layout import make_plan
-from ..plan.plan import Batch, Plan
+from ..plan.plan import Plan
 from ..plan.recurring import Planned
 from ..plan.split import hoist, look_ups_apart
 from ..record.hooks import suspended
@@ -39,19 +38,19 @@ from ..record.stores import Arena, EagerArena, forgotten
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
-from .at_once import CallsAtOnce, which
 from .backend import is_run, traits_of
 from .backward import BackwardPass, connect
-from .choice import Choice, candidates, choose, next_evaluation, rule_out
 from .clock import Clock
-from .counts import Counts, CountsAtOnce, EvaluationCounts, Work
+from .cost_model import is_faster_eagerly
+from .counts import Counts, EagerCounts, EvaluationCounts, Work
+from .eager import EagerCalls, that_read_no_batch
 from .executable import executable
 from .machine import Machine
-from .own_tape import EagerCalls, eager_last, given_rows
 from .steps import steps
 from .verify import needs_verification, verify
 
 Results = Dict[ArenaKey, Union[Arena, EagerArena]]
+_LARGE = 'to copy their arrays into batches would take longer'  # why calls run eagerly
 _MOST_CALLS = 1 << 17  # of one part of an evaluation; their arenas are some 100 MB
 
 
@@ -135,13 +134,10 @@ class Evaluator:
             if len(calls):
                 if not recording.is_over:  # else additions are left, which read no block
                     recording.check_blocks()
-                next_evaluation()
                 types = _types(recording, calls, table)
                 work = Work(calls, edges, table, *types, asked_by, started, sums)
                 for part in _parts(recording, work):
-                    choice = self._choice(recording, part)
-                    with choice.timed or nullcontext():
-                        self._run_chosen(recording, part, choice)
+                    self._run_part(recording, part)
                     if recording.closed and part is not work:
                         self._forget_what_was_read(recording, table)
         if recording.closed:
@@ -160,46 +156,54 @@ class Evaluator:
             recording.left_out = self.forgotten_sums
         return needed
 
-    def _choice(self, recording: Recording, work: Work) -> Choice:
+    def _run_part(self, recording: Recording, work: Work) -> None:
+        """Run large calls eagerly, then batches, then what is eager whatever its size."""
+        large = self._large_types(recording, work)
+        first: np.ndarray = np.zeros(len(work.calls), bool)
+        if large:
+            first = that_read_no_batch(recording, work.calls, work.edges, large)
+        last = np.array([kind.eager for kind in work.types])[work.kinds]
+        for chosen, run in (
+            (first, self._run_eagerly),
+            (~first & ~last, self._evaluate),
+            (last, self._run_eagerly),
+        ):
+            if chosen.any():
+                part = _part(recording, work, chosen)
+                run(recording, part)
+                self.pending.ran(part.calls)
+
+    def _large_types(self, recording: Recording, work: Work) -> List[NodeType]:
         if self._timing or not (recording.options.at_once and is_ours(self.scheduler)):
-            return Choice({}, None)
-        found = candidates(work.types, len(work.calls))
-        if not found:
-            return Choice({}, None)
-        counts = dict(zip(work.types, np.bincount(work.kinds).tolist()))
-        return choose({kind: counts[kind] for kind in found}, work.types, len(work.calls))
+            return []
+        calls = np.bincount(work.kinds).tolist()
+        rows = np.bincount(work.kinds, work.table.rows[work.calls.forms]).astype(int).tolist()
+        return [
+            kind
+            for kind, calls_of, rows_of in zip(work.types, calls, rows)
+            if is_faster_eagerly(kind, calls_of, rows_of)
+        ]
 
-    def _run_chosen(self, recording: Recording, work: Work, choice: Choice) -> None:
-        if choice.at_once:
-            now = which(recording, work.calls, work.edges, choice.at_once)
-            first = _part(recording, work, now)
-            rule_out(choice, first.types)
-            if len(first.calls):
-                self._run_at_once(recording, first, choice)
-                work = _part(recording, work, ~now)
-        if len(work.calls):
-            self._evaluate(recording, work)
-            self.pending.ran(work.calls)
-
-    def _run_at_once(self, recording: Recording, work: Work, choice: Choice) -> None:
+    def _run_eagerly(self, recording: Recording, work: Work) -> None:
         began = time.perf_counter()
-        locations = recording.locations
-        running = CallsAtOnce(recording, work.calls)
-        for position in range(len(work.calls)):
-            _run_call(running, position, work.calls, recording)
+        locations, count = recording.locations, len(work.calls)
+        running = EagerCalls(recording, work.calls)
+        clock = Clock(count) if self._timing else None
+        for position in range(count):
+            _run_call(running, position, work.calls, recording, clock)
         number = len(recording.ran)
         recording.results[number] = _publish(number, running.arenas, recording)
         recording.ran.append(work.calls.ids)
         locations.row[running.values] = running.rows
         locations.evaluation[running.values] = number
-        self.pending.ran(work.calls)
         self.counts.append(
-            CountsAtOnce(
+            EagerCounts(
                 work,
-                {kind.serial: str(choice.at_once[kind]) for kind in work.types},
+                {kind.serial: _LARGE for kind in work.types if not kind.eager},
                 not recording.closed,
                 began - work.started,
                 time.perf_counter() - began,
+                clock=clock,
             )
         )
 
@@ -284,17 +288,17 @@ class Evaluator:
             debug.show(debug.PLANS, 'plan', plan)
         wait_for_engine()  # passes that are over by then need no waiting for
         BackwardPass.begin_evaluation()
-        plan, eager = eager_last(plan)
         machine = Machine(recording, plan, calls, Clock(plan.size) if self._timing else None)
         for step in steps(plan):
             _run_step(machine, step, calls, recording)
         machine.finish()
-        arenas = _arenas(plan, machine, bool(eager), recording)
-        _run_eager(machine, recording, arenas, eager, calls)
+        arenas = _arenas(machine)
         if not machine.is_over:
-            under_way(_last_row(plan, arenas) if eager or machine.fence is None else machine.fence)
+            under_way(_last_row(plan, arenas) if machine.fence is None else machine.fence)
         number = len(recording.ran)
-        public = {arena.key: rows for arena, rows in zip(plan.arenas, arenas) if arena.public}
+        public: Results = {
+            arena.key: rows for arena, rows in zip(plan.arenas, arenas) if arena.public
+        }
         recording.results[number] = _publish(number, public, recording)
         recording.ran.append(calls.ids)
         locations.evaluation[plan.values] = number
@@ -383,12 +387,10 @@ def _planned(recording: Recording, work: Work, schedule: Schedule) -> Planned:
     return planned
 
 
-def _last_row(plan: Plan, arenas: List[Union[Arena, EagerArena]]) -> NDArray:
+def _last_row(plan: Plan, arenas: Sequence[Arena]) -> NDArray:
     """A copy of something that is written last: a view would keep its arena."""
     group = max(plan.groups, key=lambda group: group.numbers[-1])
-    arena, write = arenas[group.writes[0].arena], group.writes[0].of(group.size - 1)
-    raw = arena.rows[write.begin] if isinstance(arena, EagerArena) else arena.raw
-    return raw._slice(0, 1).copy()
+    return arenas[group.writes[0].arena].raw._slice(0, 1).copy()
 
 
 def _timed(machine: Machine, first: int, last: int, run: Callable[[], None]) -> None:
@@ -402,20 +404,15 @@ def _timed(machine: Machine, first: int, last: int, run: Callable[[], None]) -> 
         machine.clock.run(first, run)
 
 
-def _run_eager(machine, recording, arenas, batches: List[Batch], calls) -> None:
-    eager = EagerCalls(recording, machine.plan, arenas, batches)
-    for number, batch in enumerate(batches, machine.plan.size - len(batches)):
-        try:
-            _timed(machine, number, number + 1, partial(eager.run, batch))
-        except EdbError:
-            raise
-        except Exception as error:
-            raise BatchError(describe_failure([batch], calls, recording, error)) from error
-
-
-def _run_call(running: CallsAtOnce, position: int, calls: Calls, recording: Recording) -> None:
+def _run_call(
+    running: EagerCalls, position: int, calls: Calls, recording: Recording, clock: Optional[Clock]
+) -> None:
     try:
-        running.run(position)
+        if clock is None:
+            running.run(position)
+        else:
+            with span(f'1 call, eager: {running.batch(position).node_type}'):
+                clock.run(position, partial(running.run, position))
     except EdbError:
         raise
     except Exception as error:
@@ -445,17 +442,11 @@ def _verify(machine, batch, calls, recording) -> None:
     verify(machine, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
 
 
-def _arenas(
-    plan: Plan, machine: Machine, eager: bool, recording: Recording
-) -> List[Union[Arena, EagerArena]]:
+def _arenas(machine: Machine) -> List[Arena]:
     """What the rows of each arena are to those who read values."""
     return [
-        given_rows(arena, recording)
-        if arena.key.eager
-        else Arena(raw, connected, memory, machine.is_over)
-        for arena, raw, connected, memory in zip(
-            plan.arenas, machine.arenas, connect(machine, eager), machine.memories
-        )
+        Arena(raw, connected, memory, machine.is_over)
+        for raw, connected, memory in zip(machine.arenas, connect(machine), machine.memories)
     ]
 
 

@@ -12,7 +12,6 @@ from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:
     from .cached.program import CachedProgram
-    from .choice import Trial
     from .native.native_run import Frame
     from .native.program import NativeProgram
 
@@ -42,12 +41,12 @@ class Executable:
         Of the backend that runs it, once it is known.
     changed_by : set of str
         The options that made a difference to what was compiled.
-    may_run_at_once : bool
-        Whether its calls may (see `at_once`): what they draw or count must not depend on that.
-    result_bytes, parameter_bytes : int
-        Of a call.
-    trials : dict of int to Trial
-        Whether that is faster, by the bits of the number of calls in an evaluation.
+    may_run_eagerly : bool
+        Whether its calls may: what they draw or count must not depend on that.
+    row_bytes : int
+        Of the arguments and results of one row of a call; of ragged arguments for one value.
+    parameter_bytes : int
+        Of its parameters.
     frames : dict of tuple to Frame
         Of native runs in which it is the first of several types.
     """
@@ -65,12 +64,13 @@ class Executable:
             not node_type.ragged or node_type.lengths is not None or bool(node_type.tables)
         )
         self.changed_by: Set[str] = {'whole_values'} if node_type.whole else set()
-        self.may_run_at_once = node_type.options.at_once and _may_run_at_once(node_type)
-        self.result_bytes = sum([_bytes(spec.shape, spec.dtype) for spec in node_type.outputs])
+        self.may_run_eagerly = node_type.options.at_once and _may_run_eagerly(node_type)
+        kept = [(each.rows, each.arena) for each in node_type.arguments]
+        kept += zip(node_type.factors, [spec.arena for spec in node_type.outputs])
+        self.row_bytes = sum([_bytes((rows, *key[0]), key[1]) for rows, key in kept])
         self.parameter_bytes = sum(  # those of imported symbols do not tell their shape
             [_bytes(each.shape or (), each.dtype) for each in node_type.parameters]
         )
-        self.trials: Dict[int, Trial] = {}
         self.frames: Dict[tuple, Frame] = {}
 
 
@@ -78,10 +78,11 @@ def _bytes(shape: Sequence[int], dtype: Any) -> int:
     return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
 
 
-def _may_run_at_once(node_type: NodeType) -> bool:
+def _may_run_eagerly(node_type: NodeType) -> bool:
     mode = node_type.mode
     return not (
-        node_type.eager
+        not mode.recording
+        or node_type.eager
         or node_type.tables
         or node_type.graph.function is not None
         or (mode.training and (node_type.random or node_type.graph.subgraph.states))

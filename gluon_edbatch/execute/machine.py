@@ -43,7 +43,7 @@ class Machine:
     ----------
     arenas : list of (NDArray or None)
         Unknown to autograd, as all its views that batches read; None for results on the user's
-        own tape (see `own_tape`).
+        own tape (see `execute.eager`).
     gradients : list of (NDArray or None)
         Gradient arenas, for the kinds that can have gradients.
     tapes : list of Tape
@@ -73,7 +73,7 @@ class Machine:
         self.arenas: List[Any] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory(array.shape, array.dtype, array.ctx)
-            if self.taped and array is not None and np.issubdtype(array.dtype, np.floating)
+            if self.taped and np.issubdtype(array.dtype, np.floating)
             else None
             for array in self.arenas
         ]
@@ -91,10 +91,7 @@ class Machine:
 
     # --- inputs ----------------------------------------------------------------------------------
 
-    def _arena_for(self, arena: ArenaPlan) -> Optional[NDArray]:
-        if arena.key.eager:
-            self.memories.append(None)
-            return None
+    def _arena_for(self, arena: ArenaPlan) -> NDArray:
         if arena.earlier is not None:
             self.memories.append(None)
             earlier: Any = self.recording.results[arena.earlier][arena.key]
@@ -132,11 +129,7 @@ class Machine:
     def _fill(self) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""
         device: List[tuple] = []
-        filled = [
-            (index, arena, array)
-            for index, (arena, array) in enumerate(zip(self.plan.arenas, self.arenas))
-            if array is not None
-        ]
+        filled = list(zip(range(len(self.arenas)), self.plan.arenas, self.arenas))
         for index, arena, array in filled:
             self._fill_from_host(arena, array, device, index)
         if device:

@@ -38,13 +38,13 @@ class Step(NamedTuple):
 
 def steps(plan: Plan) -> Iterator[Step]:
     """What to run at once of all that is batched: neighbours of a kind together, all else
-    one by one. (Calls on the user's own tape are the last of a plan.)
+    one by one.
     """
     backend = _of_all(plan)
     if backend is not None:
         yield Step(0, plan.size, backend)
         return
-    count = sum([group.size for group in plan.groups if not group.node_type.eager])
+    count = plan.size
     kinds, backends = _backends(plan)
     unproved = _unproved(plan)
     alone = kinds == 1
@@ -61,7 +61,7 @@ def _of_all(plan: Plan) -> Optional[Backend]:
     first, known = BACKENDS[0], 0
     for group in plan.groups:
         several = len(group.nodes) > group.size  # else there is nothing to compare
-        if group.node_type.eager or (several and needs_verification(group.node_type)):
+        if several and needs_verification(group.node_type):
             return None
         kind = first.kind(group)
         if kind <= 1 or known not in (0, kind):

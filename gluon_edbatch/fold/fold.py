@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..api.functional import compute
-from ..api.scope import DEFAULT_SCHEDULER, batching, check_ctx, recording
+from ..api.scope import DEFAULT_SCHEDULER, batching, check_ctx
 from ..brief import brief
 from ..errors import EdbError, RecordError
 from ..mx.parameters import context_of
@@ -270,7 +270,7 @@ class Fold:
         """Make the calls that were not made yet; gives the values that are wanted."""
         ran = self._ran
         try:
-            with recording(self.scheduler, ctx) as self.scope:
+            with batching(self.scheduler, ctx) as self.scope:
                 if not kept:  # all is over before the user can write to an array
                     current_recording().copied_below = 0
                 self._replay(block)

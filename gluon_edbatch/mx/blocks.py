@@ -5,11 +5,7 @@ from typing import Any, Dict, List, Sequence
 import mxnet as mx
 from mxnet import gluon
 
-
-def gives_new_arrays(block: gluon.Block) -> bool:
-    """Whether what a block returns is nobody else's, as arguments and parameters are that a block
-    may hand on which is not hybridized."""
-    return getattr(block, '_active', False) and type(block).forward is gluon.HybridBlock.forward
+CALL_CACHED_OP: Any = gluon.HybridBlock._call_cached_op  # runs the graph of a hybridized block
 
 
 def is_recorded(block: gluon.Block) -> bool:

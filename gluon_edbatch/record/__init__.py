@@ -2,7 +2,6 @@
 
 from ..compiled import load
 
-load('gluon_edbatch.mx.hybrid')  # not where that room is entered: MXNet may not be there then
 load(f'{__name__}.indexing')
 load(f'{__name__}.stores')
 load(f'{__name__}.scopes')

@@ -6,7 +6,7 @@ cimport gluon_edbatch.record.interpreter as interpreter
 cimport gluon_edbatch.mx.reading as reading
 cimport gluon_edbatch.record.scopes as scopes
 cimport gluon_edbatch.record.stores as stores
-from gluon_edbatch.record.scopes cimport Entered, current_recording, entered
+from gluon_edbatch.record.scopes cimport Entered, current_recording
 from gluon_edbatch.record.stores cimport Store
 
 cdef Py_ssize_t _ONE, _PAIR, _NESTED, _OTHER, _ANY, _EQUAL
@@ -170,10 +170,7 @@ cdef tuple _constant(object number)
 cdef bint _tells_itself(object option) except -1
 @cython.locals(scope=Entered)
 cdef object _called(object block, tuple args)
-@cython.locals(log=CallLog)
-cpdef record_block(recording, object block, tuple args)
 cdef object _call_with_user_hooks(CallLog log, Callee callee, tuple args)
-cpdef call_as_ever(object block, tuple args)
 @cython.locals(scope=Entered)
 cpdef hooked_invoke(object handle, object ndargs, object keys, object vals, object out,
                     object is_np_op, object output_is_list)

@@ -25,7 +25,7 @@ from ..subgraph.structure import unflatten
 from . import interpreter, lazy
 from .each import for_each, holds_each
 from .lazy import VALUES, OfNone
-from .scopes import Entered, current_recording, entered, local
+from .scopes import Entered, current_recording, local
 from .sites import kind_of, through_library
 from .stores import Store
 
@@ -1182,7 +1182,7 @@ def hooked_call(self, *args):
 
 
 def _called(block, args):
-    scope = entered()
+    scope = current_recording()
     if scope is None:
         if local.eager is not None and isinstance(block, gluon.HybridBlock):
             if holds_each(args) and is_recorded(block):
@@ -1190,17 +1190,6 @@ def _called(block, args):
             args = tuple(local.eager(args))
         return _call(block, *args)
     return scope.call_block(block, args)
-
-
-def call_as_ever(block, args):
-    """What a call of a block gives without a hook."""
-    return _call(block, *args)
-
-
-def record_block(recording, block, args):
-    """What a call of a block gives that is to be recorded."""
-    log: CallLog = recording
-    return log.call_block(block, args)
 
 
 def _call_with_user_hooks(log, callee, args):
@@ -1216,11 +1205,7 @@ def _call_with_user_hooks(log, callee, args):
 
 def hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     """What a scope puts in the place of the function behind all of ``mx.nd``."""
-    scope = entered()
+    scope = current_recording()
     if scope is None:
         return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
-    if not scope.at_once:
-        return scope.operator_called(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
-    if out is not None:
-        return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
-    return scope.run_operator(handle, ndargs, keys, vals, is_np_op, output_is_list)
+    return scope.operator_called(handle, ndargs, keys, vals, out, is_np_op, output_is_list)

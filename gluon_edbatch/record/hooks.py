@@ -15,24 +15,22 @@ each full collection walks through all of the user's samples.
 import gc
 import threading
 from contextlib import contextmanager
-from typing import Any, Callable, Iterable, Iterator, Set
+from typing import Any, Callable, Iterator, Set
 
 import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 from ..errors import ControlFlowError, RecordError
-from ..mx.hybrid import CALL_CACHED_OP, NotRun
 from ..mx.invoke import INVOKE, invoke
 from ..mx.methods import calling, unhooked
 from ..mx.modes import set_recording, set_training
 from . import created
 from .calls import BLOCK_CALL, hook_calls, hooked_call, hooked_invoke
-from .lazy import ComputedArray, LazyArray
-from .scopes import current_recording, enter, entered, leave, local  # noqa: F401
+from .lazy import LazyArray
+from .scopes import current_recording, enter, leave, local  # noqa: F401
 from .sites import current_site
 
-_call_cached_op = unhooked(CALL_CACHED_OP)
 _block_setattr: Any = gluon.Block.__setattr__
 _setattr = unhooked(_block_setattr)
 call_function = autograd.Function.__call__
@@ -40,9 +38,8 @@ _array = mx.nd.ndarray.array
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
 
 _lock = threading.Lock()
-_owners: Set[int] = set()  # scopes that are open and record, in all threads
-_owners_of_calls: Set[int] = set()  # all that are open
-_recorded = False  # whether the hooks for recording may be there
+_owners: Set[int] = set()  # scopes that are open, in all threads
+_installed = False  # whether hooks may be there
 _collecting = True
 _UNSET = object()
 
@@ -64,16 +61,6 @@ def _hooked_setattr(self, name, value):
         ):
             recording.forget_blocks()
     _setattr(self, name, value)
-
-
-def hooked_call_cached_op(self, *args):
-    """What a scope puts in the place of ``HybridBlock._call_cached_op``."""
-    scope = entered()
-    if scope is not None and scope.at_once:
-        result = scope.run_cached(self, args)
-        if result is not NotRun:
-            return result
-    return _call_cached_op(self, *args)
 
 
 def _then_told(set_mode: Callable[..., bool]) -> Callable[..., bool]:
@@ -99,7 +86,7 @@ def hooked_call_function(self, *inputs):
 
 
 def _hooked_array(source_array, ctx=None, dtype=None):
-    if entered() is None or not isinstance(source_array, (LazyArray, ComputedArray)):
+    if current_recording() is None or not isinstance(source_array, LazyArray):
         return _array(source_array, ctx, dtype)
     array = source_array.evaluated()
     array = array if ctx is None else array.as_in_context(ctx)
@@ -134,18 +121,10 @@ def _listed(arrays) -> Any:
     return (arrays,) if isinstance(arrays, NDArray) else arrays
 
 
-_CALL_HOOKS = (  # all that scopes need whose calls run at once
+_HOOKS = (
     (BLOCK_CALL, '__code__', calling(hooked_call, BLOCK_CALL), BLOCK_CALL.__code__),
-    (
-        CALL_CACHED_OP,
-        '__code__',
-        calling(hooked_call_cached_op, CALL_CACHED_OP),
-        CALL_CACHED_OP.__code__,
-    ),
     (*INVOKE, hooked_invoke, invoke),
     (mx.nd.ndarray, 'array', _hooked_array, _array),
-)
-_HOOKS = (
     (
         _block_setattr,
         '__code__',
@@ -163,70 +142,46 @@ _HOOKS = (
 
 def install(owner: object) -> None:
     """Install the hooks, or note one more scope that needs them; after an interrupt, neither."""
-    global _collecting, _recorded
-    install_for_calls(owner)
+    global _collecting, _installed
     try:
         with _lock:
             _owners.add(id(owner))
             if len(_owners) == 1:
-                _collecting, _recorded = gc.isenabled(), True
+                _collecting, _installed = gc.isenabled(), True
                 gc.disable()
-                _set(_HOOKS)
-    except BaseException:
-        remove(owner)
-        raise
-
-
-def install_for_calls(owner: object) -> None:
-    """The same with those for calls of blocks alone."""
-    try:
-        with _lock:
-            _owners_of_calls.add(id(owner))
-            if len(_owners_of_calls) == 1:
-                _set(_CALL_HOOKS)
+                for owner_of, name, hook, _ in _HOOKS:
+                    setattr(owner_of, name, hook)
                 hook_calls(True)
     except BaseException:
         remove(owner)
         raise
 
 
-def _set(hooks: Iterable[tuple]) -> None:
-    for owner_of, name, hook, _ in hooks:
-        setattr(owner_of, name, hook)
-
-
-def _reset(hooks: Iterable[tuple]) -> None:
-    for owner_of, name, _, original in hooks:
-        setattr(owner_of, name, original)
-
-
 def remove(owner: object) -> None:
     """Note one scope less, and restore MXNet after the last. May be called again, as is to be done
     when an interrupt came in between."""
-    global _recorded
+    global _installed
     with _lock:
         _owners.discard(id(owner))
-        _owners_of_calls.discard(id(owner))
-        if _recorded and not _owners:
+        if _installed and not _owners:
             if _collecting:
                 gc.enable()
-            _reset(_HOOKS)
-            _recorded = False  # not before: an interrupt may come at each line
-        if not _owners_of_calls:
             hook_calls(False)
-            _reset(_CALL_HOOKS)
+            for owner_of, name, _, original in _HOOKS:
+                setattr(owner_of, name, original)
+            _installed = False  # not before: an interrupt may come at each line
 
 
 def collect(generation: int) -> None:
     """Do what Python's garbage collector waits for while scopes are open: one may be for long."""
-    if _recorded and _collecting:
+    if _installed and _collecting:
         gc.collect(generation)
 
 
 @contextmanager
 def suspended() -> Iterator[None]:
     """Let this thread use MXNet without being recorded."""
-    scope = entered()
+    scope = current_recording()
     enter(None)
     try:
         yield

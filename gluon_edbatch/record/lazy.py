@@ -11,7 +11,7 @@ from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..mx.arrays import alias, as_numpy, copy_into, new_array
+from ..mx.arrays import as_numpy, copy_into, new_array
 from ..mx.modes import modes
 from ..subgraph.spec import Spec
 from .indexing import known_index
@@ -723,38 +723,6 @@ class SettledNumpyArray(_Settled, LazyNumpyArray):
     """Such a value in NumPy mode."""
 
     __slots__ = ()
-
-
-class ComputedArray(NDArray):
-    """What a call gives in a scope whose calls run at once, and operators on it: an array that
-    NumPy's stand beside, and that is differentiated, as is a recorded value."""
-
-    __slots__ = ()
-
-    __array__ = LazyArray.__array__
-    __array_ufunc__ = LazyArray.__array_ufunc__
-
-    def evaluated(self) -> NDArray:
-        """The same as an ordinary NDArray."""
-        return alias(self)
-
-    def backward(self, out_grad=None, retain_graph=False, train_mode=True) -> None:
-        """See `LazyArray.backward`."""
-        super().backward(out_grad, True, train_mode)
-
-
-def _beside_numpy(name: str) -> Callable[..., Any]:
-    eager = getattr(NDArray, name)
-
-    @wraps(eager)
-    def method(self, other):
-        return eager(self, operand(self, other))
-
-    return method
-
-
-for _name in (*ARITHMETIC, *[_name for _name in _WRITING if _name != 'setitem']):
-    setattr(ComputedArray, f'__{_name}__', _beside_numpy(f'__{_name}__'))
 
 
 class OfNone(List[int]):

@@ -4,16 +4,11 @@ cimport cython
 cimport gluon_edbatch.record.interpreter as interpreter
 
 cdef class Entered:
-    cdef public bint closed, at_once
+    cdef public bint closed
     cdef public long long thread
     cdef public Entered outer
     cdef call_block(self, object block, tuple args)
-    cpdef run_block(self, object block, tuple args)
-    cpdef run_operator(self, object handle, object ndargs, object keys, object vals,
-                       object is_np_op, object output_is_list)
 
-@cython.locals(scope=Entered)
-cpdef Entered entered()
 @cython.locals(scope=Entered)
 cpdef Entered current_recording()
 @cython.locals(frame=interpreter.Frame)

@@ -31,42 +31,24 @@ class Entered:
         The one that entered it.
     closed : bool
         Whether the scope has ended.
-    at_once : bool
-        Whether its calls run at once: it is no recording, and functions of this package go as if
-        there was no scope.
     """
 
     def __init__(self):
         self.outer: Optional[Entered] = None
         self.thread = interpreter.thread()
         self.closed = False
-        self.at_once = False
 
     def call_block(self, block, args):
         """What a call of a block gives."""
-        return self.run_block(block, args)
-
-    def run_block(self, block, args):
-        """The same, if calls run at once."""
-        raise NotImplementedError
-
-    def run_operator(self, handle, ndargs, keys, vals, is_np_op, output_is_list):
-        """What an operator gives, if calls run at once; see `mx.invoke`."""
         raise NotImplementedError
 
 
-def entered():
+def current_recording():
     """The innermost scope that is open in this thread or asyncio task, or None."""
     scope = interpreter.recording()
     while scope is not None and (scope.closed or scope.thread != interpreter.thread()):
         scope = scope.outer  # scopes may end in any order, and threads inherit contexts
     return scope
-
-
-def current_recording():
-    """The same, if it records."""
-    scope = entered()
-    return None if scope is None or scope.at_once else scope
 
 
 def enter(scope: Optional[Any]) -> None:
@@ -79,10 +61,10 @@ def leave(scope: Any) -> None:
     task that began within the scope. May be called again."""
     scope.closed = True
     if interpreter.recording() is scope:
-        outer = entered()
+        outer = current_recording()
         interpreter.record_into(outer)
         scope.outer = None
-        if outer is not None and not outer.at_once:
+        if outer is not None:
             outer.update_mode()  # it may have changed meanwhile
 
 

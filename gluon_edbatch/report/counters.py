@@ -184,7 +184,7 @@ def make_report(
                 repr(kind), 0, 0, kind.why_one_by_one, alike=_alike(kind)
             )
             known = known._replace(
-                note=count.at_once.get(kind.serial, known.note),
+                note=count.large.get(kind.serial, known.note),
                 passes=options_among(kind, known.passes, passes[kind.serial]),
             )
             if group.hoisted:

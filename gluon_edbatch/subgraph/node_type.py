@@ -130,7 +130,7 @@ class NodeType:
         Whether a call counts as one row, whatever its arguments' rows: the subgraph was lifted
         (see `lift`), as rows of these do depend on each other.
     eager : bool
-        Whether they run as without a scope, on the user's own tape (see `execute.own_tape`).
+        Whether they run as without a scope, on the user's own tape (see `execute.eager`).
     tables : tuple of Parameter
         For a type that computes ids only: what is looked up with each of its outputs.
     padded : tuple of (int, int)

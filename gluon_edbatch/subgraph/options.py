@@ -35,11 +35,8 @@ class CompileOptions:
     whole_values : bool, default True
         Batches of calls whose rows depend on each other, with an axis of their own.
     at_once : bool, default True
-        Few calls, and large ones, run as in eager Gluon where that is faster than in batches; where
-        whole scopes are, they record nothing, and calls give ordinary NDArrays. That is measured in
-        the first scopes, so which ones do, and with it how values are rounded, may differ from
-        process to process. Off, nothing is measured, and all are batched; `save_measured` and
-        `load_measured` keep what was measured for other runs.
+        Large calls that autograd records run eagerly, where copies of their arrays into a batch
+        would take longer. Shapes decide that, so that each run decides the same.
     buckets : bool, default True
         Calls of a block on arrays of different lengths, such as whole sentences, padded to a few
         lengths, where that is proved to change nothing.

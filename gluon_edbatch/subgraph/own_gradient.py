@@ -4,7 +4,7 @@ In eager MXNet such a loss head takes part in a backward pass if the loss is rea
 the gradient that it then gives to its input belongs to its own call alone: some divide it by the
 number of their rows. In a batch neither would be so: MXNet hands a batch one gradient of all its
 rows, where nothing tells a row that is zero from one that has no part in the loss. So under
-autograd their calls, and those that read their results, run as in eager code (see `own_tape`).
+autograd their calls, and those that read their results, run as in eager code (see `execute.eager`).
 """
 
 from typing import List, Sequence, Set

@@ -16,8 +16,8 @@ class ArenaKey(NamedTuple):
     ----------
     row_shape, dtype, ctx
     eager : bool
-        Whether they are results of calls that run on the user's own tape (see `own_tape`): there
-        is no memory in which they lie one after the other.
+        Whether they are results of calls that run eagerly (see `execute.eager`): there is no
+        memory in which they lie one after the other.
     """
 
     row_shape: Tuple[int, ...]

@@ -27,7 +27,7 @@ from mxnet.ndarray import NDArray
 
 from ..api.functional import forward
 from ..api.mixin import eagerly
-from ..api.scope import recording
+from ..api.scope import batching
 from ..brief import brief
 from ..mx.parameters import context_of
 from ..record.lazy import LazyArray
@@ -305,7 +305,7 @@ class _Model:
         )
 
     def batched(
-        self, train: bool, scheduler: Any, scope: Callable[[Any], ContextManager] = recording
+        self, train: bool, scheduler: Any, scope: Callable[[Any], ContextManager] = batching
     ) -> Measured:
         """All samples in one scope."""
 

@@ -19,10 +19,10 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
-from ..api.scope import recording
+from ..api.scope import batching
 from ..execute.evaluate import Evaluator
 from ..mx.arrays import new_array
-from ..mx.hybrid import CALL_CACHED_OP
+from ..mx.blocks import CALL_CACHED_OP
 from ..mx.invoke import (
     CREATE_SYMBOL,
     INVOKE,
@@ -32,7 +32,7 @@ from ..mx.invoke import (
     operator_handle,
     operator_name,
 )
-from ..mx.methods import calling
+from ..mx.methods import calling, unhooked
 from ..record import created, hooks
 from ..record.calls import hooked_invoke
 from ..record.lazy import LazyArray
@@ -103,7 +103,7 @@ def eager_in_float64(known: Known, noise: Optional[Noise] = None) -> Iterator[No
         yield
 
 
-class recording_in_float64(recording):
+class recording_in_float64(batching):
     """A scope in which all values are float64."""
 
     def __init__(self, scheduler: Any, known: Known):
@@ -205,7 +205,7 @@ def _invoke_in_float64(
 ) -> Any:
     """Run an operator in float64. See `mx.invoke`."""
     known = _run.known
-    if known is None or not _run.eager or hooks.entered() is not None:
+    if known is None or not _run.eager or hooks.current_recording() is not None:
         return hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
     if out is not None:
         target = out if isinstance(out, NDArray) else out[0]
@@ -247,7 +247,12 @@ def _hooked_allocator(allocate: Callable[..., Any]) -> Callable[..., Any]:
     """Allocate float64 for float32."""
 
     def allocated(shape: Any, ctx: Any, delay_alloc: bool, dtype: Any = mx.base.mx_real_t) -> Any:
-        if _run.known is not None and _run.eager and hooks.entered() is None and _is_narrow(dtype):
+        if (
+            _run.known is not None
+            and _run.eager
+            and hooks.current_recording() is None
+            and _is_narrow(dtype)
+        ):
             dtype = np.float64
         return allocate(shape, ctx, delay_alloc, dtype)
 
@@ -271,10 +276,10 @@ def _hooked_creator(create: Callable[..., NDArray]) -> Callable[..., NDArray]:
 def _uncached(self: gluon.HybridBlock, *args: Any) -> Any:
     """Run a hybridized block, which the caller of the judge did not name, as if it were not."""
     known = _run.known
-    if known is None or not _run.eager or hooks.entered() is not None:
-        return hooks.hooked_call_cached_op(self, *args)
+    if known is None or not _run.eager or hooks.current_recording() is not None:
+        return _call_cached_op(self, *args)
     if isinstance(self, gluon.SymbolBlock):
-        return hooks.hooked_call_cached_op(self, *[widened(arg, known) for arg in args])
+        return _call_cached_op(self, *[widened(arg, known) for arg in args])
     active, self._active = self._active, False
     try:
         return self.forward(*args)
@@ -301,6 +306,7 @@ def _in_float64(
     return run
 
 
+_call_cached_op = unhooked(CALL_CACHED_OP)
 _HOOKS = (
     (*INVOKE, _invoke_in_float64, hooked_invoke),
     (*CREATE_SYMBOL, _symbol_in_float64, create_symbol),
@@ -314,7 +320,7 @@ _HOOKS = (
         CALL_CACHED_OP,
         '__code__',
         calling(_uncached, CALL_CACHED_OP),
-        calling(hooks.hooked_call_cached_op, CALL_CACHED_OP),
+        CALL_CACHED_OP.__code__,
     ),
 )
 

@@ -16,7 +16,7 @@ from .output import aligned, rounded
 __all__ = ['LAYERS', 'few_table', 'measure_few']
 
 Row = Dict[str, Any]
-WARM_UP = 40  # rounds of each kind: the package measures in the first which way is faster
+WARM_UP = 5  # rounds of each kind
 
 
 class Layer(NamedTuple):

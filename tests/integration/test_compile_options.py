@@ -111,6 +111,13 @@ def test_options_that_are_gone_have_no_effect(use):
     assert made == ALL or made._changes == {}
 
 
+@pytest.mark.parametrize('name', ['save_measured', 'load_measured'])
+def test_functions_that_are_gone_have_no_effect(name, tmp_path):
+    with pytest.warns(DeprecationWarning, match=f'{name}.. has no effect') as caught:
+        getattr(edb, name)(tmp_path / 'measured.json')
+    assert caught[0].filename == __file__ and not any(tmp_path.iterdir())
+
+
 def test_a_block_of_scopes():
     with edb.compile_options(hoisting=False) as outer:
         assert outer == current_options() == ALL.but(hoisting=False)

@@ -12,7 +12,8 @@ _PACKAGE = Path(edb.__file__).parent
 _STAGES = tuple(str(_PACKAGE / name) for name in ('graph', 'schedule', 'plan', 'execute'))
 
 
-@pytest.fixture(params=[[100, 1000], pytest.param([1000, 10000], marks=pytest.mark.slow)])
+# No number of types twice: plans of equal calls are used again.
+@pytest.fixture(params=[[100, 1000], pytest.param([900, 9000], marks=pytest.mark.slow)])
 def sizes(request):
     return request.param
 

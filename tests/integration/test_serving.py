@@ -821,7 +821,7 @@ def test_what_was_computed_for_those_who_left_is_forgotten(net, made):
     most, gate = [], Gate()
 
     def look():
-        recording = made[-1]._scope._recorded
+        recording = made[-1]._scope._recording
         most.append((len(recording.ran), len(recording.results)))
 
     with edb.serving.Engine(net.walk, warm_up=[(2, None), (5, None)], max_batch=4) as engine:
@@ -990,7 +990,7 @@ def test_a_scope_is_full(net, made, monkeypatch, limit):
         futures = [engine.future(number) for number in range(400)]
         results = [future.result() for future in futures]
     assert 5 < len(made) < 200
-    assert all([most(lane._scope._recorded) < 300 for lane in made[1:] if lane._scope._recorded])
+    assert all([most(lane._scope._recording) < 300 for lane in made[1:] if lane._scope._recording])
     for number in (0, 200, 399):
         expected = edb.run_concurrently([number], predict)[0]
         np.testing.assert_allclose(results[number], expected, rtol=1e-5, atol=1e-6)

@@ -10,7 +10,6 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.api.scope import recording
 from gluon_edbatch.execute.machine import Machine
 from gluon_edbatch.execute.native import native_run, now
 from gluon_edbatch.mx import guard, pool
@@ -47,7 +46,7 @@ def dense(value=None):
 
 
 def ran(net, samples):
-    with recording():
+    with edb.batching():
         values = [net(net(sample)) for sample in samples]
     return edb.concat(values).asnumpy()
 
@@ -72,7 +71,7 @@ def test_training_is_given_to_the_engine(given_to_engine):
     net, samples = dense(), ndarrays(5, (1, WIDTH))
     for _ in range(3):
         given_to_engine.clear()
-        with autograd.record(), recording():
+        with autograd.record(), edb.batching():
             loss = edb.add_n([net(sample) for sample in samples]).sum()
         loss.backward()
         mx.nd.waitall()
@@ -95,7 +94,7 @@ def test_values_are_of_the_parameters_that_were_recorded(given_to_engine):
     net, samples = dense(), ndarrays(3, (1, WIDTH))
     ran(net, samples), ran(net, samples)
     expected = eager(net, samples)
-    with recording():
+    with edb.batching():
         values = [net(net(sample)) for sample in samples]
     given_to_engine.clear()
     net.weight.set_data(net.weight.data() * 0)
@@ -129,7 +128,7 @@ def test_another_thread_may_write_to_parameters_all_the_time():
 
 
 def _once(net, samples):
-    with recording():
+    with edb.batching():
         values = [net(sample) for sample in samples]
     return edb.concat(values).asnumpy()
 
@@ -174,7 +173,7 @@ def test_rounds_read_what_earlier_ones_computed(given_to_engine):
     expected = rounds(net)
     for _ in range(3):
         given_to_engine.clear()
-        with recording():
+        with edb.batching():
             found = rounds(net)
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
@@ -187,7 +186,7 @@ def test_rounds_that_read_what_the_engine_computed(given_to_engine):
     net = nn.Dense(WIDE, in_units=WIDE)
     net.initialize()
     sizes, samples = [0, 8000, 16000], ndarrays(16000, (1, WIDE))
-    with recording():
+    with edb.batching():
         vectors = []
         for begin, end in zip(sizes, sizes[1:]):
             encoded = [net(sample) for sample in samples[begin:end]]
@@ -215,10 +214,10 @@ def test_memory_of_small_runs_is_used_again(given_to_engine, monkeypatch):
     net.initialize()
 
     def arena(engine):
-        with recording() as scope:
+        with edb.batching() as scope:
             values = [net(sample) for sample in samples]
             found = edb.run_concurrently(values, _looked_at)
-            results = scope._recorded.results[0].values()
+            results = scope._recording.results[0].values()
             (only,) = [each for each in results if each.memory is not None]
             assert only.memory.idle
         if engine:
@@ -245,11 +244,11 @@ def test_another_thread_hands_memory_to_the_engine_meanwhile(monkeypatch):
     given, taken = ndarrays(300, (1, WIDE)), []
 
     def small_run(others):
-        with recording() as scope:
+        with edb.batching() as scope:
             values = [net(each) for each in given]
             edb.run_concurrently(values, _looked_at)
             later = [last(value) for value in values[:3]]
-        results = scope._recorded.results[0].values()
+        results = scope._recording.results[0].values()
         (arena,) = [each for each in results if each.memory is not None]
         assert arena.memory.idle
         others(values)
@@ -289,7 +288,7 @@ def test_values_that_the_user_wrote_to_are_read_as_written():
         return state.asnumpy(), other.asnumpy(), net(other).asnumpy()
 
     for _ in range(3):
-        with recording():
+        with edb.batching():
             found = written(True)
     for one, other in zip(found, written(False)):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

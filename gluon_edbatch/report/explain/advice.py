@@ -217,8 +217,7 @@ _ADVICE = {
     'CompileOptions(buckets=False) does not pad.',
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
     'some of them.',
-    Cause.AT_ONCE: 'Nothing: more calls in an evaluation are measured anew. '
-    'CompileOptions(at_once=False) runs all in batches.',
+    Cause.AT_ONCE: 'Nothing to do. CompileOptions(at_once=False) runs large calls in batches.',
     Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '
     'the next step depends on them, gluon_edbatch.run_concurrently lets all '
     'samples come to it first; one evaluation a step is then the least.',

@@ -22,10 +22,10 @@ from .reasons import (
     Asked,
     Use,
     alone_reasons,
-    at_once_reasons,
     block_reasons,
     dependency_reason,
     evaluation_reasons,
+    large_reasons,
     merged,
     scheduler_reason,
     type_reasons,
@@ -100,7 +100,7 @@ class _Places:
         self._seconds = np.bincount(history.place, seconds).tolist()
         self._scheduler = scheduler
         self._asked = asked
-        self._at_once = [count.at_once for count in counts]
+        self._large = [count.large for count in counts]
         self._taken = _taken(history, counts)
         self._advice = analysed(advice_for_scheduler, counts) if self._taken else ''
         place, kind = history.place, history.type
@@ -141,7 +141,7 @@ class _Places:
         uses = [use for same in by_block.values() for use in same]
         needed, block_needs = int(self._of_place.longest[number]), self._block_needs[number]
         batched_needs = {block: self._batched_needs[number].get(2 * block, 0) for block in by_block}
-        at_once = [bar for bar in bars if self._at_once[bar.evaluation]]
+        large = [bar for bar in bars if self._large[bar.evaluation]]
         asked = [self._asked[evaluation] for evaluation in sorted({bar.evaluation for bar in bars})]
         return [
             *block_reasons(uses, needed, block_needs),
@@ -155,7 +155,7 @@ class _Places:
                 for block, same in by_block.items()
                 for reason in alone_reasons(same, block_needs[block], batched_needs[block])
             ),
-            *at_once_reasons(at_once, self._why(at_once), needed),
+            *large_reasons(large, self._why(large), needed),
             *evaluation_reasons(uses, asked, waiting if self._early else 0),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
             *dependency_reason(uses, needed, len(bars)),
@@ -163,9 +163,9 @@ class _Places:
         ]
 
     def _why(self, bars: List[Bar]) -> Dict[int, str]:
-        """What was measured of the types of these bars, which ran at once."""
+        """Why the types of these bars ran eagerly."""
         return {
-            bar.type: self._at_once[bar.evaluation][self._history.types[bar.type].serial]
+            bar.type: self._large[bar.evaluation][self._history.types[bar.type].serial]
             for bar in bars
         }
 

@@ -180,21 +180,21 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason
     ]
 
 
-def at_once_reasons(bars: Sequence[Bar], why: Dict[int, str], needed: int) -> List[Reason]:
-    """Calls ran at once, each as eager Gluon runs it.
+def large_reasons(bars: Sequence[Bar], why: Dict[int, str], needed: int) -> List[Reason]:
+    """Large calls ran eagerly.
 
     Parameters
     ----------
     bars : sequence of Bar
         Theirs, one a call.
     why : dict
-        What was measured, by type of the bars.
+        Why, by type of the bars.
     needed : int
         The batches that all calls of the place need, since they depend on each other.
     """
     if not bars:
         return []
-    text = f'{_calls(len(bars))} ran at once, as in eager Gluon: {why[bars[0].type]}'
+    text = f'{_calls(len(bars))} ran eagerly, as large calls do: {why[bars[0].type]}'
     more = max(0, len(bars) - needed)
     advice = advice_for(Cause.AT_ONCE)
     return [Reason(Cause.AT_ONCE, text, advice, (len(bars),), (), more)]

@@ -3,8 +3,8 @@
     python scripts/benchmark.py few
     python scripts/benchmark.py few convolution relu --samples 1 8
 
-In the first evaluations of a type the package measures whether its calls are faster at once, each
-as eager Gluon runs it; "scope" is with that, "in batches" with CompileOptions(at_once=False).
+In training, large calls run eagerly: "scope" is with that, "in batches" with
+CompileOptions(at_once=False).
 """
 
 import argparse

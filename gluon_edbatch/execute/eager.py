@@ -1,0 +1,253 @@
+"""Calls that run eagerly: one by one, operator by operator, on the user's own tape.
+
+Operators that make a gradient of their own run so (see `subgraph.own_gradient`), with whatever
+reads their results: after all batches of an evaluation. So do large calls (see `cost_model`),
+before the batches, if they read only what is given, what was computed before, and each other.
+"""
+
+from collections import defaultdict
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.ndarray import CachedOp, NDArray
+
+from ..graph.collect import Calls, Edges
+from ..mx.arrays import alias, concatenated, detached
+from ..mx.guard import Watched
+from ..mx.host import upload
+from ..mx.invoke import invoke, operator_handle
+from ..mx.modes import modes
+from ..plan.plan import Batch
+from ..record.inputs import GivenArray
+from ..record.recording import Recording
+from ..record.stores import Arena, EagerArena
+from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.spec import ArenaKey
+from ..subgraph.trace import INPUT
+
+
+def that_read_no_batch(
+    recording: Recording, calls: Calls, edges: Edges, types: Iterable[NodeType]
+) -> np.ndarray:
+    """(n,) bool, the calls of these types that read no result of the other calls."""
+    types = set(types)
+    forms = [recording.forms[form] for form in calls.forms.tolist()]
+    fits = np.array([form.node_type in types and not form.length for form in forms])
+    while not fits.all():  # as often as calls read each other
+        read_others = np.append(0, np.cumsum(~fits[edges.producers]))[edges.offsets]
+        late = fits & (read_others[1:] > read_others[:-1])
+        if not late.any():
+            break
+        fits &= ~late
+    return fits
+
+
+class EagerCalls:
+    """The eager calls of one evaluation, which run in the order in which they were recorded.
+
+    Attributes
+    ----------
+    arenas : dict of ArenaKey to EagerArena
+        Results.
+    values, rows : list of int
+        What was computed, and where there.
+    """
+
+    def __init__(self, recording: Recording, calls: Calls):
+        self._recording, self._calls = recording, calls
+        self._arrays: Dict[int, NDArray] = {}  # by value, those that calls read or computed
+        self._together: Dict[Tuple[int, ArenaKey], List[int]] = defaultdict(list)
+        self.arenas: Dict[ArenaKey, Any] = {}
+        self.values: List[int] = []
+        self.rows: List[int] = []
+        self._next_row = 0
+        self._find_arenas_read()
+
+    def run(self, position: int) -> None:
+        """Run one call."""
+        form = self._recording.forms[self._calls.forms[position]]
+        node_type = form.node_type
+        with modes(node_type.mode.recording, node_type.mode.training), node_type.ctx:
+            variables = {
+                name: self._parameter(node_type, number)
+                for number, name in enumerate(node_type.graph.parameters)
+            }
+            for number, array in enumerate(self._arguments(position)):
+                variables[INPUT % number] = array
+            results = run_graph(node_type, variables)
+        first = int(self._calls.outputs[position])
+        for output, result in enumerate(results):
+            self._keep(first + output, node_type.outputs[output].arena, result)
+
+    def batch(self, position: int) -> Batch:
+        """One call, to be described."""
+        form = self._recording.forms[self._calls.forms[position]]
+        return Batch(form.node_type, np.array([position]), form.rows, (), ())
+
+    def _keep(self, value: int, key: ArenaKey, result: NDArray) -> None:
+        arena = self.arenas.get(key)
+        if arena is None:
+            arena = self.arenas[key] = EagerArena()
+        arena.rows[self._next_row] = self._arrays[value] = result
+        self.values.append(value)
+        self.rows.append(self._next_row)
+        self._next_row += int(self._recording.locations.rows[value])
+
+    def _parameter(self, node_type: NodeType, position: int) -> NDArray:
+        watched = self._recording.model.of(node_type.parameters[position], node_type.ctx)
+        if not node_type.mode.recording:
+            return watched.values()
+        return _as_recorded(alias(watched.array), watched)
+
+    # --- arguments -------------------------------------------------------------------------------
+
+    def _reads(self, position: int) -> Iterator[Tuple[ArenaKey, Kind, List[int]]]:
+        """The values of each argument of a call."""
+        calls = self._calls
+        form = self._recording.forms[calls.forms[position]]
+        arguments = form.node_type.arguments
+        values = iter(calls.args[calls.offsets[position] : calls.offsets[position + 1]].tolist())
+        begin, end = calls.length_offsets[position : position + 2].tolist()
+        lengths = iter(calls.lengths[begin:end].tolist())
+        rows = [next(values) if each.kind is Kind.ROWS else 0 for each in arguments]
+        for argument, value in zip(arguments, rows):
+            if argument.kind is Kind.ROWS:
+                yield argument.arena, argument.kind, [value]
+            else:
+                several = [next(values) for _ in range(next(lengths))]
+                yield argument.arena, argument.kind, several
+
+    def _arguments(self, position: int) -> Iterator[NDArray]:
+        form = self._recording.forms[self._calls.forms[position]]
+        for key, kind, values in self._reads(position):
+            arrays = [self._array(value, key) for value in values]
+            if kind is Kind.ROWS:
+                yield arrays[0]
+            elif kind is Kind.FLAT:
+                yield concatenated(arrays)
+            elif arrays:
+                yield mx.nd.stack(*arrays, axis=1)
+            else:
+                yield mx.nd.zeros((form.rows, 1) + key.row_shape, ctx=key.ctx, dtype=key.dtype)
+
+    def _find_arenas_read(self) -> None:
+        """Note which values on a tape come from one arena: see `_gather`."""
+        locations = self._recording.locations
+        for position in range(len(self._calls)):
+            for key, _, values in self._reads(position):
+                for value in values:
+                    if value >= 0 and locations.known(value) and locations.taped[value]:
+                        self._together[int(locations.evaluation[value]), key].append(value)
+
+    def _array(self, value: int, key: ArenaKey) -> NDArray:
+        found = self._arrays.get(value)
+        if found is None:
+            if value >= 0:
+                self._read_computed(value, key)
+            else:
+                self._arrays[value] = self._given(value, key)
+            found = self._arrays[value]
+        return found
+
+    def _read_computed(self, value: int, key: ArenaKey) -> None:
+        """Read what an earlier evaluation computed."""
+        locations = self._recording.locations
+        evaluation = int(locations.evaluation[value])
+        arena = self._recording.results[evaluation][key]
+        together = sorted(set(self._together.get((evaluation, key), ())))
+        if len(together) > 1 and isinstance(arena, Arena) and arena.taped is not None:
+            self._gather(arena.taped, together)
+            return
+        row = int(locations.row[value])
+        self._arrays[value] = arena.read(
+            row, row + int(locations.rows[value]), bool(locations.taped[value])
+        )
+
+    def _gather(self, arena: NDArray, values: Sequence[int]) -> None:
+        """Read all values at once: a slice of an arena would get a gradient of the arena's size for
+        each call."""
+        locations = self._recording.locations
+        first, counts = locations.row[values], locations.rows[values]
+        ends = np.cumsum(counts)
+        rows = np.repeat(first - ends + counts, counts) + np.arange(ends[-1])
+        with modes(recording=True):
+            taken = mx.nd.take(arena, upload(rows.astype(np.int32), arena.ctx))
+            for value, end, count in zip(values, ends.tolist(), counts.tolist()):
+                self._arrays[value] = mx.nd.slice_axis(taken, axis=0, begin=end - count, end=end)
+
+    def _given(self, value: int, key: ArenaKey) -> NDArray:
+        if value % 2:
+            number = (-value - 1) // 2
+            return upload(self._recording.numbers(number, number + 1), key.ctx)
+        array = self._recording.arrays[-value // 2 - 1][1]
+        if isinstance(array, GivenArray):
+            if array.original is not None and autograd.is_recording():
+                return _as_recorded(array.original, array.values).as_in_context(key.ctx)
+            array = array.contents()
+        return upload(array, key.ctx) if isinstance(array, np.ndarray) else array
+
+
+class _AsItWas(autograd.Function):
+    """What an array held before it was written to, with the gradient of that array."""
+
+    def __init__(self, values: NDArray):
+        super().__init__()
+        self._values = values
+
+    def forward(self, _array: NDArray) -> NDArray:
+        """Return the values."""
+        return self._values
+
+    def backward(self, gradient: NDArray) -> NDArray:
+        """Return the gradient."""
+        return gradient
+
+
+def _as_recorded(array: NDArray, values: Any) -> NDArray:
+    """An array of the user's on a tape, with the values that it had when a call was recorded.
+
+    Parameters
+    ----------
+    array : NDArray
+    values : Watched, NDArray or numpy.ndarray
+    """
+    if isinstance(values, Watched):
+        if values.copy is None:
+            return array
+        values = values.copy
+    held = values if isinstance(values, np.ndarray) else values.asnumpy()
+    if np.array_equal(detached(array).asnumpy(), held):
+        return array
+    return _AsItWas(upload(held, array.ctx))(array)
+
+
+# --- a graph, operator by operator ---------------------------------------------------------------
+
+
+def run_graph(node_type: NodeType, variables: Dict[str, NDArray]) -> List[NDArray]:
+    """The results of a type's subgraph, computed as the user's code would have done."""
+    graph = node_type.graph.subgraph
+    if any(node.bodies for node in graph.nodes):
+        results = CachedOp(graph.symbol)(*[variables[name] for name in graph.variables])
+        return [results] if isinstance(results, NDArray) else results
+    values: List[List[NDArray]] = []
+    for node in graph.nodes:
+        if node.is_variable:
+            values.append([variables[node.name]])
+            continue
+        attrs = {key: value for key, value in node.attrs.items() if not key.startswith('__')}
+        inputs = [values[entry.node][entry.output] for entry in node.inputs]
+        values.append(
+            invoke(
+                operator_handle(node.op),
+                inputs,
+                list(attrs),
+                list(attrs.values()),
+                None,
+                False,
+                True,
+            )
+        )
+    return [values[index][output] for index, output in graph.heads]
