@@ -7,7 +7,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..brief import brief
 
-_GONE = ('row_layout',)  # options that are accepted for one version, without effect
+# Options that are accepted for one version, without effect.
+_GONE = ('common_subexpressions', 'constants', 'middle_axis', 'row_layout', 'sums')
 
 
 def _without_gone(options: Dict[str, Any], stacklevel: int = 3) -> Dict[str, Any]:
@@ -50,18 +51,10 @@ class CompileOptions:
         What needs known values only runs once for all batches of a type.
     horizontal : bool, default True
         Products with the same input, and what follows them, as one; not by native operators.
-    constants : bool, default True
-        Arithmetic with numbers that is known beforehand.
     operators : bool, default True
         The operators that compute the same faster on the device.
-    middle_axis : bool, default True
-        Sums over, and broadcasts along, axis 1 of three as products with ones.
-    common_subexpressions : bool, default True
-        What is computed twice from the same inputs is computed once.
-    sums : bool, default True
-        Sums of more than two as one operator.
-    row_layout : bool, optional
-        Deprecated: it has no effect.
+    constants, common_subexpressions, middle_axis, row_layout, sums : bool, optional
+        Deprecated: they have no effect.
 
     Raises
     ------
@@ -82,16 +75,16 @@ class CompileOptions:
     additions: bool = True
     hoisting: bool = True
     horizontal: bool = True
-    constants: bool = True
     operators: bool = True
-    middle_axis: bool = True
-    common_subexpressions: bool = True
-    sums: bool = True
+    common_subexpressions: InitVar[Optional[bool]] = None
+    constants: InitVar[Optional[bool]] = None
+    middle_axis: InitVar[Optional[bool]] = None
     row_layout: InitVar[Optional[bool]] = None
+    sums: InitVar[Optional[bool]] = None
 
-    def __post_init__(self, row_layout: Optional[bool]) -> None:
-        if row_layout is not None:
-            _without_gone({'row_layout': row_layout}, stacklevel=4)
+    def __post_init__(self, *gone: Optional[bool]) -> None:
+        given = {name: value for name, value in zip(_GONE, gone) if value is not None}
+        _without_gone(given, stacklevel=4)
         for name, value in self.items():
             if not isinstance(value, bool):
                 raise ValueError(f'compile option {name} is True or False, not {brief(value)}')

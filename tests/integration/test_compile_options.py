@@ -8,7 +8,7 @@ import pytest
 from mxnet import gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.subgraph.options import current_options
+from gluon_edbatch.subgraph.options import _GONE, current_options
 from gluon_edbatch.testing import assert_matches_eager
 from support.models import TreeLSTM, random_trees, started
 
@@ -31,7 +31,7 @@ def passes_of(report, block):
 
 
 def test_names():
-    assert {'segments', 'hoisting', 'middle_axis', 'operators'} <= set(edb.CompileOptions.names())
+    assert {'segments', 'hoisting', 'operators'} <= set(edb.CompileOptions.names())
     assert all(value for _, value in ALL.items()) and not any(value for _, value in NONE.items())
     assert hash(ALL) == hash(edb.CompileOptions()) and ALL.but(hoisting=False) != ALL
     assert NONE.but(**dict.fromkeys(ALL.names(), True)) == ALL
@@ -40,8 +40,8 @@ def test_names():
 @pytest.mark.parametrize('name', ALL.names())
 def test_each_alone_leaves_results_as_they_are(name):
     net = started(TreeLSTM())
-    for options in (ALL.but(**{name: False}), NONE.but(**{name: True})):
-        with edb.compile_options(**dict(options.items())):
+    for chosen in (ALL.but(**{name: False}), NONE.but(**{name: True})):
+        with edb.compile_options(**dict(chosen.items())):
             assert_matches_eager(net, TREES, schedulers=['agenda'], hybridized=[False])
 
 
@@ -52,8 +52,6 @@ def test_the_report_says_what_changed_a_type():
     only = report_of(net, NONE.but(hoisting=True))
     assert passes_of(only, 'TreeLSTMCell') == ('hoisting',) and 'hoisting' in str(only)
     assert passes_of(report_of(net, NONE.but(segments=True)), 'TreeLSTMCell') == ('segments',)
-    # sums over the padded axis are products with ones
-    assert passes_of(report_of(net, NONE.but(middle_axis=True)), 'TreeLSTMCell') == ('middle_axis',)
 
 
 @pytest.mark.parametrize('native', [False, True])
@@ -96,17 +94,18 @@ def test_values_of_scopes_with_different_options_meet():
     np.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize('name', _GONE)
 @pytest.mark.parametrize(
     'use',
     [
-        lambda: edb.CompileOptions(row_layout=False),
-        lambda: ALL.but(row_layout=True),
-        lambda: edb.compile_options(row_layout=False),
+        lambda **given: edb.CompileOptions(**given),
+        lambda **given: ALL.but(**given),
+        lambda **given: edb.compile_options(**given),
     ],
 )
-def test_options_that_are_gone_have_no_effect(use):
-    with pytest.warns(DeprecationWarning, match='row_layout has no effect') as caught:
-        made = use()
+def test_options_that_are_gone_have_no_effect(use, name):
+    with pytest.warns(DeprecationWarning, match=f'{name} has no effect') as caught:
+        made = use(**{name: False})
     assert caught[0].filename == __file__  # so that the user's line is shown
     assert made == ALL or made._changes == {}
 

@@ -71,8 +71,7 @@ def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
     dtypes |= {np.dtype(parameter.dtype) for parameter in node_type.parameters}
     if len(dtypes) != 1 or next(iter(dtypes)) not in (np.float32, np.float64):
         raise Unsupported('mixes element types')
-    # The other passes choose among MXNet's operators.
-    options = node_type.options.but(operators=False, middle_axis=False, sums=False)
+    options = node_type.options.but(operators=False)  # that chooses among MXNet's
     debug.show(debug.SUBGRAPHS, f'{node_type}, to be lowered', node_type.graph.subgraph)
     graph, changed = apply_passes(
         node_type.graph.subgraph,

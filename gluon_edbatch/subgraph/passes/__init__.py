@@ -7,12 +7,8 @@ from ... import debug
 from ..ir import Shape, Subgraph
 from ..options import CompileOptions
 from .added_inputs import added_inputs
-from .common_subexpressions import common_subexpressions
-from .constants import constants
 from .embeddings import embeddings
-from .middle_axis import middle_axis
 from .operators import operators
-from .sums import sums
 
 Shapes = Dict[str, Shape]
 
@@ -36,11 +32,7 @@ class Pass(NamedTuple):
 
 
 PASSES = (
-    Pass('constants', constants),
     Pass('operators', operators, ('cpu',)),
-    Pass('middle_axis', middle_axis, ('cpu',)),
-    Pass('common_subexpressions', common_subexpressions),
-    Pass('sums', sums),
     Pass(None, embeddings),
     Pass(None, added_inputs),  # last: others make sums, too
 )
