@@ -25,7 +25,6 @@ from .cache import CachedScheduler
 from .depth import DepthScheduler
 from .encoding import (
     BaseEncoding,
-    BoundEncoding,
     MaxEncoding,
     PathEncoding,
     SortEncoding,
@@ -45,7 +44,6 @@ __all__ = [
     'AgendaScheduler',
     'BaseEncoding',
     'BeamScheduler',
-    'BoundEncoding',
     'CachedScheduler',
     'DepthScheduler',
     'FSMScheduler',

@@ -141,12 +141,6 @@ class CostToGo:
         """The most nodes of a type on any path of what has not run yet."""
         return self._longest[kind]
 
-    def lowers(self, kind: int, nodes: np.ndarray) -> bool:
-        """Whether the bound would fall if these nodes of a type ran."""
-        longest = self._longest[kind]
-        first = np.count_nonzero(self._rank[nodes] == longest)
-        return first == self._counts[self._start[kind] + longest]
-
     def run(self, batches: Iterable[np.ndarray]) -> None:
         """Say that batches have run, in an order that the edges allow."""
         for nodes in batches:

@@ -2,8 +2,7 @@
 
 ``E_base``, ``E_sort`` and ``E_max`` are those of ED-Batch (Chen et al., 2023 [1]_): the ready
 types, and at most which of them has how many nodes. They cannot tell apart what matters where
-chains of different types compete: who holds up the longest way to the end. ``E_path`` and
-``E_bound`` can.
+chains of different types compete: who holds up the longest way to the end. ``E_path`` can.
 
 References
 ----------
@@ -14,7 +13,6 @@ References
 from typing import Callable, Dict, Optional, Protocol, Tuple, Union
 
 from ..brief import brief
-from .bound import CostToGo
 from .protocol import of_name
 from .rules import LongestWay
 from .run import Run
@@ -117,75 +115,37 @@ class MaxEncoding(_ReadyTypes):
         return lambda: frontier.kinds() + frontier.by_size()[:1]
 
 
-class _PressingTypes:
-    """An encoding of pairs, of a type and what follows it, that which presses most first."""
-
-    def coarser(self, state: State) -> Optional[State]:
-        """The state without its last type."""
-        return state[:-2] if len(state) > 2 else None
-
-
-class PathEncoding(_PressingTypes):
+class PathEncoding:
     """The ready types by the longest ways to the end that their ready nodes begin.
 
     The first is the type that presses most: a way weighs e**2 times as much as one that is a node
     shorter. Each type is followed by how many nodes its longest way is shorter than that of the
-    type before. Coarser states leave out types from the end.
-
-    Parameters
-    ----------
-    steps : int, default 2
-        Differences from here on are not told apart; the least is -1.
-
-    Raises
-    ------
-    ValueError
-        If `steps` is less than 0.
+    type before: -1 to 2, which stands for more, too. Coarser states leave out types from the end.
     """
 
-    def __init__(self, steps: int = 2) -> None:
-        if steps < 0:
-            raise ValueError(f'steps must be at least 0, not {steps}')
-        self.steps = steps
-        self.name = 'E_path' if steps == 2 else f'E_path({steps})'
+    name = 'E_path'
 
     def __repr__(self) -> str:
-        return f'{type(self).__name__}(steps={self.steps})'
+        return f'{type(self).__name__}()'
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""
-        state, steps = LongestWay(run).state, self.steps
-        return lambda: state(steps)
+        return LongestWay(run).state
 
+    def coarser(self, state: State) -> Optional[State]:
+        """The state without its last type.
 
-class BoundEncoding(_PressingTypes):
-    """The ready types in the order of `PathEncoding`, and what a batch of each would bring.
+        Parameters
+        ----------
+        state : tuple of int
+            One that `follow` gave.
 
-    Each type is followed by 1 if a batch of it lowers the lower bound of what is left to run, else
-    by 0. Coarser states leave out types from the end.
-    """
-
-    name = 'E_bound'
-
-    def __repr__(self) -> str:
-        return 'BoundEncoding()'
-
-    def follow(self, run: Run) -> Callable[[], State]:
-        """See `StateEncoding`."""
-        order, frontier = LongestWay(run).order, run.frontier
-        togo, seen = CostToGo(run.graph), 0
-
-        def encode() -> State:
-            nonlocal seen
-            togo.run(frontier.since(seen))
-            seen = len(run)
-            return tuple(
-                number
-                for _, kind, _ in order()
-                for number in (kind, int(togo.lowers(kind, frontier.ready(kind))))
-            )
-
-        return encode
+        Returns
+        -------
+        tuple of int or None
+            None where one type is left.
+        """
+        return state[:-2] if len(state) > 2 else None
 
 
 _ENCODINGS: Dict[str, Callable[[], StateEncoding]] = {
@@ -193,7 +153,6 @@ _ENCODINGS: Dict[str, Callable[[], StateEncoding]] = {
     'E_sort': SortEncoding,
     'E_max': MaxEncoding,
     'E_path': PathEncoding,
-    'E_bound': BoundEncoding,
 }
 
 
@@ -203,8 +162,8 @@ def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
     Parameters
     ----------
     encoding : str or StateEncoding
-        ``"E_base"``, ``"E_sort"``, ``"E_max"``, ``"E_path"`` or ``"E_bound"``, or any object with a
-        ``name`` and the methods of `StateEncoding`. The first three are those of ED-Batch [1]_.
+        ``"E_base"``, ``"E_sort"``, ``"E_max"`` or ``"E_path"``, or any object with a ``name`` and
+        the methods of `StateEncoding`. The first three are those of ED-Batch [1]_.
 
     Returns
     -------

@@ -51,7 +51,7 @@ class FSMScheduler:
         Use this policy for all models, and learn nothing.
     learn : bool, default True
         Whether to learn where there is no policy.
-    config : QLearningConfig, default QLearningConfig(effort=10000, beam_width=2)
+    config : QLearningConfig, default QLearningConfig(effort=10000)
         How to learn, each time; the default takes about a second or two at most.
     cache : int, default 16
         How many schedules are kept for minibatches that recur; none if 0.
@@ -89,7 +89,7 @@ class FSMScheduler:
         self,
         policy: Optional[Policy] = None,
         learn: bool = True,
-        config: QLearningConfig = QLearningConfig(effort=10_000, beam_width=2),
+        config: QLearningConfig = QLearningConfig(effort=10_000),
         cache: int = 16,
     ) -> None:
         if policy is not None and not isinstance(policy, Policy):

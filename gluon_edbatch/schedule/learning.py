@@ -1,4 +1,4 @@
-"""Learning a policy: imitation of schedules that were searched for, then Q-learning.
+"""Learning a policy: imitation of the schedules of fixed rules, then Q-learning.
 
 As in ED-Batch (Chen et al., 2023 [1]_), a decision's return is what the next few batches cost; a
 batch costs nothing if it lowers the lower bound of what is left, and one if it does not. What
@@ -14,7 +14,6 @@ from random import Random
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ..graph.graph import Graph
-from .beam import BeamScheduler
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
 from .frontier import Frontier, Rule
@@ -23,8 +22,7 @@ from .run import Run
 
 # Tried in this order if no encoding is named: those that cost least to look at come first.
 ENCODINGS = ('E_base', 'E_sort', 'E_path')
-
-_TRIED = 0.1  # share of the decisions of a run in which other choices are tried
+_NOTHING = Reached(0, 0, 0, 0, 0)
 
 
 def learn_policy(
@@ -60,8 +58,7 @@ def learn_policy(
     Notes
     -----
     The return of a decision is ED-Batch's [1]_: what the next few batches cost, of which those that
-    lower the lower bound cost nothing. Before it learns so it imitates schedules that were searched
-    for.
+    lower the lower bound cost nothing. Before it learns so, it imitates schedules of fixed rules.
 
     References
     ----------
@@ -72,11 +69,11 @@ def learn_policy(
         raise ValueError('there must be a graph to learn from')
     types = tuple(sorted({name for graph in graphs for name in names_of(graph)}))
     encodings = [get_encoding(name) for name in ([encoding] if encoding else ENCODINGS)]
-    blank = Policy(encodings[0], types, {}, config, Reached(0, 0, 0, 0, 0))
+    blank = Policy(encodings[0], types, {}, config, _NOTHING)
     with _Effort(config.effort, progress) as effort:
         # Every second graph only judges what was learned from the others.
         lessons = [
-            _Lesson(blank.number(graph), config, effort, taught=not place % 2)
+            _Lesson(blank.number(graph), effort, taught=not place % 2)
             for place, graph in enumerate(graphs)
         ]
         bound = sum(lesson.bound for lesson in lessons)
@@ -90,7 +87,7 @@ def learn_policy(
                 break
         best = min(learners, key=lambda learner: learner.batches)
         if best.batches > config.tolerance * bound:
-            best.explore(config.tolerance * bound)
+            best.q_learning(config.tolerance * bound)
     reached = Reached(
         len(graphs),
         sum(map(len, graphs)),
@@ -107,9 +104,7 @@ def _unseen(lessons: Sequence['_Lesson']) -> str:
     never took more batches; else that. Small graphs are not asked, which are left to it anyway."""
     small = _small(lessons)
     lessons = [lesson for lesson in lessons if len(lesson.graph) > small] or lessons
-    taken = {
-        name: [lesson.taken.get(name, len(lesson.graph)) for lesson in lessons] for name in UNSEEN
-    }
+    taken = {name: [lesson.taken[name] for lesson in lessons] for name in UNSEEN}
     good = [
         name
         for name, batches in taken.items()
@@ -154,9 +149,9 @@ class _Effort:
         if self._bar is not None:
             self._bar.close()
 
-    def spend(self, run: Run, times: int = 1, since: int = 0) -> None:
-        """Count a run from a batch on; 100 nodes cost about as much as one batch more."""
-        cost = times * (len(run) - since + len(run.graph) / 100)
+    def spend(self, run: Run) -> None:
+        """Count a run; 100 nodes cost about as much as one batch more."""
+        cost = len(run) + len(run.graph) / 100
         self.left -= cost
         if self._bar is not None:
             self._bar.update(int(cost))
@@ -165,9 +160,7 @@ class _Effort:
 class _Lesson:
     """A graph to learn from, with the best choices that are known at first."""
 
-    def __init__(
-        self, graph: Graph, config: QLearningConfig, effort: _Effort, taught: bool
-    ) -> None:
+    def __init__(self, graph: Graph, effort: _Effort, taught: bool) -> None:
         self.graph = graph
         self.taught = taught
         self.bound = lower_bound(graph)
@@ -178,10 +171,6 @@ class _Lesson:
             effort.spend(run)
             runs.append(run)
             self.taken[name] = len(run)
-        width = config.beam_width if taught and min(self.taken.values()) > self.bound else 0
-        if width and effort.left > 3 * width * len(runs[0]):
-            runs.append(BeamScheduler(width).search(graph))
-            effort.spend(runs[-1], 3 * width)
         self.sufficient = self.taken['sufficient']
         self.togo = CostToGo(graph)
         # Types in the order in which they ran: the best run first, then each teacher's.
@@ -221,11 +210,10 @@ class _Learner:
 
         Those are the best of each graph, or those of one teacher, which may be easier to follow.
         """
-        for teacher in range(max(len(lesson.choices) for lesson in self._taught)):
+        for teacher in range(1 + len(UNSEEN)):
             votes: Dict[State, Dict[int, int]] = {}
             for lesson in self._taught:
-                choices = lesson.choices[teacher if teacher < len(lesson.choices) else 0]
-                self._count_votes(lesson, choices, votes)
+                self._count_votes(lesson, lesson.choices[teacher], votes)
             self._keep_better(
                 {
                     state: min(some, key=lambda kind: (-some[kind], kind))
@@ -272,15 +260,13 @@ class _Learner:
             run
         )
 
-    def explore(self, target: float) -> None:
-        """Look for a better table until the target is reached or no effort is left."""
-        self._q_learning(target, self._effort.left / 2)
-        self._rollouts(target)
+    def q_learning(self, target: float) -> None:
+        """Look for a better table until the target is reached or half of the effort is spent.
 
-    def _q_learning(self, target: float, effort: float) -> None:
-        """Episodes with random decisions among those of the table; returns of a few batches."""
+        Episodes have random decisions among those of the table; returns are of a few batches.
+        """
         config, rng = self._config, Random(self._config.seed)
-        until, epsilon, episode = self._effort.left - effort, config.epsilon, 0
+        until, epsilon, episode = self._effort.left / 2, config.epsilon, 0
         values: Dict[State, Dict[int, float]] = {
             state: {kind: 0.0} for state, kind in self.table.items()
         }
@@ -335,52 +321,3 @@ class _Learner:
             if some:
                 return max(some, key=lambda kind: (some[kind], -kind))
         return None
-
-    def _rollouts(self, target: float) -> None:
-        """Finish runs by the table after another choice in some states; learn what was better.
-
-        The return is that of the whole run, and compared with that of the same run without the
-        other choice, so that it says something about the choice even if it is a batch or two.
-        """
-        rng, trials = Random(self._config.seed), {}  # type: ignore[var-annotated]
-        while self._effort.left > 0 and self.batches > target:
-            for lesson in self._taught:
-                for state, kind, other, gain in self._trials(lesson, rng):
-                    for level in self._levels(state):
-                        trials.setdefault((level, kind, other), []).append(gain)
-            table = dict(self.table)
-            for (state, kind, other), gains in sorted(trials.items(), key=_mean_gain):
-                if (
-                    len(gains) >= self._config.min_visits
-                    and sum(gains) > 0
-                    and self.table.get(state, kind) == kind
-                ):
-                    table[state] = other
-            if table != self.table and self._keep_better(table):
-                trials.clear()  # they were made with another table
-
-    def _trials(self, lesson: _Lesson, rng: Random) -> List[Tuple[State, int, int, int]]:
-        """(state, choice of the table, other choice, batches that the other one saves)."""
-        run, tried = Run(lesson.graph), []
-        rule, state_of = self._rule(run, self.table), self.encoding.follow(run)
-        while run.settle():
-            kind = rule.choose()
-            if rng.random() < _TRIED and self._effort.left > 0:
-                state = state_of()
-                for other in sorted({*run.frontier.kinds()} - {kind}):
-                    branch = run.copy()
-                    branch.advance(other)
-                    branch.finish(self._rule(branch, self.table))
-                    self._effort.spend(branch, since=len(run))
-                    tried.append((state, kind, other, len(branch)))
-            run.advance(kind)
-        self._effort.spend(run)
-        return [(state, kind, other, len(run) - batches) for state, kind, other, batches in tried]
-
-
-def _mean_gain(trial: Tuple[tuple, List[int]]) -> Tuple[float, tuple]:
-    key, gains = trial
-    return sum(gains) / len(gains), key
-
-
-_NOTHING = Reached(0, 0, 0, 0, 0)

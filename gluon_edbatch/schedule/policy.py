@@ -2,8 +2,9 @@
 
 import json
 import os
+import warnings
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import InitVar, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -19,6 +20,7 @@ from .run import Run
 from .sufficient import SufficientCondition
 
 FORMAT, VERSION = 'gluon_edbatch policy', 2
+_GONE = ('beam_width', 'min_visits')  # of configurations, in files and as arguments
 _LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
 _LONGEST_STATE = 1 << 16
 _FEW_TYPES = 64  # with more of them, to look ahead takes long
@@ -49,8 +51,6 @@ class QLearningConfig:
     ----------
     seed : int
         Of the random choices.
-    beam_width : int
-        Of the beam search whose schedules are imitated; 0 for none.
     learning_rate : float
         By what share a value moves to the return that was seen.
     steps : int
@@ -60,12 +60,12 @@ class QLearningConfig:
         and its least value.
     check_every : int
         Episodes between two checks of the table without random decisions; the best is kept.
-    min_visits : int
-        Trials of a type in a state before it may replace another.
     tolerance : float
         Learning ends when all graphs together need at most this many times the lower bound.
     effort : int
         Batches that may run while learning; 100 nodes count like one more.
+    beam_width, min_visits : int, optional
+        Deprecated: they have no effect.
 
     Raises
     ------
@@ -80,28 +80,33 @@ class QLearningConfig:
     """
 
     seed: int = 0
-    beam_width: int = 4
     learning_rate: float = 0.4
     steps: int = 10
     epsilon: float = 0.5
     epsilon_decay: float = 0.9
     epsilon_min: float = 0.05
     check_every: int = 25
-    min_visits: int = 3
     tolerance: float = 1.0
     effort: int = 60_000
+    beam_width: InitVar[Optional[int]] = None
+    min_visits: InitVar[Optional[int]] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, *gone: Optional[int]) -> None:
+        for name, value in zip(_GONE, gone):
+            if value is not None:
+                warnings.warn(
+                    f'QLearningConfig({name}) has no effect any more: leave it out',
+                    DeprecationWarning,
+                    stacklevel=3,
+                )
         for name, low, high in (
             ('seed', 0, 2**32 - 1),
-            ('beam_width', 0, 10**4),
             ('learning_rate', 0, 1),
             ('steps', 1, 10**6),
             ('epsilon', 0, 1),
             ('epsilon_decay', 0, 1),
             ('epsilon_min', 0, 1),
             ('check_every', 1, 10**6),
-            ('min_visits', 1, 10**6),
             ('tolerance', 1, 100),
             ('effort', 0, 10**12),
         ):
@@ -400,9 +405,9 @@ def _table(rows: Any, num_types: int) -> Dict[State, int]:
 
 def _config(values: Any) -> QLearningConfig:
     names = {entry.name for entry in fields(QLearningConfig)}
-    if not isinstance(values, dict) or set(values) != names:
+    if not isinstance(values, dict) or set(values) - set(_GONE) != names:
         raise ValueError(f'config must have {", ".join(sorted(names))}')
-    return QLearningConfig(**values)
+    return QLearningConfig(**{name: values[name] for name in names})
 
 
 def _reached(values: Any) -> Reached:

@@ -36,7 +36,7 @@ cdef class LongestWay(Rule):
     @cython.locals(found=list, kind=Py_ssize_t, place=Py_ssize_t)
     cpdef list order(self)
     @cython.locals(kind=Py_ssize_t, longest=Py_ssize_t, before=Py_ssize_t, first=bint, state=list)
-    cpdef tuple state(self, Py_ssize_t steps)
+    cpdef tuple state(self)
     @cython.locals(frontier=Frontier, node=Py_ssize_t)
     cdef _look_at(self, Py_ssize_t kind)
     @cython.locals(height=Py_ssize_t, behind=Py_ssize_t)

@@ -131,14 +131,14 @@ class LongestWay(Rule):
         found.sort()
         return found
 
-    def state(self, steps: int) -> Tuple[int, ...]:
+    def state(self) -> Tuple[int, ...]:
         """Each ready type in this order, followed by how many nodes its longest way is shorter
-        than that of the type before: -1 to `steps`."""
+        than that of the type before: -1 to 2."""
         state = []
         first, before = True, 0
         for _, kind, longest in self.order():
             state.append(kind)
-            state.append(0 if first else max(-1, min(before - longest, steps)))
+            state.append(0 if first else max(-1, min(before - longest, 2)))
             first, before = False, longest
         return tuple(state)
 

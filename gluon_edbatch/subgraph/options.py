@@ -53,7 +53,7 @@ class CompileOptions:
         Products with the same input, and what follows them, as one; not by native operators.
     operators : bool, default True
         The operators that compute the same faster on the device.
-    constants, common_subexpressions, middle_axis, row_layout, sums : bool, optional
+    common_subexpressions, constants, middle_axis, row_layout, sums : bool, optional
         Deprecated: they have no effect.
 
     Raises

@@ -16,7 +16,7 @@ from gluon_edbatch.testing.scheduling import check_scheduler
 from support.damage import damaged, edited_json, truncated
 from support.models import VOCAB, binary_trees, started
 
-ENCODINGS = ['E_base', 'E_sort', 'E_max', 'E_path', 'E_bound']
+ENCODINGS = ['E_base', 'E_sort', 'E_max', 'E_path']
 TREES = binary_trees(8, seed=1, most=9)
 KINDS = {'bytes': damaged, 'end': truncated, 'values': edited_json}
 
@@ -55,7 +55,7 @@ def policy_of(encoding):
     """One that goes by its table: all decisions of the sufficient condition are in it."""
     _, _, graph = model_and_results()
     policy = replace(
-        learn_policy([graph], encoding, QLearningConfig(effort=500, beam_width=2)),
+        learn_policy([graph], encoding, QLearningConfig(effort=500)),
         small=0,
         table={},
     )

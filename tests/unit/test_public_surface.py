@@ -84,7 +84,6 @@ PUBLIC = {
         'AgendaScheduler',
         'BaseEncoding',
         'BeamScheduler',
-        'BoundEncoding',
         'CachedScheduler',
         'DepthScheduler',
         'FSMScheduler',
