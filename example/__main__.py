@@ -26,8 +26,8 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    module = '.'.join(found[name].relative_to(HERE).with_suffix('').parts)
-    sys.path.insert(0, str(HERE))  # modules are found by package name
+    module = '.'.join(('example', *found[name].relative_to(HERE).with_suffix('').parts))
+    sys.path.insert(0, str(HERE.parent))  # modules are found by package name
     sys.argv[1:] = rest
     runpy.run_module(module, run_name='__main__', alter_sys=True)
     return 0

@@ -1,15 +1,12 @@
 #!/usr/bin/env python3
-"""All benchmarks; see --help, and COMMAND --help."""
+"""The same as ``python -m benchmarks``, for scripts that still call this file."""
 
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-for _directory in (ROOT / 'example', ROOT):  # the root: also without an installation
-    if str(_directory) not in sys.path:
-        sys.path.append(str(_directory))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.commands import main  # noqa: E402
+from benchmarks.commands import main
 
 if __name__ == '__main__':
     sys.exit(main())

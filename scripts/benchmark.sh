@@ -5,11 +5,11 @@ set -euo pipefail
 usage() {
     cat <<'EOF'
 usage: bash scripts/benchmark.sh [--workload NAME] [--data DIR] [--out DIR] [--quick]
-                                 [OPTIONS OF benchmark.py workloads ...]
+                                 [OPTIONS OF python -m benchmarks workloads ...]
 
 Writes DIR/table.jsonl and .csv (all systems at one minibatch size), DIR/sweep.jsonl and .csv
 (minibatches of 1 to 512), and plots of both; DIR is results/ by default. The table is printed.
-Other options go to benchmark.py workloads as they are: --hidden, --embed, --threads, --cpus, --repeat, …
+Other options go to python -m benchmarks workloads as they are: --hidden, --embed, --threads, --cpus, --repeat, …
 
   --workload NAME  default: treelstm-sick
   --data DIR       the data sets (default: the samples that come with the examples)
@@ -45,6 +45,7 @@ while (($#)); do
     esac
 done
 
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 export EDB_EXTRAS="${EDB_EXTRAS:-cpu,example,benchmark}"
 python="${PYTHON:-$(bash "$root/scripts/environment.sh")}"
 systems=depth,agenda,unbatched-hybridized
@@ -57,7 +58,7 @@ systems="${SWEEP_SYSTEMS:-$systems}"
 measure() {   # NAME OPTIONS...: a system that fails is reported, and the others go on
     local name="$1"
     shift
-    "$python" "$root/scripts/benchmark.py" workloads "$workload" --mode train,infer --json \
+    "$python" -m benchmarks workloads "$workload" --mode train,infer --json \
         ${options[@]+"${options[@]}"} "$@" >"$out/$name.jsonl" || status=$?
 }
 
@@ -65,5 +66,5 @@ status=0
 mkdir -p "$out"
 measure table --scheduler all --batch-size "$batch_size"
 measure sweep --scheduler "$systems" --batch-size "$sizes"
-"$python" "$root/scripts/benchmark.py" plots --out "$out" "$out/table.jsonl" "$out/sweep.jsonl"
+"$python" -m benchmarks plots --out "$out" "$out/table.jsonl" "$out/sweep.jsonl"
 exit "$status"

@@ -8,7 +8,7 @@ usage: bash scripts/test_gpu.sh [--data DIR]
 
 Makes the environment if need be, with a CUDA build of MXNet (see scripts/environment.sh;
 EDB_EXTRAS, default cu117,nlp,test,example,benchmark), then runs the tests marked "gpu" and
-scripts/benchmark.py with --ctx gpu, on the embedded samples or on the data in DIR. Where there is
+python -m benchmarks with --ctx gpu, on the embedded samples or on the data in DIR. Where there is
 no GPU that is said, and the exit status is 1.
 EOT
 }
@@ -37,6 +37,6 @@ libraries="$("$python" -W ignore -c 'from gluon_edbatch.mx import cuda; print(*c
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries"
 "$python" -m pytest -m gpu -n 0
 for workload in treelstm-sick lattice-lstm bilstm-tagger; do
-    "$python" scripts/benchmark.py workloads "$workload" --mode train,infer --batch-size 64,256 \
+    "$python" python -m benchmarks workloads "$workload" --mode train,infer --batch-size 64,256 \
         --scheduler fsm,unbatched-hybridized --ctx gpu --repeat 3 "${data[@]}"
 done

@@ -10,7 +10,7 @@ With each Python from 3.8 to 3.11, in an environment that is empty at first and 
 checkout: `pip install '.[cpu]'` (from a clean copy; pip makes a wheel and installs it) and an
 installation from the sdist, each where compilers work and where they do not. Then a small model is
 trained (scripts/check_install.py) where no compiler can be run, and the compiled parts have to be
-there, or said to be missing; native operators of all levels have to agree (scripts/check_levels.py).
+there, or said to be missing; native operators of all levels have to agree (tests/runtime/check_levels.py).
 Prints a table; the exit status is not 0 if anything failed, or a Python is not there. Needs the
 network; about a minute for each of the four ways on two free cores.
 
@@ -100,7 +100,7 @@ check() {
     [[ $lines == $([[ $expected == compiled ]] && echo 0 || echo 2) ]] ||
         { say "$lines lines say that something is slower"; return 1; }
     [[ $expected == python ]] || CC=/no/such/cc CXX=/no/such/c++ \
-        "$environment/bin/python" "$root/scripts/check_levels.py" >&2
+        "$environment/bin/python" "$root/tests/runtime/check_levels.py" >&2
 }
 
 table=()

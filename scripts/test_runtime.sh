@@ -7,8 +7,8 @@ usage() {
 usage: bash scripts/test_runtime.sh [--python VERSION] [--compiled] [--sdist] DIR
 
 Makes an environment of its own, installs ./runtime there with the newest NumPy that it takes, and
-runs what `python scripts/exported.py write DIR` has left in DIR; and if there is DIR/programs, of
-`python scripts/forced_paths.py write DIR/programs`, that with ONNX Runtime. Python warnings are
+runs what `python tests/runtime/exported.py write DIR` has left in DIR; and if there is DIR/programs, of
+`python tests/runtime/forced_paths.py write DIR/programs`, that with ONNX Runtime. Python warnings are
 errors. The last line says what ran; the exit status is 3 if there is no such Python, and another than 0 if
 anything differs.
 
@@ -70,8 +70,8 @@ if [[ $sdist == yes ]]; then
 fi
 "$python" -m pip install --quiet --no-build-isolation --no-deps "$source"
 cd "$work"
-"$python" -W error "$root/scripts/exported.py" check "$folder"
-[[ ! -d "$folder/programs" ]] || "$python" -W error "$root/scripts/forced_paths.py" check "$folder/programs"
+"$python" -W error "$root/tests/runtime/exported.py" check "$folder"
+[[ ! -d "$folder/programs" ]] || "$python" -W error "$root/tests/runtime/forced_paths.py" check "$folder/programs"
 "$python" -W error - "$compiled" <<'EOT'
 import sys
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite('support')
+pytest.register_assert_rewrite('tests.support')
 
 # After their asserts are rewritten:
 from gluon_edbatch.report import analysed  # noqa: E402
-from support import aftermath as left_behind  # noqa: E402
-from support.tiers import is_fast  # noqa: E402
+from tests.support import aftermath as left_behind  # noqa: E402
+from tests.support.tiers import is_fast  # noqa: E402
 
 # The same cases in every run: a failure in CI is a failure at home. To look for new ones:
 # pytest --hypothesis-profile explore

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from mxnet import gluon
-from sentence_sst.data import Sentence
 
 import gluon_edbatch as edb
+from example.sentence_sst.data import Sentence
 
 __all__ = ['Answer', 'PonderLoss', 'PonderingReader', 'Reading', 'Step', 'Word']
 

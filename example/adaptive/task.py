@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
-from common.options import add_size, nonnegative_float
-from common.task import Task
 from mxnet import gluon
-from sentence_sst.task import SentenceTask
-from tree_sst.data import NUM_CLASSES
 
 import gluon_edbatch as edb
+from example.common.options import add_size, nonnegative_float
+from example.common.task import Task
+from example.sentence_sst.task import SentenceTask
+from example.tree_sst.data import NUM_CLASSES
 
 from .model import PonderingReader, PonderLoss
 

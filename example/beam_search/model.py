@@ -5,9 +5,9 @@ from typing import Any, List
 
 import numpy as np
 from mxnet import gluon
-from tagger.model import BiLSTM
 
 import gluon_edbatch as edb
+from example.tagger.model import BiLSTM
 
 from .beam import Hypothesis, Search, expand, prune
 from .data import END, NUM_ACTIONS, NUM_LETTERS, Step, Word, letter_id

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
-from common.options import add_size, positive_float
-from common.task import Task
 from mxnet import gluon
 
 import gluon_edbatch as edb
+from example.common.options import add_size, positive_float
+from example.common.task import Task
 
 from .beam import Search
 from .data import LAYOUT, Word, load_words

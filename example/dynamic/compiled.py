@@ -9,11 +9,11 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import mxnet as mx
 import numpy as np
-from common.errors import OptionError
-from common.task import Task
 from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
+from example.common.errors import OptionError
+from example.common.task import Task
 
 from .data import images_of
 from .network import DynamicNetwork

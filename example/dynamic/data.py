@@ -3,7 +3,8 @@
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
-from torchfold.data import Digits, load_test, load_train
+
+from example.torchfold.data import Digits, load_test, load_train
 
 from .canvas import draw_canvases
 

@@ -6,7 +6,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
-from torchfold.data import Digits
+
+from example.torchfold.data import Digits
 
 from .blockdrop import BlockDrop
 from .captioning import Captioner

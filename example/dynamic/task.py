@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
-from common.errors import OptionError
-from common.options import positive_float, positive_int
-from common.task import Task
 from mxnet import gluon
-from torchfold.data import LAYOUT
+
+from example.common.errors import OptionError
+from example.common.options import positive_float, positive_int
+from example.common.task import Task
+from example.torchfold.data import LAYOUT
 
 from .compiled import HOSTS, host_of, run_compiled
 from .data import images_of, read_splits

@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
-import transition_parser
-from common.errors import OptionError
-from common.options import add_size
-from common.task import SPLITS
-from common.vocab_task import VocabTask, build_vocab, saved_vocabs
-from transition_parser.data import LAYOUT, Tree, load_split
+
+from example import transition_parser
+from example.common.errors import OptionError
+from example.common.options import add_size
+from example.common.task import SPLITS
+from example.common.vocab_task import VocabTask, build_vocab, saved_vocabs
+from example.transition_parser.data import LAYOUT, Tree, load_split
 
 from .data import Graph
 from .model import KINDS, GraphTagger

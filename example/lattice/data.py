@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Callable, FrozenSet, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-from common.errors import DataError
-from common.files import read_lines
-from common.spans import TAG_FORM, is_tag
+
+from example.common.errors import DataError
+from example.common.files import read_lines
+from example.common.spans import TAG_FORM, is_tag
 
 __all__ = [
     'Arc',

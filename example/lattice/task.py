@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import mxnet as mx
-from common.errors import OptionError
-from common.tag_task import TagTask
-from common.task import SPLITS
-from common.vocab_task import build_vocab, saved_vocabs
+
+from example.common.errors import OptionError
+from example.common.tag_task import TagTask
+from example.common.task import SPLITS
+from example.common.vocab_task import build_vocab, saved_vocabs
 
 from .data import LAYOUT, build_lattice, find_words, load_split, load_words
 from .model import CELLS, LatticeTagger

@@ -5,15 +5,15 @@ from typing import List
 
 import mxnet as mx
 import numpy as np
-import transition_parser
-from common.errors import DataError
-from common.options import add_size
-from common.task import SPLITS
-from common.vocab_task import VocabTask, build_vocab, saved_vocabs
 from mxnet import gluon
-from transition_parser.data import LAYOUT, load_split
 
 import gluon_edbatch as edb
+from example import transition_parser
+from example.common.errors import DataError
+from example.common.options import add_size
+from example.common.task import SPLITS
+from example.common.vocab_task import VocabTask, build_vocab, saved_vocabs
+from example.transition_parser.data import LAYOUT, load_split
 
 from .data import shuffle
 from .metrics import OrderScore, score

@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import Optional, Sequence
 
-from common.program import run_program
-
-from pointer.task import PointerTask
+from example.common.program import run_program
+from example.pointer.task import PointerTask
 
 __all__ = ['main']
 

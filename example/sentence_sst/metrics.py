@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from tree_sst.data import NUM_CLASSES
+
+from example.tree_sst.data import NUM_CLASSES
 
 __all__ = ['Accuracy', 'accuracy']
 

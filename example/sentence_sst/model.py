@@ -1,9 +1,9 @@
 """The model, written for one sentence: a Transformer (Vaswani et al. 2017) of gluonnlp's."""
 
-from common.extras import nlp
 from mxnet import gluon
 
 import gluon_edbatch as edb
+from example.common.extras import nlp
 
 from .data import Sentence
 

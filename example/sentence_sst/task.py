@@ -4,12 +4,13 @@ from pathlib import Path
 
 import mxnet as mx
 import numpy as np
-import tree_sst
-from common.errors import DataError, OptionError
-from common.options import add_size
-from common.task import SPLITS
-from common.vocab_task import VocabTask, build_vocab, saved_vocabs
-from tree_sst.data import LAYOUT, NUM_CLASSES, Phrase, load_split, tokens_of
+
+from example import tree_sst
+from example.common.errors import DataError, OptionError
+from example.common.options import add_size
+from example.common.task import SPLITS
+from example.common.vocab_task import VocabTask, build_vocab, saved_vocabs
+from example.tree_sst.data import LAYOUT, NUM_CLASSES, Phrase, load_split, tokens_of
 
 from .data import Sentence
 from .metrics import accuracy

@@ -7,9 +7,10 @@ read. Neutral sentences are left out, as is usual where the treebank serves for 
 from typing import Callable, Iterable, List, NamedTuple
 
 import numpy as np
-import tree_sst.data
-from common.errors import DataError
-from tree_sst.data import Phrase
+
+from example.common.errors import DataError
+from example.tree_sst import data
+from example.tree_sst.data import Phrase
 
 __all__ = ['NUM_CLASSES', 'Sentence', 'build_sentences', 'load_split']
 
@@ -42,7 +43,7 @@ def load_split(path) -> List[Phrase]:
     DataError
         The file is missing, a line is no tree, or no sentence is positive or negative.
     """
-    phrases = [phrase for phrase in tree_sst.data.load_split(path) if phrase.label != NEUTRAL]
+    phrases = [phrase for phrase in data.load_split(path) if phrase.label != NEUTRAL]
     if not phrases:
         raise DataError(
             f'{path}: all sentences are neutral (label {NEUTRAL}), and these are left out'

@@ -6,14 +6,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import List, Optional, Sequence
 
 import mxnet as mx
-from common.errors import DataError
-from common.options import add_size, nonnegative_float, positive_float, seed_number
-from common.words import build_words
 from mxnet import gluon
 from mxnet.gluon.contrib.estimator import (
     CheckpointHandler,
@@ -21,12 +18,15 @@ from mxnet.gluon.contrib.estimator import (
     Estimator,
     GradientUpdateHandler,
 )
-from tree_sst.data import tokens_of
 
 import gluon_edbatch as edb
-from sequence_acceptor.data import NUM_CLASSES, Sentence, build_sentences, load_split
-from sequence_acceptor.model import LSTMAcceptor
-from sequence_acceptor.task import AcceptorTask
+from example.common.errors import DataError
+from example.common.options import add_size, nonnegative_float, positive_float, seed_number
+from example.common.words import build_words
+from example.sequence_acceptor.data import NUM_CLASSES, Sentence, build_sentences, load_split
+from example.sequence_acceptor.model import LSTMAcceptor
+from example.sequence_acceptor.task import AcceptorTask
+from example.tree_sst.data import tokens_of
 
 __all__ = ['Update', 'main']
 

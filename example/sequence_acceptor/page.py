@@ -16,21 +16,21 @@ from pathlib import Path
 from statistics import median
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import Callable, ContextManager, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
-from common.errors import DataError
-from common.options import positive_int
-from common.words import build_words
 from mxnet import autograd, gluon
-from tree_sst.data import tokens_of
 
 import gluon_edbatch as edb
-from sequence_acceptor.data import NUM_CLASSES, build_sentences, load_split
-from sequence_acceptor.model import LSTMAcceptor
+from example.common.errors import DataError
+from example.common.options import positive_int
+from example.common.words import build_words
+from example.sequence_acceptor.data import NUM_CLASSES, build_sentences, load_split
+from example.sequence_acceptor.model import LSTMAcceptor
+from example.tree_sst.data import tokens_of
 
 __all__ = ['PAGE', 'Problem', 'main', 'predict', 'train']
 

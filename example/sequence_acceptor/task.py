@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
-import tree_sst
-from common.task import SPLITS
-from common.word_task import WordTask
 from mxnet import gluon
-from tree_sst.data import LAYOUT, tokens_of
+
+from example import tree_sst
+from example.common.task import SPLITS
+from example.common.word_task import WordTask
+from example.tree_sst.data import LAYOUT, tokens_of
 
 from .data import NUM_CLASSES, Sentence, build_sentences, load_split
 from .model import LSTMAcceptor

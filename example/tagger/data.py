@@ -6,9 +6,10 @@ A data directory holds ``train.txt`` and ``dev.txt``.
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-from common.errors import DataError
-from common.files import read_lines
-from common.spans import TAG_FORM, is_tag
+
+from example.common.errors import DataError
+from example.common.files import read_lines
+from example.common.spans import TAG_FORM, is_tag
 
 __all__ = ['LAYOUT', 'Sentence', 'TaggedWords', 'Token', 'build_sentence', 'load_split']
 

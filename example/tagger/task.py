@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import mxnet as mx
-from common.errors import OptionError
-from common.options import add_size
-from common.tag_task import TagTask
-from common.vocab_task import build_vocab, saved_vocabs
+
+from example.common.errors import OptionError
+from example.common.options import add_size
+from example.common.tag_task import TagTask
+from example.common.vocab_task import build_vocab, saved_vocabs
 
 from .data import LAYOUT, Token, build_sentence, load_split
 from .model import BiLSTMTagger

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, Tuple
 
 import numpy as np
-from common.errors import DataError
+
+from example.common.errors import DataError
 
 __all__ = ['Digits', 'LAYOUT', 'load_test', 'load_train']
 

@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import Optional, Sequence
 
 import numpy as np
-from common.samples import run_maker, write_files
+
+from example.common.samples import run_maker, write_files
 
 __all__ = ['main', 'write_sample']
 

@@ -5,19 +5,19 @@ import sys
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import List, NamedTuple, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
-from common.options import positive_int
 from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
-from torchfold.data import Digits, load_test
-from torchfold.model import DigitNet, strips_of
-from torchfold.program import (
+from example.common.options import positive_int
+from example.torchfold.data import Digits, load_test
+from example.torchfold.model import DigitNet, strips_of
+from example.torchfold.program import (
     FOLDED,
     ONE_BY_ONE,
     add_data_options,

@@ -6,24 +6,22 @@ import time
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import Optional, Sequence
 
 import mxnet as mx
 import numpy as np
-from common.options import add_kvstore, positive_float, positive_int
-from common.progress import progress_bar
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
-from gluon_edbatch.data import BalancedSampler
-from gluon_edbatch.distributed import Trainer, Workers, connect
-from torchfold.data import load_test, load_train
-from torchfold.mnist_forward import Sample, folded, note, samples_of
-from torchfold.model import DigitNet
-from torchfold.program import (
+from example.common.options import add_kvstore, positive_float, positive_int
+from example.common.progress import progress_bar
+from example.torchfold.data import load_test, load_train
+from example.torchfold.mnist_forward import Sample, folded, note, samples_of
+from example.torchfold.model import DigitNet
+from example.torchfold.program import (
     FOLDED,
     ONE_BY_ONE,
     add_data_options,
@@ -32,6 +30,8 @@ from torchfold.program import (
     run,
     seconds_in_turns,
 )
+from gluon_edbatch.data import BalancedSampler
+from gluon_edbatch.distributed import Trainer, Workers, connect
 
 __all__ = ['FoldedTraining', 'OneByOneTraining', 'main']
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import List, Optional, Sequence, Union
 
@@ -14,7 +14,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
-from torchfold.program import (
+from example.torchfold.program import (
     FOLDED,
     ONE_BY_ONE,
     difference,

@@ -8,10 +8,10 @@ from statistics import median
 from typing import Any, Callable, Dict, Optional, Sequence
 
 import mxnet as mx
-from common.errors import DataError
-from common.options import parse_context, positive_int, seed_number
 from mxnet.ndarray import NDArray
 
+from example.common.errors import DataError
+from example.common.options import parse_context, positive_int, seed_number
 from gluon_edbatch.errors import DistributedError
 
 from .data import LAYOUT

@@ -5,19 +5,19 @@ import sys
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
-from common.options import positive_int
 from mxnet import gluon
 from mxnet.gluon import nn
 from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
-from torchfold.program import (
+from example.common.options import positive_int
+from example.torchfold.program import (
     FOLDED,
     ONE_BY_ONE,
     difference,

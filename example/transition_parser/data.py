@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-from common.errors import DataError
-from common.files import read_lines
+
+from example.common.errors import DataError
+from example.common.files import read_lines
 
 from .transitions import Step, oracle
 

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import List, Optional, Sequence
 
-from common.samples import Writer, run_maker, write_files
+from example.common.samples import Writer, run_maker, write_files
 
 __all__ = ['SPLITS', 'Word', 'conllu', 'make_sentences', 'write_sample']
 

@@ -4,9 +4,9 @@ from typing import Any, List
 
 import numpy as np
 from mxnet import gluon
-from tagger.model import BiLSTM
 
 import gluon_edbatch as edb
+from example.tagger.model import BiLSTM
 
 from .data import Sentence
 from .transitions import NOWHERE, SHIFT, Configuration, Features, num_actions, penalties

@@ -5,12 +5,12 @@ from typing import Dict, List
 
 import mxnet as mx
 import numpy as np
-from common.extras import nlp
-from common.options import add_size
-from common.task import SPLITS
-from common.vocab_task import VocabTask, build_vocab, saved_vocabs
 
 import gluon_edbatch as edb
+from example.common.extras import nlp
+from example.common.options import add_size
+from example.common.task import SPLITS
+from example.common.vocab_task import VocabTask, build_vocab, saved_vocabs
 
 from .data import LAYOUT, ROOT, Sentence, Tree, load_split
 from .metrics import AttachmentScore, score

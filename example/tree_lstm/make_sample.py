@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from common.samples import Writer, different, run_maker, write_files
+from example.common.samples import Writer, different, run_maker, write_files
 
 __all__ = ['SPLITS', 'Scene', 'Word', 'make_pairs', 'relatedness', 'write_sample']
 

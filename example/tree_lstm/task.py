@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import mxnet as mx
-from common.options import add_size
-from common.task import SPLITS
-from common.word_task import WordTask
+
+from example.common.options import add_size
+from example.common.task import SPLITS
+from example.common.word_task import WordTask
 
 from .data import LAYOUT, Pair, build_pairs, load_split, tokens_of
 from .metrics import agreement, expected_scores

@@ -11,8 +11,9 @@ from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tup
 from zlib import crc32
 
 import numpy as np
-from common.errors import DataError
-from common.files import read_lines
+
+from example.common.errors import DataError
+from example.common.files import read_lines
 
 __all__ = ['Phrase', 'Sample', 'Tree', 'build_samples', 'load_split', 'parse_tree', 'tokens_of']
 

@@ -8,17 +8,17 @@ import tempfile
 from pathlib import Path
 
 if __package__ in (None, ''):  # run as a program: modules are found by package name
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from typing import Any, Dict, List, Optional, Sequence
 
 import mxnet as mx
-from common import checkpoint as checkpoints
-from common.words import Words
 
-from tree_sst.data import Phrase, load_split
-from tree_sst.task import SentimentTask
-from tree_sst.train import main as train
+from example.common import checkpoint as checkpoints
+from example.common.words import Words
+from example.tree_sst.data import Phrase, load_split
+from example.tree_sst.task import SentimentTask
+from example.tree_sst.train import main as train
 
 __all__ = ['as_request', 'main', 'write_folder']
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import mxnet as mx
-from common.errors import OptionError
-from common.task import SPLITS
-from common.word_task import WordTask
 from mxnet import gluon
+
+from example.common.errors import OptionError
+from example.common.task import SPLITS
+from example.common.word_task import WordTask
 
 from .data import LAYOUT, Sample, build_samples, load_split, tokens_of
 from .metrics import accuracy

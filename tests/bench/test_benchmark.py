@@ -1,4 +1,4 @@
-"""scripts/benchmark.py and its like: rows are complete, and rivals compute what they should."""
+"""python -m benchmarks and its like: rows are complete, and rivals compute what they should."""
 
 import csv
 import json
@@ -9,26 +9,25 @@ from types import SimpleNamespace
 import mxnet as mx
 import numpy as np
 import pytest
-from bench.commands import COMMANDS, workloads
-from bench.gemm import best_rate
-from bench.measure import _phase_fields
-from bench.output import tables
-from bench.rivals.levels import plan_levels
-from bench.runner import MeasurementError, measure_in_turn
-from bench.settings import Settings
-from bench.systems import Phases, build_system
-from bench.treelstm_sick import TreeLSTMSick, initial_weights, weights_of
-from bench.where import Where
-from bench.workloads import WORKLOADS, load_workload
-from benchmark import main
 from mxnet import autograd, nd
-from tree_lstm.data import Pair, Tree
-from tree_sst.data import build_samples, parse_tree
 
+from benchmarks.commands import COMMANDS, main, workloads
+from benchmarks.gemm import best_rate
+from benchmarks.measure import _phase_fields
+from benchmarks.output import tables
+from benchmarks.rivals.levels import plan_levels
+from benchmarks.runner import MeasurementError, measure_in_turn
+from benchmarks.settings import Settings
+from benchmarks.systems import Phases, build_system
+from benchmarks.treelstm_sick import TreeLSTMSick, initial_weights, weights_of
+from benchmarks.where import Where
+from benchmarks.workloads import WORKLOADS, load_workload
+from example.tree_lstm.data import Pair, Tree
+from example.tree_sst.data import build_samples, parse_tree
 from gluon_edbatch.execute.native import stopwatch
-from support import processes
-from support.models import random_tree
-from support.tiers import sampled
+from tests.support import processes
+from tests.support.models import random_tree
+from tests.support.tiers import sampled
 
 SCRIPTS = processes.ROOT / 'scripts'
 
@@ -64,10 +63,17 @@ TINY = [
 ]
 
 
+def run_benchmarks(*arguments, **environment):
+    """``python -m benchmarks``"""
+    return processes.run_python('-m', 'benchmarks', *arguments, cwd=processes.ROOT, **environment)
+
+
 def run(script, *arguments, **environment):
     """A script's standard output; it has to succeed."""
-    command = ['bash'] if script.endswith('.sh') else [sys.executable]
-    done = processes.run([*command, SCRIPTS / script, *arguments], **environment)
+    if script.endswith('.sh'):
+        done = processes.run(['bash', SCRIPTS / script, *arguments], **environment)
+    else:
+        done = run_benchmarks(*arguments, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -173,7 +179,7 @@ def test_where_time_goes(monkeypatch):
     )
     monkeypatch.setattr(stopwatch, 'seconds', lambda: next(readings))
     clock = iter([1.0, 1.02, 2.0, 2.04])  # Python takes 10 and 20 ms a minibatch
-    monkeypatch.setattr('bench.where.time', SimpleNamespace(thread_time=lambda: next(clock)))
+    monkeypatch.setattr('benchmarks.where.time', SimpleNamespace(thread_time=lambda: next(clock)))
     where = Where()
     for _ in range(2):
         where.begin()
@@ -235,7 +241,7 @@ def test_data_directory(tmp_path):
     ],
 )
 def test_what_cannot_be_done_is_said(arguments, message):
-    done = processes.run_python(SCRIPTS / 'benchmark.py', *arguments)
+    done = run_benchmarks(*arguments)
     assert done.returncode != 0
     assert message in done.stderr
     assert 'Traceback' not in done.stderr
@@ -250,8 +256,7 @@ def test_one_system_that_fails_leaves_the_others():
 
 def test_rivals_that_a_workload_lacks():
     names = 'agenda,manual'
-    done = processes.run_python(
-        SCRIPTS / 'benchmark.py',
+    done = run_benchmarks(
         'mvrnn-sst',
         '--json',
         '--mode',
@@ -261,7 +266,7 @@ def test_rivals_that_a_workload_lacks():
         *TINY,
     )
     assert done.returncode == 1
-    assert done.stderr == 'benchmark.py: manual: mvrnn-sst has no such rival\n'
+    assert done.stderr == 'benchmarks: manual: mvrnn-sst has no such rival\n'
     (row,) = rows_of(done.stdout)  # the other is measured
     assert (row['workload'], row['scheduler']) == ('mvrnn-sst', 'agenda')
 
@@ -521,7 +526,7 @@ def test_plots_and_csv(tmp_path, sizes):
 def test_bad_rows_are_said(tmp_path, content, message):
     path = tmp_path / 'rows.jsonl'
     path.write_text(content)
-    done = processes.run_python(SCRIPTS / 'benchmark.py', 'plots', path)
+    done = run_benchmarks('plots', path)
     assert done.returncode == 2 and message in done.stderr and 'Traceback' not in done.stderr
 
 
@@ -556,9 +561,7 @@ def test_generated_scripts_run(tmp_path):
 
 
 def test_generator_refuses_unknown_names(tmp_path):
-    done = processes.run_python(
-        SCRIPTS / 'benchmark.py', 'generate', '--out', tmp_path, '--scheduler', 'fastest'
-    )
+    done = run_benchmarks('generate', '--out', tmp_path, '--scheduler', 'fastest')
     assert done.returncode == 2 and "'fastest' is none of" in done.stderr
 
 

@@ -1,14 +1,14 @@
-"""scripts/benchmark.py ablation: a row for each optimisation that is switched off."""
+"""python -m benchmarks ablation: a row for each optimisation that is switched off."""
 
 import json
 
 import pytest
-from bench.ablation import measure_ablation, variants
-from bench.measure import Measurement
-from bench.settings import Settings
-from benchmark import main
 
 import gluon_edbatch as edb
+from benchmarks.ablation import measure_ablation, variants
+from benchmarks.commands import main
+from benchmarks.measure import Measurement
+from benchmarks.settings import Settings
 
 FIELDS = {
     'workload',
@@ -160,7 +160,7 @@ def test_table_and_several_modes(capsys):
             '--option, --without: no compile option is called speed; there are ',
         ),
         (['--without', 'fast'], 'no compile option is called fast'),
-        (['--data', '/nowhere'], 'benchmark.py: '),
+        (['--data', '/nowhere'], 'benchmarks: '),
     ],
 )
 def test_errors(arguments, message, capsys):

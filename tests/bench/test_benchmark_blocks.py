@@ -1,13 +1,14 @@
-"""scripts/benchmark.py blocks: both sides compute the same, and rows are complete."""
+"""python -m benchmarks blocks: both sides compute the same, and rows are complete."""
 
 import json
 
 import numpy as np
 import pytest
-from bench.blocks import BlockSettings, CompiledBatch, PlainBatch
-from bench.cells import CELLS
-from bench.commands.blocks import NAMES
-from benchmark import main
+
+from benchmarks.blocks import BlockSettings, CompiledBatch, PlainBatch
+from benchmarks.cells import CELLS
+from benchmarks.commands import main
+from benchmarks.commands.blocks import NAMES
 
 FIELDS = {
     'cell',

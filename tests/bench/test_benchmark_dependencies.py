@@ -1,17 +1,17 @@
-"""Graph networks and the pointer network among the workloads of scripts/benchmark.py, and their
+"""Graph networks and the pointer network among the workloads of python -m benchmarks, and their
 rivals that pad."""
 
 import numpy as np
 import pytest
-from bench.graphs import GraphSource
-from bench.rivals.padding import plan_graphs, plan_orders
-from bench.systems import build_system
-from bench.workloads import load_workload
-from graph_attention.data import Graph
-from pointer.data import Shuffled
-from transition_parser import make_sample
 
-from support.padded_rivals import (
+from benchmarks.graphs import GraphSource
+from benchmarks.rivals.padding import plan_graphs, plan_orders
+from benchmarks.systems import build_system
+from benchmarks.workloads import load_workload
+from example.graph_attention.data import Graph
+from example.pointer.data import Shuffled
+from example.transition_parser import make_sample
+from tests.support.padded_rivals import (
     RIVALS,
     assert_rival_equals,
     assert_trains_like_the_model,

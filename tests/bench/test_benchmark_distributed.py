@@ -1,22 +1,23 @@
-"""scripts/benchmark_distributed.py measures what it says."""
+"""benchmarks/distributed/__main__.py measures what it says."""
 
 import json
 import sys
 
 import numpy as np
 import pytest
-from bench.distributed.plan import WORKERS, Costs, costs_of, plan
-from bench.distributed.worker import summary
 
-from support.processes import ROOT, run
+from benchmarks.distributed.plan import WORKERS, Costs, costs_of, plan
+from benchmarks.distributed.worker import summary
+from tests.support.processes import ROOT, run
 
 
 def test_a_small_run(tmp_path):
     rows, picture = tmp_path / 'rows.jsonl', tmp_path / 'workers.png'
     options = '--batch-sizes 16 --epochs 1 --hidden 8 --embed 6'
     done = run(
-        [sys.executable, ROOT / 'scripts' / 'benchmark_distributed.py', *options.split()]
-        + ['--json', rows, '--plot', picture]
+        [sys.executable, '-m', 'benchmarks.distributed', *options.split()]
+        + ['--json', rows, '--plot', picture],
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in rows.read_text().splitlines()]

@@ -1,9 +1,9 @@
-"""scripts/benchmark.py few: a row for each layer, mode and number of samples."""
+"""python -m benchmarks few: a row for each layer, mode and number of samples."""
 
 import json
 
-from bench import few
-from bench.commands import main
+from benchmarks import few
+from benchmarks.commands import main
 
 TINY = ['--repeat', '1', '--seconds', '0.001']
 

@@ -1,12 +1,13 @@
-"""scripts/benchmark.py gains: rows of all workloads that are compared."""
+"""python -m benchmarks gains: rows of all workloads that are compared."""
 
 import json
 
 import pytest
-from bench import gains
-from bench.gains import COMPARISONS
-from bench.workloads import WORKLOADS
-from benchmark import main
+
+from benchmarks import gains
+from benchmarks.commands import main
+from benchmarks.gains import COMPARISONS
+from benchmarks.workloads import WORKLOADS
 
 TINY = [
     '--batch-size',
@@ -70,7 +71,7 @@ def test_table(capsys):
 
 def test_a_workload_that_cannot_be_measured(capsys):
     assert main(['gains', 'treenn-sst', '--data', '/nowhere', *TINY]) == 1
-    assert 'benchmark.py: treenn-sst: fsm: ' in capsys.readouterr().err
+    assert 'benchmarks: treenn-sst: fsm: ' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

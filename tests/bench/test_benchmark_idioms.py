@@ -1,4 +1,4 @@
-"""scripts/benchmark.py idioms: a row for each case with and without autograd, and cases do what
+"""python -m benchmarks idioms: a row for each case with and without autograd, and cases do what
 their names say; models are the same in batches, in eager Gluon, and in NumPy mode."""
 
 import json
@@ -6,13 +6,13 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from bench.idiom_models import MODELS, Side
-from bench.idioms import CASES, Samples
-from benchmark import main
 from mxnet import autograd
 
 import gluon_edbatch as edb
-from support.tiers import sampled
+from benchmarks.commands import main
+from benchmarks.idiom_models import MODELS, Side
+from benchmarks.idioms import CASES, Samples
+from tests.support.tiers import sampled
 
 TINY = ['--calls', '3', '--hidden', '4', '--repeat', '1', '--seconds', '0']
 

@@ -1,14 +1,14 @@
-"""scripts/benchmark.py schedulers and the graphs that it records."""
+"""python -m benchmarks schedulers and the graphs that it records."""
 
 import json
 
 import pytest
-from bench.graphs import GraphSource
-from bench.workloads import WORKLOADS
-from benchmark import main
 
 import gluon_edbatch as edb
-from support.models import TreeLSTM, random_trees, started
+from benchmarks.commands import main
+from benchmarks.graphs import GraphSource
+from benchmarks.workloads import WORKLOADS
+from tests.support.models import TreeLSTM, random_trees, started
 
 FIELDS = {
     'workload',

@@ -1,13 +1,13 @@
-"""Models of whole sentences among the workloads of scripts/benchmark.py, and rivals that pad."""
+"""Models of whole sentences among the workloads of python -m benchmarks, and rivals that pad."""
 
 import numpy as np
 import pytest
-from bench.rivals.padding import plan_sentences
-from bench.workloads import load_workload
-from sentence_sst.data import Sentence
-from tree_sst import make_sample
 
-from support.padded_rivals import (
+from benchmarks.rivals.padding import plan_sentences
+from benchmarks.workloads import load_workload
+from example.sentence_sst.data import Sentence
+from example.tree_sst import make_sample
+from tests.support.padded_rivals import (
     RIVALS,
     assert_rival_equals,
     assert_trains_like_the_model,

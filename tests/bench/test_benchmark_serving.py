@@ -1,21 +1,22 @@
-"""scripts/benchmark_serving.py measures what it says."""
+"""benchmarks/serving/__main__.py measures what it says."""
 
 import json
 import sys
 
 import numpy as np
-from bench.serving import load, virtual
-from bench.serving.wire import ANSWERED, FAILED, LATE, REFUSED
 
-from support.processes import ROOT, run
+from benchmarks.serving import load, virtual
+from benchmarks.serving.wire import ANSWERED, FAILED, LATE, REFUSED
+from tests.support.processes import ROOT, run
 
 
 def test_a_small_run(tmp_path):
     rows, picture = tmp_path / 'rows.jsonl', tmp_path / 'latency.png'
     options = '--models treelstm --seconds 0.2 --loads 0.1 0.2 --windows 0 --sizes 64 --rounds 1'
     done = run(
-        [sys.executable, ROOT / 'scripts' / 'benchmark_serving.py', *options.split()]
-        + ['--json', rows, '--plot', picture]
+        [sys.executable, '-m', 'benchmarks.serving', *options.split()]
+        + ['--json', rows, '--plot', picture],
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in rows.read_text().splitlines()]

@@ -1,19 +1,20 @@
-"""The taggers among the workloads of scripts/benchmark.py."""
+"""The taggers among the workloads of python -m benchmarks."""
 
 import json
 
 import mxnet as mx
 import numpy as np
 import pytest
-from bench.settings import EQUAL_LENGTH_RIVALS, Settings
-from bench.systems import build_system
-from bench.workloads import load_workload
-from benchmark import main
-from lattice import make_sample as make_lattices
-from lattice.data import Arc, Lattice
 from mxnet import autograd
-from tagger import make_sample as make_sentences
-from tagger.data import Sentence, Token
+
+from benchmarks.commands import main
+from benchmarks.settings import EQUAL_LENGTH_RIVALS, Settings
+from benchmarks.systems import build_system
+from benchmarks.workloads import load_workload
+from example.lattice import make_sample as make_lattices
+from example.lattice.data import Arc, Lattice
+from example.tagger import make_sample as make_sentences
+from example.tagger.data import Sentence, Token
 
 NAMES = [
     'lattice-lstm',

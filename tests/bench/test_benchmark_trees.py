@@ -1,11 +1,11 @@
-"""The Transformer on trees among the workloads of scripts/benchmark.py, and its rivals that pad."""
+"""The Transformer on trees among the workloads of python -m benchmarks, and its rivals that pad."""
 
 import pytest
-from bench.rivals.padding import plan_phrases
-from bench.workloads import load_workload
-from tree_sst.data import build_samples, parse_tree
 
-from support.padded_rivals import (
+from benchmarks.rivals.padding import plan_phrases
+from benchmarks.workloads import load_workload
+from example.tree_sst.data import build_samples, parse_tree
+from tests.support.padded_rivals import (
     RIVALS,
     assert_rival_equals,
     assert_trains_like_the_model,

@@ -12,9 +12,9 @@ validate = pytest.importorskip(
 )
 pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
 
-from support.docstring_names import names  # noqa: E402
-from support.pages import execute  # noqa: E402
-from support.public import MODULES  # noqa: E402
+from tests.support.docstring_names import names  # noqa: E402
+from tests.support.pages import execute  # noqa: E402
+from tests.support.public import MODULES  # noqa: E402
 
 # Sections: known, in order, underlined; a summary. Parameters: there, all, in order, with a type
 # and what they mean. How sentences begin and end is the style's (CONTRIBUTING.md), and ruff's.

@@ -8,7 +8,7 @@ pytest.importorskip('nbclient', reason='needs nbclient, of the extra test')
 nbformat = pytest.importorskip('nbformat')
 pytest.importorskip('ipykernel')
 
-from support.processes import HANG, run_python  # noqa: E402
+from tests.support.processes import HANG, run_python  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / 'example' / 'tutorial.ipynb'

@@ -8,13 +8,13 @@ import pytest
 
 import gluon_edbatch as edb
 from gluon_edbatch.serving.folder import load_folder
-from support.jobs import run_job
-from support.processes import run_python
-from support.public import MODULES
+from tests.support.jobs import run_job
+from tests.support.processes import run_python
+from tests.support.public import MODULES
 
 pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
 
-from support.pages import run_page
+from tests.support.pages import run_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -42,7 +42,7 @@ def test_first_program_of_readme_runs_as_it_is_copied(tmp_path):
 
 
 def test_measurement_of_the_first_program_runs():
-    done = run_python('scripts/measure_readme.py', '--rounds', '1', '--trees', '4', cwd=ROOT)
+    done = run_python('-m', 'benchmarks.readme', '--rounds', '1', '--trees', '4', cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(re.findall(r'^(?:batched|eager) \w+: best \d+', done.stdout, re.MULTILINE)) == 4
 
@@ -64,7 +64,7 @@ def test_readme_is_short():
 
 def test_picture_of_a_minibatch_is_what_the_package_does(tmp_path):
     drawn = tmp_path / 'minibatch.svg'
-    done = run_python('scripts/draw_minibatch.py', str(drawn), cwd=ROOT, PYTHONPATH=str(ROOT))
+    done = run_python('-m', 'benchmarks.draw_minibatch', str(drawn), cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert drawn.read_text() == (ROOT / 'docs/how-it-works/minibatch.svg').read_text()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.jobs import run_job
-from support.processes import ROOT, free_ports, run_python
+from tests.support.jobs import run_job
+from tests.support.processes import ROOT, free_ports, run_python
 
 PROGRAMS = Path(__file__).parent / 'programs'
 ROUNDING = 1e-5

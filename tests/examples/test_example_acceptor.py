@@ -5,15 +5,15 @@ import contextlib
 import mxnet as mx
 import numpy as np
 import pytest
-from common.errors import DataError
 from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
-from sequence_acceptor import page
-from sequence_acceptor.data import build_sentences, load_split
-from sequence_acceptor.model import LSTMAcceptor
-from sequence_acceptor.train import main
-from tree_sst import make_sample
 
 import gluon_edbatch as edb
+from example.common.errors import DataError
+from example.sequence_acceptor import page
+from example.sequence_acceptor.data import build_sentences, load_split
+from example.sequence_acceptor.model import LSTMAcceptor
+from example.sequence_acceptor.train import main
+from example.tree_sst import make_sample
 from gluon_edbatch.testing import assert_matches_eager
 
 SEQUENCES = [(1, 4, 5, 1), (42, 1), (56,), (56, 2, 17), (3,) * 9]

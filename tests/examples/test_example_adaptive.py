@@ -3,15 +3,15 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from adaptive.model import LITTLE, PonderingReader, PonderLoss, Reading
-from adaptive.task import Figures
-from adaptive.train import main
-from common import checkpoint as checkpoints
 from mxnet import autograd
-from sentence_sst.data import Sentence
-from tree_sst import make_sample
 
 import gluon_edbatch as edb
+from example.adaptive.model import LITTLE, PonderingReader, PonderLoss, Reading
+from example.adaptive.task import Figures
+from example.adaptive.train import main
+from example.common import checkpoint as checkpoints
+from example.sentence_sst.data import Sentence
+from example.tree_sst import make_sample
 
 WORDS, MOST = 20, 6
 

@@ -5,18 +5,18 @@ import itertools
 import mxnet as mx
 import numpy as np
 import pytest
-from beam_search import beam, make_sample
-from beam_search.beam import Hypothesis, Search, expand, prune
-from beam_search.data import COPY, END, VOWELS, Word, letter_id, load_words
-from beam_search.model import VowelWriter
-from beam_search.train import main
-from common import checkpoint as checkpoints
-from common.errors import DataError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
 
 import gluon_edbatch as edb
+from example.beam_search import beam, make_sample
+from example.beam_search.beam import Hypothesis, Search, expand, prune
+from example.beam_search.data import COPY, END, VOWELS, Word, letter_id, load_words
+from example.beam_search.model import VowelWriter
+from example.beam_search.train import main
+from example.common import checkpoint as checkpoints
+from example.common.errors import DataError
 from gluon_edbatch.testing import assert_matches_eager
 
 # --- data ----------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ import zipfile
 import mxnet as mx
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
-from common.checkpoint import Checkpoint, CheckpointError
 from mxnet import autograd, gluon
 
-from support.damage import damaged
-from support.processes import ROOT, start
+from example.common import checkpoint as checkpoints
+from example.common.checkpoint import Checkpoint, CheckpointError
+from tests.support.damage import damaged
+from tests.support.processes import ROOT, start
 
 
 def example(value=1.0, epochs=2):
@@ -86,7 +86,7 @@ sys.path[:0] = sys.argv[2:]
 import mxnet as mx
 from mxnet import autograd, gluon
 import gluon_edbatch as edb
-from common import checkpoint as checkpoints
+from example.common import checkpoint as checkpoints
 
 path = sys.argv[1]
 net = gluon.nn.Dense(1024, in_units=512)  # so that most of the time is spent on writing

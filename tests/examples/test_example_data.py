@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from common.errors import DataError, shortened
-from lattice import data as lattice
-from tagger import data as tagger
-from torchfold.data import load_train
-from tree_lstm import make_sample
-from tree_lstm.data import (
+
+from example.common.errors import DataError, shortened
+from example.lattice import data as lattice
+from example.tagger import data as tagger
+from example.torchfold.data import load_train
+from example.tree_lstm import make_sample
+from example.tree_lstm.data import (
     FILES,
     Pair,
     RawPair,
@@ -22,7 +23,7 @@ from tree_lstm.data import (
     load_split,
     score_distribution,
 )
-from tree_sst import data as tree_sst
+from example.tree_sst import data as tree_sst
 
 SAMPLE = Path(make_sample.__file__).with_name('sample')
 

@@ -6,15 +6,15 @@ import sys
 
 import numpy as np
 import pytest
-from adaptive.task import AdaptiveTask
-from common import checkpoint as checkpoints
-from common.options import parse
-from common.run import Run
-from tree_lstm import make_sample
-from tree_lstm.train import main
 
-from support.jobs import processes_of, run_job, start_job
-from support.processes import ROOT
+from example.adaptive.task import AdaptiveTask
+from example.common import checkpoint as checkpoints
+from example.common.options import parse
+from example.common.run import Run
+from example.tree_lstm import make_sample
+from example.tree_lstm.train import main
+from tests.support.jobs import processes_of, run_job, start_job
+from tests.support.processes import ROOT
 
 TINY = ['--hidden', '6', '--embed', '5', '--sim-hidden', '4']
 TRAIN = [sys.executable, ROOT / 'example/tree_lstm/train.py', '--kvstore', 'dist_sync', *TINY]

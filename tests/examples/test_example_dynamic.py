@@ -5,19 +5,19 @@ import sys
 import mxnet as mx
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
-from dynamic.blockdrop import _reward
-from dynamic.canvas import END, LONGEST, SIDE, WORDS, caption_text, draw_canvases
-from dynamic.compiled import likeness
-from dynamic.data import images_of, read_splits
-from dynamic.network import ALWAYS, NEVER
-from dynamic.networks import NETWORKS, SAMPLE, build, draw_samples, samples
-from dynamic.task import Figures
-from dynamic.train import main
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
-from support.runtime import import_runtime
+from example.common import checkpoint as checkpoints
+from example.dynamic.blockdrop import _reward
+from example.dynamic.canvas import END, LONGEST, SIDE, WORDS, caption_text, draw_canvases
+from example.dynamic.compiled import likeness
+from example.dynamic.data import images_of, read_splits
+from example.dynamic.network import ALWAYS, NEVER
+from example.dynamic.networks import NETWORKS, SAMPLE, build, draw_samples, samples
+from example.dynamic.task import Figures
+from example.dynamic.train import main
+from tests.support.runtime import import_runtime
 
 CRITERION = gluon.loss.SoftmaxCrossEntropyLoss()
 EXITS = ['mobilenet', 'vgg', 'resnet', 'wideresnet']

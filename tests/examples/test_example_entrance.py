@@ -4,9 +4,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from common.samples import Writer, different, write_files
 
-from support import processes
+from example.common.samples import Writer, different, write_files
+from tests.support import processes
 
 EXAMPLES = processes.ROOT / 'example'
 STEMS = (
@@ -105,7 +105,7 @@ def test_a_maker_is_a_program(path):
 # Images are not the same to the byte: another NumPy may round otherwise.
 @pytest.mark.parametrize('path', [path for path in MAKERS if 'torchfold' not in path])
 def test_the_embedded_sample_is_what_its_maker_makes(path, tmp_path):
-    main = import_module(path.replace('/', '.')).main
+    main = import_module('example.' + path.replace('/', '.')).main
     assert main(['--out', str(tmp_path)]) == 0
     kept = files_below((EXAMPLES / path).with_name('sample'))
     assert kept and files_below(tmp_path) == kept

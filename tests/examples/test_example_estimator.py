@@ -6,8 +6,9 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import gluon
-from sequence_acceptor import estimator
-from tree_sst import make_sample
+
+from example.sequence_acceptor import estimator
+from example.tree_sst import make_sample
 
 
 @pytest.fixture(scope='module')

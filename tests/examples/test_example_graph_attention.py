@@ -3,14 +3,14 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
-from graph_attention.data import Graph, neighbours_of
-from graph_attention.model import KINDS, Attention, AttentionHead, GraphTagger, Messages
-from graph_attention.train import main
 from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
-from transition_parser import make_sample
 
 import gluon_edbatch as edb
+from example.common import checkpoint as checkpoints
+from example.graph_attention.data import Graph, neighbours_of
+from example.graph_attention.model import KINDS, Attention, AttentionHead, GraphTagger, Messages
+from example.graph_attention.train import main
+from example.transition_parser import make_sample
 from gluon_edbatch.testing import assert_matches_eager
 
 WORDS, RELATIONS = 9, 4

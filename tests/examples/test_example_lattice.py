@@ -2,11 +2,14 @@
 
 import mxnet as mx
 import pytest
-from common.errors import DataError
 from hypothesis import given
 from hypothesis import strategies as st
-from lattice import make_sample
-from lattice.data import (
+from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
+
+import gluon_edbatch as edb
+from example.common.errors import DataError
+from example.lattice import make_sample
+from example.lattice.data import (
     Arc,
     CharSentence,
     Lattice,
@@ -16,11 +19,8 @@ from lattice.data import (
     load_split,
     load_words,
 )
-from lattice.encode import merge as merge_states
-from lattice.model import CELLS, LatticeTagger, Merge
-from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
-
-import gluon_edbatch as edb
+from example.lattice.encode import merge as merge_states
+from example.lattice.model import CELLS, LatticeTagger, Merge
 from gluon_edbatch.testing import assert_matches_eager
 
 CHARS, WORDS, TAGS, EMBED, HIDDEN = 20, 9, 5, 3, 4

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from tree_lstm.metrics import agreement, expected_scores
+
+from example.tree_lstm.metrics import agreement, expected_scores
 
 
 def test_expected_scores():

@@ -6,17 +6,19 @@ from collections import Counter
 import mxnet as mx
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
-from common.errors import DataError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
-from transition_parser import make_sample
-from transition_parser.data import Sentence, load_split
-from transition_parser.metrics import score
-from transition_parser.model import TransitionParser
-from transition_parser.train import main
-from transition_parser.transitions import (
+
+import gluon_edbatch as edb
+from example.common import checkpoint as checkpoints
+from example.common.errors import DataError
+from example.transition_parser import make_sample
+from example.transition_parser.data import Sentence, load_split
+from example.transition_parser.metrics import score
+from example.transition_parser.model import TransitionParser
+from example.transition_parser.train import main
+from example.transition_parser.transitions import (
     NOWHERE,
     SHIFT,
     Configuration,
@@ -27,8 +29,6 @@ from transition_parser.transitions import (
     penalties,
     right,
 )
-
-import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
 
 WORDS, TAGS, RELATIONS = 9, 4, 3

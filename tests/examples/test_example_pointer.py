@@ -3,16 +3,16 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
 from hypothesis import given
 from hypothesis import strategies as st
-from pointer.data import Shuffled, shuffle
-from pointer.metrics import score
-from pointer.model import Copy, Pointer, PointerNetwork, Surprise
-from pointer.train import main
-from transition_parser import make_sample
 
 import gluon_edbatch as edb
+from example.common import checkpoint as checkpoints
+from example.pointer.data import Shuffled, shuffle
+from example.pointer.metrics import score
+from example.pointer.model import Copy, Pointer, PointerNetwork, Surprise
+from example.pointer.train import main
+from example.transition_parser import make_sample
 from gluon_edbatch.testing import assert_matches_eager
 
 WORDS = 9

@@ -3,15 +3,15 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
 from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
-from sentence_sst.data import Sentence
-from sentence_sst.metrics import accuracy
-from sentence_sst.model import SentenceTransformer
-from sentence_sst.task import LONGEST
-from sentence_sst.train import main
-from tree_sst import make_sample
 
+from example.common import checkpoint as checkpoints
+from example.sentence_sst.data import Sentence
+from example.sentence_sst.metrics import accuracy
+from example.sentence_sst.model import SentenceTransformer
+from example.sentence_sst.task import LONGEST
+from example.sentence_sst.train import main
+from example.tree_sst import make_sample
 from gluon_edbatch.testing import assert_matches_eager
 
 WORDS = 20

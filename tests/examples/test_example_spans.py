@@ -1,9 +1,10 @@
 """Spans in tag sequences, and figures of taggers."""
 
 import pytest
-from common.spans import Span, is_tag, score_spans, spans
 from hypothesis import given
 from hypothesis import strategies as st
+
+from example.common.spans import Span, is_tag, score_spans, spans
 
 TAGS = st.lists(st.sampled_from(['O', 'B-A', 'I-A', 'B-B', 'I-B']), max_size=8)
 

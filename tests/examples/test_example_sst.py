@@ -9,21 +9,21 @@ from zlib import crc32
 import mxnet as mx
 import numpy as np
 import pytest
-from common.errors import DataError
 from hypothesis import given
 from hypothesis import strategies as st
 from mxnet import gluon
-from tree_sst import make_sample
-from tree_sst.data import Phrase, Tree, build_samples, load_split, parse_tree, tokens_of
-from tree_sst.metrics import accuracy
-from tree_sst.model import MODELS, ONE_WIDTH, MVLeaf
-from tree_sst.train import main
 
 import gluon_edbatch as edb
+from example.common.errors import DataError
+from example.tree_sst import make_sample
+from example.tree_sst.data import Phrase, Tree, build_samples, load_split, parse_tree, tokens_of
+from example.tree_sst.metrics import accuracy
+from example.tree_sst.model import MODELS, ONE_WIDTH, MVLeaf
+from example.tree_sst.train import main
 from gluon_edbatch.testing import assert_matches_eager
 from gluon_edbatch.testing.eager import SCHEDULERS
-from support.processes import run_example
-from support.tiers import sampled
+from tests.support.processes import run_example
+from tests.support.tiers import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path(make_sample.__file__).with_name('sample')
@@ -489,7 +489,7 @@ def test_a_checkpoint_keeps_the_model(data, tmp_path, capsys):
 
 
 def test_a_checkpoint_of_another_example(data, tmp_path, capsys):
-    from tree_lstm.train import main as tree_lstm
+    from example.tree_lstm.train import main as tree_lstm
 
     path = str(tmp_path / 'run.ckpt')
     assert (

@@ -5,16 +5,16 @@ import re
 
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
-from common.options import parse
-from common.program import run_program
-from common.spans import spans
-from lattice import make_sample as make_lattices
-from lattice.task import LatticeTask
-from tagger import make_sample as make_sentences
-from tagger.task import TaggerTask
 
-from support.processes import run_example
+from example.common import checkpoint as checkpoints
+from example.common.options import parse
+from example.common.program import run_program
+from example.common.spans import spans
+from example.lattice import make_sample as make_lattices
+from example.lattice.task import LatticeTask
+from example.tagger import make_sample as make_sentences
+from example.tagger.task import TaggerTask
+from tests.support.processes import run_example
 
 TINY = ['--hidden', '6', '--embed', '6', '--batch-size', '4', '--epochs', '1']
 

@@ -2,14 +2,14 @@
 
 import mxnet as mx
 import pytest
-from common.errors import DataError
-from common.spans import spans
 from mxnet.gluon.loss import SoftmaxCrossEntropyLoss
-from tagger import make_sample
-from tagger.data import Sentence, TaggedWords, Token, build_sentence, load_split
-from tagger.model import BiLSTMTagger, SpellingLSTM
 
 import gluon_edbatch as edb
+from example.common.errors import DataError
+from example.common.spans import spans
+from example.tagger import make_sample
+from example.tagger.data import Sentence, TaggedWords, Token, build_sentence, load_split
+from example.tagger.model import BiLSTMTagger, SpellingLSTM
 from gluon_edbatch.testing import assert_matches_eager
 
 WORDS, TAGS, CHARS, EMBED, HIDDEN = 12, 5, 7, 4, 3

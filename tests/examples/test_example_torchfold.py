@@ -8,13 +8,13 @@ import struct
 import mxnet as mx
 import numpy as np
 import pytest
-from common.errors import DataError
-from torchfold import make_sample, mnist_train
-from torchfold.data import load_test, load_train
-from torchfold.mnist_forward import folded, one_by_one, samples_of
-from torchfold.model import DigitNet, strips_of
 
-from support.processes import ROOT, run_example
+from example.common.errors import DataError
+from example.torchfold import make_sample, mnist_train
+from example.torchfold.data import load_test, load_train
+from example.torchfold.mnist_forward import folded, one_by_one, samples_of
+from example.torchfold.model import DigitNet, strips_of
+from tests.support.processes import ROOT, run_example
 
 SAMPLE = ROOT / 'example' / 'torchfold' / 'sample'
 

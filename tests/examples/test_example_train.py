@@ -7,17 +7,17 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
-from common.options import parse
-from common.run import Run
-from tree_lstm import make_sample
-from tree_lstm.data import load_split, tokens_of
-from tree_lstm.task import SICKTask
-from tree_lstm.train import main
 
+from example.common import checkpoint as checkpoints
+from example.common.options import parse
+from example.common.run import Run
+from example.tree_lstm import make_sample
+from example.tree_lstm.data import load_split, tokens_of
+from example.tree_lstm.task import SICKTask
+from example.tree_lstm.train import main
 from gluon_edbatch.testing.eager import SCHEDULERS
-from support.processes import interrupt, run_example, start_example
-from support.tiers import sampled
+from tests.support.processes import interrupt, run_example, start_example
+from tests.support.tiers import sampled
 
 PROGRAM = 'tree_lstm/train'
 TINY = ['--hidden', '6', '--embed', '5', '--sim-hidden', '4', '--batch-size', '8']

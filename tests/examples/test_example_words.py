@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from common.errors import DataError
-from common.words import Words, WordVectors, build_words, embedding_rows, read_vectors
+
+from example.common.errors import DataError
+from example.common.words import Words, WordVectors, build_words, embedding_rows, read_vectors
 
 
 def known(*words, width=3):

@@ -10,8 +10,16 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import CLASSES, Reader, TreeLSTM, ndarrays, random_trees, sentences, started
-from support.processes import run_python
+from tests.support.models import (
+    CLASSES,
+    Reader,
+    TreeLSTM,
+    ndarrays,
+    random_trees,
+    sentences,
+    started,
+)
+from tests.support.processes import run_python
 
 CLOSE = dict(rtol=1e-5, atol=1e-6)
 

@@ -14,7 +14,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.branching.structure import exact
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import EMBED, VOCAB, arrays, ndarrays, started
+from tests.support.models import EMBED, VOCAB, arrays, ndarrays, started
 
 LOSS = gluon.loss
 CLASS = [0, 3, 1, 1, 2]

@@ -10,7 +10,7 @@ from mxnet import gluon
 import gluon_edbatch as edb
 from gluon_edbatch.subgraph.options import _GONE, current_options
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import TreeLSTM, random_trees, started
+from tests.support.models import TreeLSTM, random_trees, started
 
 ALL, NONE = edb.CompileOptions(), edb.CompileOptions.none()
 TREES = random_trees(5)

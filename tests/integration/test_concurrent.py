@@ -12,7 +12,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from support.models import HIDDEN, ndarrays, started
+from tests.support.models import HIDDEN, ndarrays, started
 
 WORDS = 7
 

@@ -11,8 +11,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from support.control_flow import WIDTH, ByName, net
-from support.models import ndarrays, started
+from tests.support.control_flow import WIDTH, ByName, net
+from tests.support.models import ndarrays, started
 
 # Random blocks have layers that they do not call.
 pytestmark = pytest.mark.filterwarnings('ignore:Parameter .* is not used by any computation')

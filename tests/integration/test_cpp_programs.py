@@ -28,8 +28,8 @@ from gluon_edbatch.branching.graph import (
 from gluon_edbatch.branching.structure import LEAF, flatten
 from gluon_edbatch.program.cpp_format import _CALCULATED
 from gluon_edbatch.program.export import write_program
-from support.damage import damaged, truncated
-from support.processes import run
+from tests.support.damage import damaged, truncated
+from tests.support.processes import run
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which('g++') and shutil.which('make')), reason='needs g++ and make'

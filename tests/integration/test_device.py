@@ -11,17 +11,17 @@ from random import Random
 import mxnet as mx
 import numpy as np
 import pytest
-from bench.settings import Settings
-from bench.systems import build_system
-from bench.workloads import WORKLOADS, load_workload
 from mxnet import autograd, gluon
 from mxnet.gluon import nn, rnn
 
 import gluon_edbatch as edb
+from benchmarks.settings import Settings
+from benchmarks.systems import build_system
+from benchmarks.workloads import WORKLOADS, load_workload
 from gluon_edbatch.api import mixin
 from gluon_edbatch.testing import assert_matches_eager
-from support.device import OTHER, all_arrays_on
-from support.models import (
+from tests.support.device import OTHER, all_arrays_on
+from tests.support.models import (
     CLASSES,
     EMBED,
     HIDDEN,
@@ -38,7 +38,7 @@ from support.models import (
     sentences,
     started,
 )
-from support.tiers import sampled
+from tests.support.tiers import sampled
 
 BOTH = dict(schedulers=['agenda', 'depth'])  # with native operators, and without
 

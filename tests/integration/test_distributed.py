@@ -19,10 +19,10 @@ from gluon_edbatch.distributed import Trainer, connect, guard
 from gluon_edbatch.distributed.launch import _address, _reserved, read_hosts
 from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError
-from support.jobs import LAUNCHER, is_alive, processes_of, run_job, start_job
-from support.processes import HANG, run, run_python, start
-from support.sshd import start_sshd
-from support.tiers import sampled
+from tests.support.jobs import LAUNCHER, is_alive, processes_of, run_job, start_job
+from tests.support.processes import HANG, run, run_python, start
+from tests.support.sshd import start_sshd
+from tests.support.tiers import sampled
 
 STEPS = 50
 TRAIN = f"""

@@ -12,7 +12,7 @@ from gluon_edbatch.execute import evaluate
 from gluon_edbatch.execute.eager import EagerCalls
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import TreeLSTM, random_trees, started
+from tests.support.models import TreeLSTM, random_trees, started
 
 TREES = random_trees(4)
 

@@ -8,7 +8,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import (
+from tests.support.models import (
     EMBED,
     HIDDEN,
     VOCAB,

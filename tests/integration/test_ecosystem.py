@@ -9,7 +9,7 @@ import pytest
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
-from support.processes import run_python
+from tests.support.processes import run_python
 
 WIDTH = 4
 

@@ -18,7 +18,7 @@ from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.record.padded import CUT
 from gluon_edbatch.subgraph.padded import padded_length
 from gluon_edbatch.testing import assert_matches_eager
-from support.tiers import sampled
+from tests.support.tiers import sampled
 
 UNITS, HEADS = 8, 2
 LENGTHS = (3, 4, 3, 3, 4, 1)

@@ -18,9 +18,9 @@ import gluon_edbatch as edb
 from gluon_edbatch.brief import brief
 from gluon_edbatch.record import hooks
 from gluon_edbatch.schedule import Schedule
-from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
-from support.lines import Line
-from support.models import dense, rows
+from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
+from tests.support.lines import Line
+from tests.support.models import dense, rows
 
 pytestmark = pytest.mark.usefixtures('aftermath')
 

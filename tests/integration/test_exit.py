@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from support.processes import interrupt, run_python, start
+from tests.support.processes import interrupt, run_python, start
 
 TIMES = 15
 SET_UP = """

@@ -16,8 +16,8 @@ import gluon_edbatch as edb
 from gluon_edbatch import Cause
 from gluon_edbatch.record.sites import Site
 from gluon_edbatch.report.explain.explanation import TYPE_CAUSES
-from support.models import Reader, TreeLSTM, ndarrays, random_trees, sentences, started
-from support.programs import RandomScheduler, as_ndarrays, programs, run, schedulers
+from tests.support.models import Reader, TreeLSTM, ndarrays, random_trees, sentences, started
+from tests.support.programs import RandomScheduler, as_ndarrays, programs, run, schedulers
 
 WIDTH = 3
 SOURCE = Path(__file__).read_text(encoding='utf-8').splitlines()

@@ -4,18 +4,18 @@ import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import exported
-import lattice.encode
 import mxnet as mx
 import numpy as np
 import pytest
-import tagger.encode
-import tree_sst.encode
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
+from example.lattice import encode as encode_lattice
+from example.tagger import encode as encode_tagger
+from example.tree_sst import encode as encode_tree
 from gluon_edbatch.bundle.manifest import NAME, _digest
-from support.runtime import import_runtime
+from tests.runtime import exported
+from tests.support.runtime import import_runtime
 
 RECORDS = edb.CompileOptions(at_once=False)
 
@@ -28,7 +28,7 @@ def runtime(tmp_path_factory):
 @pytest.fixture
 def without_mxnet(runtime, monkeypatch):
     """The functions of the examples as they are where there is no MXNet."""
-    for module in (exported, lattice.encode, tagger.encode, tree_sst.encode):
+    for module in (exported, encode_lattice, encode_tagger, encode_tree):
         monkeypatch.setattr(module, 'edb', runtime)
 
 

@@ -14,7 +14,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.record.hooks import current_recording
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import ndarrays, started
+from tests.support.models import ndarrays, started
 
 
 def dense(units=4, in_units=4):

@@ -13,7 +13,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.fold.handles import Virtual
-from support.models import ndarrays, started
+from tests.support.models import ndarrays, started
 
 
 class Encoder(nn.Block):

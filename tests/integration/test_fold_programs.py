@@ -8,7 +8,7 @@ from mxnet import gluon
 from mxnet.gluon import nn, rnn
 
 import gluon_edbatch as fold
-from support.models import random_trees, started
+from tests.support.models import random_trees, started
 
 # As in the original: the cells share all their parameters with one that is registered.
 pytestmark = pytest.mark.filterwarnings('ignore:"Model.cells" is an unregistered container')

@@ -7,7 +7,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import rnn
 
 import gluon_edbatch as edb
-from support.models import started
+from tests.support.models import started
 
 INPUT, HIDDEN = 3, 4
 

@@ -7,7 +7,7 @@ from mxnet import autograd
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from support.models import TreeLSTM, ndarrays, random_trees, started
+from tests.support.models import TreeLSTM, ndarrays, random_trees, started
 
 JOINS = {
     'stack': (edb.stack, lambda xs: mx.nd.stack(*xs)),

@@ -11,8 +11,8 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.execute.cached import backend as cached
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import TreeLSTM, random_trees, started
-from support.plans import assert_sound, plan_of
+from tests.support.models import TreeLSTM, random_trees, started
+from tests.support.plans import assert_sound, plan_of
 
 H = 4
 

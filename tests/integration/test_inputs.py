@@ -15,8 +15,8 @@ import gluon_edbatch as edb
 from gluon_edbatch.mx import reading
 from gluon_edbatch.record.lazy import LazyArray
 from gluon_edbatch.testing import assert_matches_eager
-from support.device import OTHER
-from support.models import started
+from tests.support.device import OTHER
+from tests.support.models import started
 
 pytestmark = pytest.mark.usefixtures('aftermath')
 WIDTH = 4

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import gluon_edbatch as edb
-from support.aftermath import assert_hooks_gone, assert_minibatch_right
-from support.models import dense, rows
-from support.processes import run_python
+from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right
+from tests.support.models import dense, rows
+from tests.support.processes import run_python
 
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = '''
@@ -21,8 +21,8 @@ import numpy as np
 from mxnet import autograd
 from mxnet.gluon import nn
 import gluon_edbatch as edb
-from support.aftermath import assert_hooks_gone, assert_unguarded, watching
-from support.models import TreeLSTM, random_trees, started
+from tests.support.aftermath import assert_hooks_gone, assert_unguarded, watching
+from tests.support.models import TreeLSTM, random_trees, started
 
 way, count = sys.argv[2], int(sys.argv[3])
 for number in (signal.SIGINT, signal.SIGALRM):

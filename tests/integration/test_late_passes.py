@@ -13,8 +13,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.backward import BackwardPass
-from support.models import ndarrays, started
-from support.processes import HANG
+from tests.support.models import ndarrays, started
+from tests.support.processes import HANG
 
 
 @pytest.fixture

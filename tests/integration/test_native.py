@@ -21,10 +21,10 @@ from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.ops.instructions import Opcode, Place
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import Tree, TreeLSTM, random_trees, started
-from support.processes import ROOT, run_python
-from support.random_blocks import SHAPES, H, blocks
-from support.tiers import sampled
+from tests.support.models import Tree, TreeLSTM, random_trees, started
+from tests.support.processes import ROOT, run_python
+from tests.support.random_blocks import SHAPES, H, blocks
+from tests.support.tiers import sampled
 
 needs_native = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 pytestmark = needs_native
@@ -747,7 +747,7 @@ def test_gradients_that_lack_a_value_that_was_not_kept_are_errors():
 def test_levels_agree_within_rounding():
     """Those that this processor has: each is as near to float64 as float32 can be, in float64 they
     agree, and the best one gives the same bits every time."""
-    done = run_python(ROOT / 'scripts' / 'check_levels.py')
+    done = run_python(ROOT / 'tests' / 'runtime' / 'check_levels.py')
     assert done.returncode == 0, done.stderr
 
 

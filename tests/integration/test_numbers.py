@@ -19,10 +19,10 @@ from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.record import forms, remembered, varying
 from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.testing import assert_matches_eager
-from support import minibatches
-from support.models import started
-from support.programs import schedulers
-from support.tiers import sampled
+from tests.support import minibatches
+from tests.support.models import started
+from tests.support.programs import schedulers
+from tests.support.tiers import sampled
 
 INTERNAL = mx.nd._internal
 OPERATORS = {

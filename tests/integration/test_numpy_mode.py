@@ -12,7 +12,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.ops import OPS
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import random_tree
+from tests.support.models import random_tree
 
 HIDDEN = 4
 COUNT = 3

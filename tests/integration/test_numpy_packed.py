@@ -8,7 +8,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.tiers import sampled
+from tests.support.tiers import sampled
 
 pytestmark = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 

@@ -10,8 +10,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import random_tree
-from support.tiers import sampled
+from tests.support.models import random_tree
+from tests.support.tiers import sampled
 
 WORDS, WIDTH, CLASSES = 11, 4, 3
 

@@ -6,7 +6,7 @@ import pytest
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import arrays, ndarrays
+from tests.support.models import arrays, ndarrays
 
 UNARY = [
     'relu',

@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.report.explain.explanation import Cause
-from support.models import ndarrays, started
+from tests.support.models import ndarrays, started
 
 
 class Headed(gluon.HybridBlock):

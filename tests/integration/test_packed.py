@@ -12,8 +12,8 @@ from mxnet import autograd, gluon
 import gluon_edbatch as edb
 from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.testing import assert_matches_eager
-from support.oracle import plans_moved_by_hand
-from support.tiers import sampled
+from tests.support.oracle import plans_moved_by_hand
+from tests.support.tiers import sampled
 
 pytestmark = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 

@@ -1,4 +1,4 @@
-"""What random programs (`scripts/walk_programs.py`) have found: as few lines as showed it."""
+"""What random programs (`tests/fuzz/walk_programs.py`) have found: as few lines as showed it."""
 
 import functools
 import math
@@ -8,11 +8,11 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import gluon
-from programs.case import same
 
 import gluon_edbatch as edb
 from gluon_edbatch.program import specialise
 from gluon_edbatch.program.optimise import PASSES
+from tests.fuzz.programs.case import same
 
 
 class Written(gluon.Block):

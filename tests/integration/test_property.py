@@ -11,7 +11,7 @@ from mxnet import autograd
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute import evaluate
-from support.programs import (
+from tests.support.programs import (
     BLOCKS,
     DENSE,
     EMBED,

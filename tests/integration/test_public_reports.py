@@ -11,9 +11,9 @@ import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing import assert_matches_eager
 from gluon_edbatch.testing.eager import SCHEDULERS
-from support import public_reports as reports
-from support.models import started
-from support.tiers import sampled
+from tests.support import public_reports as reports
+from tests.support.models import started
+from tests.support.tiers import sampled
 
 
 class Report(NamedTuple):

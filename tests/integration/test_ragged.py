@@ -17,8 +17,8 @@ import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.native import program as native_program
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import started
-from support.tiers import sampled
+from tests.support.models import started
+from tests.support.tiers import sampled
 
 pytestmark = pytest.mark.filterwarnings('ignore:The .* input to HybridBlock is not used')
 H, LENGTHS = 6, (3, 1, 5, 2, 2, 0, 4)

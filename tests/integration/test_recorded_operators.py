@@ -12,7 +12,7 @@ from mxnet.ndarray import register
 import gluon_edbatch as edb
 from gluon_edbatch.mx.symbols import operator_handle
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import started
+from tests.support.models import started
 
 ARITHMETIC = {
     'add': lambda x, y: x + y,

@@ -10,7 +10,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.plan import recurring
-from support.models import Tree, TreeLSTM, ndarrays, random_trees, sentences, started
+from tests.support.models import Tree, TreeLSTM, ndarrays, random_trees, sentences, started
 
 WIDTH = 6
 TIMES = 8  # a plan is kept from the second time on, once a policy is learned

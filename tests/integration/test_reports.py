@@ -15,9 +15,9 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.report import analysed, counters
 from gluon_edbatch.report.explain import reasons
-from support.minibatches import STEPS, Blocks, sample
-from support.models import started
-from support.random_blocks import SHAPES, H, blocks
+from tests.support.minibatches import STEPS, Blocks, sample
+from tests.support.models import started
+from tests.support.random_blocks import SHAPES, H, blocks
 
 SCHEDULERS = ['fsm', 'depth', 'agenda', 'sufficient', 'unbatched']
 OPTIONS = ['native', 'buckets', 'whole_values', 'segments']

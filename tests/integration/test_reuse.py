@@ -10,8 +10,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.memory import Model, assert_flat, minibatch
-from support.models import HIDDEN, VOCAB, random_trees
+from tests.support.memory import Model, assert_flat, minibatch
+from tests.support.models import HIDDEN, VOCAB, random_trees
 
 NEVER = 10**9  # for check_every
 

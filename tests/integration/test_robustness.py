@@ -15,9 +15,9 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.cached.program import InTurns
-from support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
-from support.models import TreeLSTM, dense, random_trees, rows, started
-from support.processes import HANG, run_python
+from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
+from tests.support.models import TreeLSTM, dense, random_trees, rows, started
+from tests.support.processes import HANG, run_python
 
 pytestmark = pytest.mark.usefixtures('aftermath')
 SCHEDULERS = ['agenda', 'depth', 'unbatched']

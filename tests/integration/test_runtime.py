@@ -3,12 +3,13 @@
 import json
 import shutil
 
-import exported
 import pytest
-from dynamic.networks import NETWORKS
 
-from support.processes import ROOT, run, run_python
+from example.dynamic.networks import NETWORKS
+from tests.runtime import exported
+from tests.support.processes import ROOT, run, run_python
 
+SCRIPT = ROOT / 'tests' / 'runtime' / 'exported.py'
 NO_PYTHON = 3  # as scripts/test_runtime.sh says it
 SOME = ['mobilenet', 'caption-googlenet']  # with exits, and with words
 
@@ -16,9 +17,7 @@ SOME = ['mobilenet', 'caption-googlenet']  # with exits, and with words
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp('exported')
-    process = run_python(
-        ROOT / 'scripts' / 'exported.py', 'write', folder, '--minibatches', '1', '--batch', '16'
-    )
+    process = run_python(SCRIPT, 'write', folder, '--minibatches', '1', '--batch', '16')
     assert not process.returncode, process.stderr
     return folder
 
@@ -32,7 +31,7 @@ def programs(written, request):
     """Names of networks whose programs are in the same folder, and what was said of them."""
     pytest.importorskip('onnx')
     shutil.rmtree(written / 'programs', ignore_errors=True)
-    script = ROOT / 'scripts' / 'forced_paths.py'
+    script = ROOT / 'tests' / 'runtime' / 'forced_paths.py'
     process = run_python(script, 'write', written / 'programs', *request.param)
     assert not process.returncode, process.stdout + process.stderr
     return request.param, process.stdout.splitlines()

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from common import checkpoint as checkpoints
 from mxnet import gluon
 
 import gluon_edbatch as edb
+from example.common import checkpoint as checkpoints
 from gluon_edbatch.graph import Graph
-from support.processes import ROOT
+from tests.support.processes import ROOT
 
 FIXTURES = ROOT / 'tests' / 'fixtures'
 

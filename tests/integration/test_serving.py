@@ -23,8 +23,8 @@ from gluon_edbatch.serving.expectation import Expectation
 from gluon_edbatch.serving.overload import Overload
 from gluon_edbatch.serving.requests import Request, RequestQueue
 from gluon_edbatch.serving.turns import SECONDS, ShortTurns
-from support.models import HIDDEN, TreeLSTM, random_trees, started
-from support.processes import ROOT, start
+from tests.support.models import HIDDEN, TreeLSTM, random_trees, started
+from tests.support.processes import ROOT, start
 
 TREES = random_trees(12, seed=4)
 

@@ -22,8 +22,8 @@ import gluon_edbatch as edb
 from gluon_edbatch.serving import admission
 from gluon_edbatch.serving.command import main, request_of
 from gluon_edbatch.serving.folder import load_folder
-from support.processes import ROOT, free_ports, start
-from support.tiers import sampled
+from tests.support.processes import ROOT, free_ports, start
+from tests.support.tiers import sampled
 
 needs_mlserver = pytest.mark.skipif(
     find_spec('mlserver') is None, reason="MLServer comes with the extra serve: '.[serve]'"
@@ -680,10 +680,10 @@ def test_lists_may_wait_for_a_second_or_what_the_folder_says(folder, options, se
 @needs_mlserver
 def test_the_folder_of_the_example(tmp_path):
     pytest.importorskip('gluonnlp')
-    from tree_sst import make_served
-    from tree_sst.data import build_samples, load_split
-    from tree_sst.task import SentimentTask
-    from tree_sst.train import main as train
+    from example.tree_sst import make_served
+    from example.tree_sst.data import build_samples, load_split
+    from example.tree_sst.task import SentimentTask
+    from example.tree_sst.train import main as train
 
     checkpoint = tmp_path / 'checkpoint'
     options = '--epochs 1 --hidden 8 --embed 6 --batch-size 50'.split()
@@ -696,7 +696,7 @@ def test_the_folder_of_the_example(tmp_path):
         word: number
         for number, word in enumerate(json.loads((folder / 'words.json').read_text())['words'])
     }
-    from tree_sst.model import TreeLSTM
+    from example.tree_sst.model import TreeLSTM
 
     net = TreeLSTM(len(ids), 6, 8)
     net.load_parameters(str(folder / 'net.params'))

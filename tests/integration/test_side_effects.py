@@ -19,9 +19,9 @@ from mxnet.gluon.contrib.rnn import VariationalDropoutCell
 import gluon_edbatch as edb
 from gluon_edbatch.record import remembered
 from gluon_edbatch.subgraph.fingerprint import fingerprint
-from support.aftermath import assert_minibatch_right
-from support.lines import Line
-from support.models import dense, rows
+from tests.support.aftermath import assert_minibatch_right
+from tests.support.lines import Line
+from tests.support.models import dense, rows
 
 pytestmark = pytest.mark.usefixtures('aftermath')
 

@@ -11,7 +11,7 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.record.sites import Site
-from support.models import started
+from tests.support.models import started
 
 SOURCE = Path(__file__).read_text(encoding='utf-8').splitlines()
 

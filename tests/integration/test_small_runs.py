@@ -15,7 +15,7 @@ from gluon_edbatch.execute.native import native_run, now
 from gluon_edbatch.mx import guard, pool
 from gluon_edbatch.mx.direct import call
 from gluon_edbatch.mx.invoke import run_for_effect
-from support.models import ndarrays
+from tests.support.models import ndarrays
 
 WIDTH, WIDE = 8, 64
 

@@ -13,8 +13,17 @@ from gluon_edbatch.errors import BatchError
 from gluon_edbatch.execute import backward
 from gluon_edbatch.execute.sparse_tables import with_dense_gradient
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import EMBED, HIDDEN, VOCAB, Reader, TreeLSTM, random_trees, sentences, started
-from support.plans import assert_sound, plan_of
+from tests.support.models import (
+    EMBED,
+    HIDDEN,
+    VOCAB,
+    Reader,
+    TreeLSTM,
+    random_trees,
+    sentences,
+    started,
+)
+from tests.support.plans import assert_sound, plan_of
 
 SENTENCES = [[1, 2, 3, 1], [5], [6, 7, 8], [9, 1]]
 BOTH_ENDS = dict(schedulers=['agenda', 'depth'])  # with native operators, and without

@@ -13,8 +13,8 @@ import gluon_edbatch as edb
 from gluon_edbatch.execute.native import native_run, words
 from gluon_edbatch.execute.native.program import NativeProgram, native_program
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import ndarrays, random_trees, started
-from support.processes import run_python
+from tests.support.models import ndarrays, random_trees, started
+from tests.support.processes import run_python
 
 pytestmark = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 WIDTH = 96  # batches of some dozens of rows have something for several threads

@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.clock import Clock
-from support.models import ndarrays, started
+from tests.support.models import ndarrays, started
 
 WIDTH = 3
 SOURCE = Path(__file__).read_text(encoding='utf-8').splitlines()

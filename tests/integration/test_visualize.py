@@ -18,8 +18,8 @@ from gluon_edbatch.report import program_picture
 from gluon_edbatch.report.svg import colour
 from gluon_edbatch.report.visualize import _samples, _Section
 from gluon_edbatch.schedule import get_scheduler
-from support.models import TreeLSTM, random_trees, started
-from support.strategies import graphs
+from tests.support.models import TreeLSTM, random_trees, started
+from tests.support.strategies import graphs
 
 SVG = '{http://www.w3.org/2000/svg}'
 NAMED = Graph.from_lists([0, 0, 1, 1], [[], [], [0, 1, 0], [2]], type_names=['<in> & "x"', 'cell'])

@@ -1,4 +1,4 @@
-"""The walk over MXNet's operators (scripts/walk_operators.py): a slice of it, and that it finds
+"""The walk over MXNet's operators (tests/fuzz/walk_operators.py): a slice of it, and that it finds
 faults."""
 
 import json
@@ -9,27 +9,28 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 import pytest
-import walk_operators
-from walk.cases import Input, make_case, make_cases
-from walk.makers import MAKERS
-from walk.numpy_calls import functions
-from walk.registry import registry
-from walk.table import WAYS, lines_of
-from walk.worker import OWN, Call, _alike, _tolerance
-from walk.workers import run_cases
 
 from gluon_edbatch.ops import OPS
+from tests.fuzz import walk_operators
+from tests.fuzz.walk.cases import Input, make_case, make_cases
+from tests.fuzz.walk.makers import MAKERS
+from tests.fuzz.walk.numpy_calls import functions
+from tests.fuzz.walk.registry import registry
+from tests.fuzz.walk.table import WAYS, lines_of
+from tests.fuzz.walk.worker import OWN, Call, _alike, _tolerance
+from tests.fuzz.walk.workers import run_cases
 
-SCRIPTS = Path(__file__).resolve().parents[2] / 'scripts'
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_script(*arguments):
     """The script; its status is for the caller."""
     return subprocess.run(
-        [sys.executable, str(SCRIPTS / 'walk_operators.py'), *arguments],
+        [sys.executable, '-m', 'tests.fuzz.walk_operators', *arguments],
         capture_output=True,
         text=True,
         check=False,
+        cwd=ROOT,
     )
 
 

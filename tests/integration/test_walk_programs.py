@@ -1,4 +1,4 @@
-"""The walk over random programs (scripts/walk_programs.py): a slice of it, and that it finds
+"""The walk over random programs (tests/fuzz/walk_programs.py): a slice of it, and that it finds
 faults."""
 
 import ast
@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs.case import DIFFERS, SAME, judged
-from programs.constructs import constructs
-from programs.shrink import shrunk
-from programs.source import Program, Writer
 
 from gluon_edbatch.branching import calculate
 from gluon_edbatch.program import calls
+from tests.fuzz.programs.case import DIFFERS, SAME, judged
+from tests.fuzz.programs.constructs import constructs
+from tests.fuzz.programs.shrink import shrunk
+from tests.fuzz.programs.source import Program, Writer
 
-SCRIPTS = Path(__file__).resolve().parents[2] / 'scripts'
+ROOT = Path(__file__).resolve().parents[2]
 MUST_BE = (
     'for over range,for over zip,for over enumerate,for with else,while,while with else,break,'
     'continue,if,elif,else,early return,recursion,conditional expression,list comprehension,'
@@ -32,9 +32,9 @@ pytestmark = pytest.mark.skipif(
 def test_a_slice(tmp_path):
     """No difference, few refusals, and every sort of control flow."""
     file = tmp_path / 'table.json'
-    command = [sys.executable, str(SCRIPTS / 'walk_programs.py'), '--cases', '30', '--seed', '7']
+    command = [sys.executable, '-m', 'tests.fuzz.walk_programs', '--cases', '30', '--seed', '7']
     done = subprocess.run(
-        [*command, '--json', str(file)], capture_output=True, text=True, check=False
+        [*command, '--json', str(file)], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     found = json.loads(file.read_text())

@@ -11,7 +11,7 @@ from mxnet.ndarray import NDArray
 import gluon_edbatch as edb
 from gluon_edbatch.mx import guard
 from gluon_edbatch.record import hooks
-from support.models import dense, rows
+from tests.support.models import dense, rows
 
 ORIGINALS = [(owner, name, original) for owner, name, _, original in hooks._HOOKS]
 

@@ -11,7 +11,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from support.models import random_tree
+from tests.support.models import random_tree
 
 WORDS = 200
 

@@ -9,7 +9,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from support.models import started
+from tests.support.models import started
 
 WIDTHS = (2, 3, 4)
 

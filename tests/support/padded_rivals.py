@@ -5,11 +5,12 @@ from importlib.util import find_spec
 import mxnet as mx
 import numpy as np
 import pytest
-from bench.rivals import parameters_of
-from bench.settings import PADDED_RIVALS, Settings
-from bench.systems import build_system
-from bench.workloads import load_workload
 from mxnet import autograd
+
+from benchmarks.rivals import parameters_of
+from benchmarks.settings import PADDED_RIVALS, Settings
+from benchmarks.systems import build_system
+from benchmarks.workloads import load_workload
 
 RIVALS = [
     pytest.param(

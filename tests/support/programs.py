@@ -16,7 +16,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.schedule import Frontier, Schedule
 from gluon_edbatch.testing import check_schedule
-from support.models import started
+from tests.support.models import started
 
 WIDTH = 3
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from support.processes import ROOT
+from tests.support.processes import ROOT
 
 NAME = 'gluon_edbatch_runtime'
 

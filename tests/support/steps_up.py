@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute import backward
-from support.models import VOCAB, random_trees, started
+from tests.support.models import VOCAB, random_trees, started
 
 PACKAGE = edb.__name__ + '.'
 EMBED, HIDDEN = 3, 4

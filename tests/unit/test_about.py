@@ -7,7 +7,7 @@ import pytest
 import gluon_edbatch as edb
 from gluon_edbatch import compiled
 from gluon_edbatch.execute.native import compiler, library
-from support.processes import run_python
+from tests.support.processes import run_python
 
 
 def test_it_tells_versions_and_threads(monkeypatch):

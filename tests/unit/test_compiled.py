@@ -8,8 +8,8 @@ import pytest
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import calls
-from support.processes import ROOT, run_python
-from support.tiers import sampled
+from tests.support.processes import ROOT, run_python
+from tests.support.tiers import sampled
 
 
 def run(*arguments):

@@ -13,8 +13,8 @@ from gluon_edbatch import FSMScheduler, Policy, PolicyError, QLearningConfig, le
 from gluon_edbatch.schedule import Run
 from gluon_edbatch.schedule.sufficient import SufficientCondition
 from gluon_edbatch.testing.scheduling import check_scheduler
-from support.damage import damaged, edited_json, truncated
-from support.models import VOCAB, binary_trees, started
+from tests.support.damage import damaged, edited_json, truncated
+from tests.support.models import VOCAB, binary_trees, started
 
 ENCODINGS = ['E_base', 'E_sort', 'E_max', 'E_path']
 TREES = binary_trees(8, seed=1, most=9)

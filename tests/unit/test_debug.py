@@ -8,8 +8,8 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch import debug
-from support.models import started
-from support.processes import run_python
+from tests.support.models import started
+from tests.support.processes import run_python
 
 
 class Cell(gluon.HybridBlock):

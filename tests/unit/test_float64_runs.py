@@ -10,7 +10,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing.closeness import Exact, Measured
 from gluon_edbatch.testing.eager import _Model
-from support.models import ndarrays, started
+from tests.support.models import ndarrays, started
 
 KEPT = nd.array([[0.3, -0.7, 0.1]])
 THIRD = np.float32(1) / np.float32(3)

@@ -32,7 +32,7 @@ from gluon_edbatch.schedule.fsm import run_policy
 from gluon_edbatch.schedule.policy import UNSEEN
 from gluon_edbatch.schedule.sufficient import SufficientCondition
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
-from support.strategies import graphs
+from tests.support.strategies import graphs
 
 ENCODINGS = ['E_base', 'E_sort', 'E_max', 'E_path']
 QUICK = QLearningConfig(effort=500)

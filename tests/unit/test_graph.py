@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gluon_edbatch.graph.edges import Countdown
 from gluon_edbatch.graph.graph import Graph, expand, stable_argsort
-from support.strategies import graphs
+from tests.support.strategies import graphs
 
 
 def in_lists(graph):

@@ -19,8 +19,16 @@ from gluon_edbatch.subgraph import node_type
 from gluon_edbatch.subgraph.ir import Subgraph
 from gluon_edbatch.subgraph.passes.horizontal import horizontal, packs
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import EMBED, HIDDEN, VOCAB, binary_trees, random_trees, sentences, started
-from support.plans import plan_of
+from tests.support.models import (
+    EMBED,
+    HIDDEN,
+    VOCAB,
+    binary_trees,
+    random_trees,
+    sentences,
+    started,
+)
+from tests.support.plans import plan_of
 
 F = mx.sym
 

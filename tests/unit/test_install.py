@@ -21,10 +21,12 @@ import gluon_edbatch as edb
 from gluon_edbatch import compiled
 from gluon_edbatch.execute.native import compiler
 from gluon_edbatch.mx import cuda as _cuda
-from support.processes import HANG, run_python
+from tests.support.processes import HANG, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = sorted(ROOT.glob('scripts/*.sh')) + [ROOT / '.ci' / 'run']
+SCRIPTS = sorted([*ROOT.glob('scripts/*.sh'), *ROOT.glob('example/data/*.sh')]) + [
+    ROOT / '.ci' / 'run'
+]
 NO_COMPILER = {'CC': '/bin/false', 'CXX': '/bin/false'}
 BUILD = """
 import sys

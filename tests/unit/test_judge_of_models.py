@@ -12,7 +12,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing import assert_matches_eager, eager
-from support.models import TreeLSTM, ndarrays, random_trees, started
+from tests.support.models import TreeLSTM, ndarrays, random_trees, started
 
 FAST = dict(schedulers=['agenda'], hybridized=[False])
 WIDTH, WORDS = 12, 30

@@ -10,7 +10,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing import assert_matches_eager, closeness, eager
 from gluon_edbatch.testing.closeness import Exact, Measured, differences, judge
-from support.models import TreeLSTM, ndarrays, random_trees, started
+from tests.support.models import TreeLSTM, ndarrays, random_trees, started
 
 FAST = dict(schedulers=['agenda', 'unbatched'], hybridized=[False])
 

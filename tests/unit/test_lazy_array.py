@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import ndarrays, started
+from tests.support.models import ndarrays, started
 
 # name: function of one (1, 6) array
 FUNCTIONS = {

@@ -9,7 +9,7 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import started
+from tests.support.models import started
 
 N = edb.nd
 COUNT = 4  # samples

@@ -21,7 +21,7 @@ from gluon_edbatch.ops.attrs import Attrs
 from gluon_edbatch.ops.header import header
 from gluon_edbatch.ops.padding import At, RaggedCall, RaggedEntry, Unproved
 from gluon_edbatch.testing import assert_matches_eager
-from support.processes import HANG
+from tests.support.processes import HANG
 
 # --- names, and what is generated ----------------------------------------------------------------
 

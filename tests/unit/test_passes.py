@@ -15,8 +15,8 @@ from gluon_edbatch.subgraph.passes.added_inputs import added_inputs
 from gluon_edbatch.subgraph.passes.embeddings import embeddings
 from gluon_edbatch.subgraph.passes.operators import operators
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import started
-from support.random_blocks import PARAMETERS, H, assert_unchanged, blocks, shapes_of
+from tests.support.models import started
+from tests.support.random_blocks import PARAMETERS, H, assert_unchanged, blocks, shapes_of
 
 F = mx.sym
 ALL = CompileOptions()

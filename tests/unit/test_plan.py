@@ -10,10 +10,10 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from support.models import TreeLSTM, ndarrays, random_trees, started
-from support.oracle import plans_moved_by_hand
-from support.plans import assert_sound, plan_of
-from support.programs import as_ndarrays, programs, run, schedulers
+from tests.support.models import TreeLSTM, ndarrays, random_trees, started
+from tests.support.oracle import plans_moved_by_hand
+from tests.support.plans import assert_sound, plan_of
+from tests.support.programs import as_ndarrays, programs, run, schedulers
 
 
 @settings(max_examples=60)

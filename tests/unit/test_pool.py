@@ -12,7 +12,7 @@ from mxnet import autograd
 import gluon_edbatch as edb
 from gluon_edbatch.mx import pool
 from gluon_edbatch.mx.pool import Memory
-from support.models import started
+from tests.support.models import started
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 import gluon_edbatch as edb
 from gluon_edbatch import data, distributed, estimator, rnn, schedule, serving, testing, visualize
 from gluon_edbatch.report import counters as report
-from support.processes import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 PUBLIC = {
     edb: [

@@ -12,7 +12,7 @@ import pytest
 from mxnet import gluon
 
 import gluon_edbatch as edb
-from support.processes import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 PACKAGE = Path(edb.__file__).parent
 SOURCES = {path.relative_to(PACKAGE): path for path in sorted(PACKAGE.rglob('*.py'))}

@@ -12,7 +12,7 @@ from gluon_edbatch.ops import OPS
 from gluon_edbatch.subgraph.ir import Subgraph
 from gluon_edbatch.subgraph.rowwise import Verdict, analyse
 from gluon_edbatch.testing import assert_matches_eager
-from support.models import started
+from tests.support.models import started
 
 S = mx.sym
 PROVED, UNKNOWN, DEPENDENT = Verdict.PROVED, Verdict.UNKNOWN, Verdict.DEPENDENT

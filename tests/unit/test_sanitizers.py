@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gluon_edbatch.execute.native import compiler
-from support.processes import ROOT, run
+from tests.support.processes import ROOT, run
 
 try:
     COMPILER = compiler.find_compiler()

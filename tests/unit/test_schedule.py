@@ -27,7 +27,7 @@ from gluon_edbatch.schedule import (
     lower_bound,
 )
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
-from support.strategies import graphs
+from tests.support.strategies import graphs
 
 NAMES = ['agenda', 'agenda-remaining', 'depth', 'unbatched']  # test_fsm.py has the others
 EMBED, CELL, HEAD = range(3)

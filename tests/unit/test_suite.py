@@ -14,12 +14,13 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
-from support.aftermath import assert_hooks_gone, is_mxnets
-from support.processes import HANG, interrupt, run_python, start
-from support.tiers import FAST, is_fast
+from tests.support.aftermath import assert_hooks_gone, is_mxnets
+from tests.support.processes import HANG, interrupt, run_python, start
+from tests.support.tiers import FAST, is_fast
 
 TESTS = Path(__file__).resolve().parents[1]
-MODULES = sorted(TESTS.rglob('*.py'))
+PROGRAMS = TESTS / 'fuzz', TESTS / 'runtime'  # which measure, too
+MODULES = sorted(path for path in TESTS.rglob('*.py') if not {*PROGRAMS} & {*path.parents})
 
 
 def imported(module):
@@ -31,17 +32,14 @@ def imported(module):
             yield node.module.split('.')[0]
 
 
-@pytest.mark.parametrize('module', MODULES, ids=lambda path: path.stem)
-def test_no_test_module_imports_another(module):
+def test_no_test_module_imports_another():
     """What several need stands in `support`."""
     others = {path.stem for path in MODULES if path.stem.startswith('test_')}
-    assert not others & set(imported(module))
+    assert not [module for module in MODULES if others & set(imported(module))]
 
 
-@pytest.mark.parametrize('module', MODULES, ids=lambda path: path.stem)
-def test_no_test_goes_by_the_clock(module):
-    """How fast a machine is, and what else it does, decides nothing (`support.processes.HANG` is
-    there for what hangs)."""
+def goes_by_the_clock(module):
+    """The lines of a module that do."""
     for node in ast.walk(ast.parse(module.read_text(encoding='utf-8'))):
         clock = (
             isinstance(node, ast.Attribute)
@@ -53,7 +51,14 @@ def test_no_test_goes_by_the_clock(module):
             and node.arg == 'timeout'
             and isinstance(node.value, ast.Constant)
         )
-        assert not clock and not limit, f'{module}:{getattr(node, "lineno", "?")}'
+        if clock or limit:
+            yield f'{module}:{getattr(node, "lineno", "?")}'
+
+
+def test_no_test_goes_by_the_clock():
+    """How fast a machine is, and what else it does, decides nothing (`support.processes.HANG` is
+    there for what hangs)."""
+    assert not [line for module in MODULES for line in goes_by_the_clock(module)]
 
 
 def test_the_fast_tier_names_files_that_exist():
@@ -188,7 +193,7 @@ def test_programs_end_with_a_killed_process_of_tests(tmp_path):
         f"""
 import os, signal, sys
 sys.path.append({str(TESTS)!r})
-from support.processes import start
+from tests.support.processes import start
 with start([sys.executable, '-c', {held!r} + '; import time; time.sleep(10 ** 6)']) as process:
     process.stdout.readline()
     os.kill(os.getpid(), signal.SIGKILL)

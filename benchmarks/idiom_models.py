@@ -1,0 +1,403 @@
+"""Models as users write them: attention and masks, whole sentences, and the same in NumPy mode.
+
+Each in batches and, in turn, in hybridized Gluon without a scope.
+"""
+
+import time
+from itertools import cycle, islice
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from gluonnlp.model.bert import BERTEncoder
+from gluonnlp.model.transformer import TransformerEncoder
+from mxnet import autograd, gluon
+from mxnet.gluon import nn, rnn
+
+import gluon_edbatch as edb
+from example.common.words import build_words
+from example.tree_lstm.data import Pair, build_pairs, load_split, tokens_of
+from example.tree_lstm.model import SICKModel
+from example.tree_lstm.task import SICKTask
+
+from .contexts import context
+from .machine import machine_info
+from .numpy_sick import NumPySICKModel
+from .output import aligned, rounded
+
+__all__ = ['MODELS', 'Model', 'Side', 'measure_model', 'model_table']
+
+Row = Dict[str, Any]
+
+LONGEST = 12  # words
+
+
+class Model(NamedTuple):
+    """A model, and what it is given.
+
+    Attributes
+    ----------
+    make : callable
+        Gets a width; a block without values.
+    data : callable
+        Gets a generator of random numbers, a width and how many samples.
+    numpy : bool
+        In MXNet's NumPy mode.
+    """
+
+    make: Callable[[int], gluon.Block]
+    data: Callable[[np.random.RandomState, int, int], List[Any]]
+    numpy: bool = False
+
+
+# --- attention to memories of different lengths --------------------------------------------------
+
+
+class Attention(gluon.HybridBlock):
+    """Of a query (N, H) to memory (N, K, H), of which `lengths` (N,) count if they are given."""
+
+    def __init__(self, weigh: Callable[..., Any]):
+        super().__init__()
+        self._weigh = weigh
+
+    def hybrid_forward(self, F, query, memory, *lengths):
+        """One call a sample."""
+        scores = F.squeeze(F.batch_dot(memory, F.expand_dims(query, axis=2)), axis=2)
+        weights = F.expand_dims(self._weigh(F, scores, memory, *lengths), axis=2)
+        return F.squeeze(F.batch_dot(weights, memory, transpose_a=True), axis=1)
+
+
+class Attends(edb.AutoBatchMixin, gluon.Block):
+    """The last of a sentence's words to all of them."""
+
+    def __init__(self, width: int, weigh: Callable[..., Any], masked: bool):
+        super().__init__()
+        self._masked = masked
+        with self.name_scope():
+            self.word = nn.Dense(width, in_units=width)
+            self.attention = Attention(weigh)
+
+    def forward(self, sentence):
+        words = [self.word(word) for word in sentence]
+        lengths = [np.array([len(words)], 'float32')] if self._masked else []
+        return self.attention(words[-1], edb.ragged(words), *lengths)
+
+
+def _kept(F: Any, memory: Any, lengths: Any) -> Any:
+    places = F.contrib.arange_like(memory, axis=1).reshape((1, -1))
+    return F.broadcast_lesser(places, lengths.reshape((-1, 1)))
+
+
+def _masked(F: Any, scores: Any, lengths: Any) -> Any:
+    return F.SequenceMask(scores, lengths, use_sequence_length=True, axis=1, value=-1e9)
+
+
+def _chosen(F: Any, scores: Any, memory: Any, lengths: Any) -> Any:
+    return F.where(_kept(F, memory, lengths), scores, F.ones_like(scores) * -1e9)
+
+
+WEIGHTS: Dict[str, Callable[..., Any]] = {
+    'no mask': lambda F, s, m: F.softmax(s, axis=1),
+    'softmax(use_length=True)': lambda F, s, m, n: F.softmax(
+        s, F.cast(n, 'int32'), axis=1, use_length=True
+    ),
+    'SequenceMask': lambda F, s, m, n: F.softmax(_masked(F, s, n), axis=1),
+    'arange_like < n, where': lambda F, s, m, n: F.softmax(_chosen(F, s, m, n), axis=1),
+    'arange_like < n, -1e9': lambda F, s, m, n: F.softmax(s + (1 - _kept(F, m, n)) * -1e9, axis=1),
+}
+
+
+# --- whole sentences -----------------------------------------------------------------------------
+
+
+class Convolution(gluon.HybridBlock):
+    """Over the words of (N, L, C), three at a time."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        with self.name_scope():
+            self.convolution = nn.Conv1D(width, 3, padding=1, in_channels=width)
+
+    def hybrid_forward(self, F, x):
+        """One call a sentence."""
+        return F.swapaxes(self.convolution(F.swapaxes(x, 1, 2)), 1, 2)
+
+
+class MeanOf(edb.AutoBatchMixin, gluon.Block):
+    """The mean of what a layer makes of the words of a sentence, which lie along an axis."""
+
+    def __init__(self, layer: gluon.Block, axis: int = 1):
+        super().__init__()
+        self.layer = layer
+        self._axis = axis
+
+    def forward(self, sentence):
+        outputs = self.layer(sentence)
+        outputs = outputs[0] if isinstance(outputs, (list, tuple)) else outputs
+        return outputs.mean(axis=self._axis)
+
+
+def _encoder(kind: Any, axis: int) -> Callable[[int], gluon.Block]:
+    def make(width: int) -> gluon.Block:
+        widths = {'units': width, 'hidden_size': 2 * width}
+        return MeanOf(kind(num_layers=2, num_heads=2, dropout=0.0, **widths), axis)
+
+    return make
+
+
+LAYERS: Dict[str, Callable[[int], gluon.Block]] = {
+    'TransformerEncoder': _encoder(TransformerEncoder, 1),
+    'BERTEncoder': _encoder(BERTEncoder, 0),
+    'gluon.rnn.LSTM': lambda width: MeanOf(rnn.LSTM(width, layout='NTC', input_size=width)),
+    'Conv1D': lambda width: MeanOf(Convolution(width)),
+}
+
+
+# --- in mx.nd and in NumPy mode ------------------------------------------------------------------
+
+
+class Step(gluon.HybridBlock):
+    """An LSTM's."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        with self.name_scope():
+            self.i2h = nn.Dense(4 * width, in_units=width)
+            self.h2h = nn.Dense(4 * width, in_units=width)
+
+    def hybrid_forward(self, F, x, h, c):
+        """x, h, c (N, H)"""
+        i, f, u, o = F.split(self.i2h(x) + self.h2h(h), 4, axis=1)
+        c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(u)
+        return F.sigmoid(o) * F.tanh(c), c
+
+
+class NumPyStep(Step):
+    """The same in NumPy mode."""
+
+    def hybrid_forward(self, F, x, h, c):
+        """x, h, c (N, H)"""
+        i, f, u, o = F.np.split(self.i2h(x) + self.h2h(h), 4, axis=1)
+        c = F.npx.sigmoid(f) * c + F.npx.sigmoid(i) * F.np.tanh(u)
+        return F.npx.sigmoid(o) * F.np.tanh(c), c
+
+
+class LastToAll(edb.AutoBatchMixin, gluon.Block):
+    """Attention of the last state of an LSTM to all of them."""
+
+    def __init__(self, width: int, step: Callable[[int], gluon.Block] = Step):
+        super().__init__()
+        self._width = width
+        with self.name_scope():
+            self.step = step(width)
+
+    def states(self, sentence) -> List[Any]:
+        """h of each word."""
+        h = c = np.zeros((1, self._width), 'float32')
+        states = []
+        for word in sentence:
+            h, c = self.step(word, h, c)
+            states.append(h)
+        return states
+
+    def forward(self, sentence):
+        states = self.states(sentence)
+        memory = mx.nd.concat(*states, dim=0)
+        weights = mx.nd.softmax(mx.nd.dot(states[-1], memory.T))
+        return mx.nd.dot(weights, memory)
+
+
+class NumPyLastToAll(LastToAll):
+    """The same in NumPy mode."""
+
+    def __init__(self, width: int):
+        super().__init__(width, NumPyStep)
+
+    def forward(self, sentence):
+        states = self.states(sentence)
+        memory = mx.np.concatenate(states, axis=0)
+        weights = mx.npx.softmax(mx.np.dot(states[-1], memory.T))
+        return mx.np.dot(weights, memory)
+
+
+class Related(edb.AutoBatchMixin, gluon.Block):
+    """The example's model for a pair of sentences, on the sample that comes with it."""
+
+    def __init__(self, width: int, kind: Callable[..., gluon.Block] = SICKModel):
+        super().__init__()
+        with self.name_scope():
+            self.model = kind(2500, 2 * width, width, 50)  # SICK has 2,412 words
+
+    def forward(self, pair):
+        return self.model(pair.left, pair.right)
+
+
+# --- data ----------------------------------------------------------------------------------------
+
+
+def _words(draw: np.random.RandomState, width: int, count: int) -> List[List[np.ndarray]]:
+    """Sentences of different lengths as lists of words, NumPy arrays (1, width) each."""
+    return [list(_draw(draw, (length, 1, width))) for length in _lengths(draw, count)]
+
+
+def _sentences(axis: int, one_length: bool) -> Callable[..., List[mx.nd.NDArray]]:
+    """Sentences as NDArrays, (1, L, width) or (L, 1, width)."""
+
+    def draw_them(draw: np.random.RandomState, width: int, count: int) -> List[mx.nd.NDArray]:
+        lengths = [LONGEST] * count if one_length else _lengths(draw, count)
+        shapes = [(1, length, width) if axis else (length, 1, width) for length in lengths]
+        return [mx.nd.array(_draw(draw, shape)) for shape in shapes]
+
+    return draw_them
+
+
+def _lengths(draw: np.random.RandomState, count: int) -> List[int]:
+    return draw.randint(2, LONGEST + 1, count).tolist()
+
+
+def _draw(draw: np.random.RandomState, shape: Tuple[int, ...]) -> np.ndarray:
+    return draw.uniform(-1, 1, shape).astype('float32')
+
+
+def _pairs(draw: np.random.RandomState, width: int, count: int) -> List[Pair]:
+    """Those of the example's sample, again and again."""
+    raw = load_split(SICKTask.sample / 'train')
+    pairs = build_pairs(raw, build_words(tokens_of(raw)).ids)
+    return list(islice(cycle(pairs), count))
+
+
+MODELS = {
+    **{
+        f'attention to edb.ragged, {name}': Model(
+            lambda width, weigh=weigh, masked=name != 'no mask': Attends(width, weigh, masked),
+            _words,
+        )
+        for name, weigh in WEIGHTS.items()
+    },
+    **{
+        f'{name}, {of}': Model(make, _sentences(int(name != 'BERTEncoder'), of == 'one length'))
+        for name, make in LAYERS.items()
+        for of in ('one length', 'many lengths')
+    },
+    'LSTM with attention': Model(LastToAll, _words),
+    'LSTM with attention, NumPy mode': Model(NumPyLastToAll, _words, numpy=True),
+    'SICK Tree-LSTM': Model(Related, _pairs),
+    'SICK Tree-LSTM, NumPy mode': Model(
+        lambda width: Related(width, NumPySICKModel), _pairs, numpy=True
+    ),
+}
+
+
+class Side:
+    """A model with its samples, in batches or not; all that is called here is in the model's mode.
+
+    Parameters
+    ----------
+    model : Model
+    batched : bool
+    width, count, seed : int
+        See `Model`.
+    ctx : Context
+    """
+
+    def __init__(
+        self, model: Model, batched: bool, width: int, count: int, ctx: mx.Context, seed: int
+    ):
+        mx.random.seed(seed)
+        self.net = model.make(width)
+        self.net.initialize(mx.init.Xavier(), ctx=ctx)
+        self.samples = model.data(np.random.RandomState(seed), width, count)
+        self.batches = 0
+        self._batched = batched
+        if not batched:
+            self.net.hybridize()
+        self.results()  # widths become known
+
+    def results(self) -> mx.nd.NDArray:
+        """Of all samples, a row each."""
+        if not self._batched:
+            return edb.concat([self.net(sample) for sample in self.samples])
+        with edb.batching() as scope:
+            values = [self.net(sample) for sample in self.samples]
+        results = edb.concat(values).copy()
+        self.batches = scope.report().batches
+        return results
+
+    def seconds(self, training: bool) -> float:
+        """What a minibatch takes, with gradients or without."""
+        mx.nd.waitall()
+        begin = time.perf_counter()
+        if training:
+            with autograd.record():
+                loss = self.results().sum()
+            loss.backward()
+        else:
+            self.results()
+        mx.nd.waitall()
+        return time.perf_counter() - begin
+
+
+def measure_model(
+    name: str,
+    count: int = 256,
+    width: int = 8,
+    repeat: int = 7,
+    seconds: float = 0.05,
+    ctx: str = 'cpu',
+    seed: int = 0,
+) -> List[Row]:
+    """The rows of a model, in inference and in training: the best of as many rounds as fill the
+    repeats, µs a sample."""
+    model = MODELS[name]
+
+    def rows() -> List[Row]:
+        with context(ctx):
+            sides = [
+                Side(model, batched, width, count, context(ctx), seed) for batched in (True, False)
+            ]
+            return [
+                {
+                    'model': name,
+                    'mode': mode,
+                    **_measured(sides, mode == 'train', repeat, seconds),
+                    'calls': count,
+                    'hidden': width,
+                    'repeat': repeat,
+                    'seed': seed,
+                    **machine_info(),
+                }
+                for mode in ('infer', 'train')
+            ]
+
+    return (mx.util.use_np(rows) if model.numpy else rows)()
+
+
+def _measured(sides: Sequence[Side], training: bool, repeat: int, seconds: float) -> Row:
+    end = time.perf_counter() + repeat * seconds
+    times: List[List[float]] = []
+    while len(times) <= repeat or time.perf_counter() < end:
+        times.append([side.seconds(training) for side in sides])
+    batched, eager = 1e6 * np.min(times[1:], axis=0) / len(sides[0].samples)
+    return {
+        'batches': sides[0].batches,
+        'batched_us': rounded(batched),
+        'eager_us': rounded(eager),
+        'times_as_fast': rounded(eager / batched),
+    }
+
+
+def model_table(rows: Sequence[Row]) -> str:
+    """Rows for people, inference and training side by side."""
+    row = rows[0]
+    head = (
+        f'µs a sample, best of {row["repeat"]} rounds of {row["calls"]} samples, hidden '
+        f'{row["hidden"]}, on {row["cpus"]} x {row["cpu"]}'
+    )
+    fields = {'batches': '{:.0f}', 'batched_us': '{:.1f}', 'eager_us': '{:.1f}'}
+    fields['times_as_fast'] = '{:.1f}'
+    titles = 'batches', 'in batches', 'eager', 'times'
+    cells = [['model', *titles, *(f'{title}, training' for title in titles)]]
+    for pair in zip(rows[::2], rows[1::2]):
+        numbers = [how.format(one[field]) for one in pair for field, how in fields.items()]
+        cells.append([pair[0]['model'], *numbers])
+    return '\n'.join([head, *aligned(cells, left=['model'])])

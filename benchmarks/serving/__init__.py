@@ -1,0 +1,1 @@
+"""What `benchmarks/serving/__main__.py` measures: models, systems, and the load on them."""

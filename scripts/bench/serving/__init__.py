@@ -1,1 +1,0 @@
-"""What `scripts/benchmark_serving.py` measures: models, systems, and the load on them."""

@@ -1,2 +1,0 @@
-"""The walk over random programs: Gluon Blocks whose forward has Python control flow over values,
-drawn by a seed, compiled and compared with eager (`scripts/walk_programs.py`)."""
