@@ -137,9 +137,10 @@ class CompiledBatch:
         if settings.reads == 'gather':
             order = np.random.RandomState(settings.seed).permutation(settings.rows)
         options = edb.CompileOptions().but(**dict.fromkeys(settings.off, False))
-        with autograd.record() if training else autograd.pause(), edb.batching(
-            'agenda', context(settings.ctx), options
-        ) as scope:
+        with (
+            autograd.record() if training else autograd.pause(),
+            edb.batching('agenda', context(settings.ctx), options) as scope,
+        ):
             columns = [
                 self._computed(array, position, order)
                 for position, array in enumerate(settings.arguments(cell))

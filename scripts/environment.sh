@@ -15,7 +15,7 @@ checkout is refused.
 The environment is, in this order: $EDB_VENV, the active one ($VIRTUAL_ENV), .venv in the checkout.
 
   EDB_VENV    directory of the virtual environment; made if it is not there
-  EDB_PYTHON  interpreter to make it with (default: the first of python3.11, 3.10, 3.9, 3.8)
+  EDB_PYTHON  interpreter to make it with (default: the first of python3.11, 3.10, 3.9)
   EDB_EXTRAS  extras to install (default: cpu,nlp,test,example,benchmark,serve,lint,docs); on a CUDA machine
               put cu112 or cu117 in the place of cpu
 EOF
@@ -62,22 +62,22 @@ is_ready() {
     done
 }
 
-# 3.8 to 3.11, with venv: a name on the path may be a stand-in that runs nothing.
+# 3.9 to 3.11, with venv: a name on the path may be a stand-in that runs nothing.
 is_usable() {
-    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 8) <= sys.version_info[:2] < (3, 12))' \
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info[:2] < (3, 12))' \
         >/dev/null 2>&1
 }
 
 find_python() {
     local candidate
-    for candidate in ${EDB_PYTHON:-python3.11 python3.10 python3.9 python3.8 python3}; do
+    for candidate in ${EDB_PYTHON:-python3.11 python3.10 python3.9 python3}; do
         if is_usable "$candidate"; then
             echo "$candidate"
             return
         fi
     done
-    die "no usable Python among ${EDB_PYTHON:-python3.11, 3.10, 3.9, 3.8, python3}: MXNet 1.9.1" \
-        "needs Python 3.8 to 3.11 with venv (on Debian: apt-get install python3.11-venv);" \
+    die "no usable Python among ${EDB_PYTHON:-python3.11, 3.10, 3.9, python3}: MXNet 1.9.1" \
+        "needs Python 3.9 to 3.11 with venv (on Debian: apt-get install python3.11-venv);" \
         "EDB_PYTHON names another interpreter"
 }
 

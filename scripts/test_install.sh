@@ -6,7 +6,7 @@ usage() {
     cat <<'EOT'
 usage: bash scripts/test_install.sh [--python VERSION]... [--few] [--keep]
 
-With each Python from 3.8 to 3.11, in an environment that is empty at first and away from the
+With each Python from 3.9 to 3.11, in an environment that is empty at first and away from the
 checkout: `pip install '.[cpu]'` (from a clean copy; pip makes a wheel and installs it) and an
 installation from the sdist, each where compilers work and where they do not. Then a small model is
 trained (scripts/check_install.py) where no compiler can be run, and the compiled parts have to be
@@ -38,7 +38,7 @@ while [[ $# -gt 0 ]]; do
         *) usage >&2; exit 2 ;;
     esac
 done
-[[ ${#pythons[@]} -gt 0 ]] || pythons=(3.8 3.9 3.10 3.11)
+[[ ${#pythons[@]} -gt 0 ]] || pythons=(3.9 3.10 3.11)
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 work="$(mktemp -d)"

@@ -205,7 +205,7 @@ def _finish_before_fork() -> None:
 
 os.register_at_fork(before=_finish_before_fork)  # before others take locks for the fork
 _finish_before_any_fork = ctypes.CFUNCTYPE(None)(_finish_before_fork)
-try:  # `subprocess` forks without telling Python (3.8 and 3.9 always)
+try:  # `subprocess` forks without telling Python (3.9 always)
     _register_at_fork = getattr(ctypes.CDLL(None), '__register_atfork')
 except AttributeError:  # not the GNU C library
     pass

@@ -7,7 +7,6 @@ from typing import Any, List, NoReturn, Sequence
 
 from ..errors import ProgramError
 from .flow import Branch, CodeBlock, End, Invoke, Jump, Statement, site
-from .subscripts import wrapped
 
 # Functions that rewritten code calls; no name in Python has a point in it.
 NOT, IN, ITEMS, MORE, ITEM, OWN = '.not', '.in', '.items', '.more', '.item', '.own'
@@ -119,7 +118,7 @@ class ExpressionRewriter:
             if isinstance(node, (ast.expr, ast.stmt)):
                 node.lineno = node.end_lineno = self._line
                 node.col_offset = node.end_col_offset = 0
-        code = compile(wrapped(ast.Module([statement], [])), self._file, 'exec')
+        code = compile(ast.Module([statement], []), self._file, 'exec')
         self._block.statements.append(
             Statement(code, frozenset(reads), frozenset(writes), self._line)
         )

@@ -17,7 +17,6 @@ from typing import Any, Dict, List, Sequence, Tuple
 from ..errors import ProgramError
 from .expressions import INSTEAD, ITEM, ITEMS, MORE, OWN, ExpressionRewriter, call, load
 from .flow import Branch, CodeBlock, Flow, Return, connected
-from .subscripts import unwrapped
 
 
 @lru_cache(maxsize=None)
@@ -45,7 +44,6 @@ def flow_of(function: FunctionType) -> Flow:
             placed=True,
         )
     ast.increment_lineno(definition, first - 1)
-    definition = unwrapped(definition)
     rewriter = _FunctionRewriter(file)
     return Flow(function, file, rewriter.run(definition), rewriter.places)
 

@@ -150,7 +150,7 @@ np.testing.assert_allclose(train().asnumpy(), expected, rtol=1e-5)
 """,
     'forked by subprocess': """
 import subprocess
-subprocess._USE_VFORK = False  # as Python 3.8 and 3.9
+subprocess._USE_VFORK = False  # as Python 3.9
 for _ in range(3):
     train()
     subprocess.run(['true'], check=True)

@@ -428,8 +428,9 @@ def test_fault_14_hooks_on_children_after_their_first_use():
         with edb.batching():
             before = net(x)
         handle = register(lambda *_: seen.append(1))
-        with edb.batching(), pytest.raises(
-            edb.RecordError, match='inside Outer.* has a forward hook'
+        with (
+            edb.batching(),
+            pytest.raises(edb.RecordError, match='inside Outer.* has a forward hook'),
         ):
             net(x)
         handle.detach()

@@ -24,10 +24,6 @@ MUST_BE = (
     'star in a call, list or target,+= of a name,keyword argument,call of a method'
 )
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 9), reason='the walk writes programs by ast.unparse, of Python 3.9'
-)
-
 
 def test_a_slice(tmp_path):
     """No difference, few refusals, and every sort of control flow."""

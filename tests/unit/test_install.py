@@ -147,8 +147,8 @@ def test_extras(metadata):
 def test_metadata(metadata):
     assert re.match('gluon[-_]edbatch$', metadata['Name'])
     assert metadata['Version'] == edb.__version__
-    assert sorted(metadata['Requires-Python'].split(',')) == ['<3.12', '>=3.8']
-    assert metadata['License'] == 'Apache-2.0'
+    assert sorted(metadata['Requires-Python'].split(',')) == ['<3.12', '>=3.9']
+    assert metadata['License-Expression'] == 'Apache-2.0'
 
 
 # --- without a compiler --------------------------------------------------------------------------
@@ -378,7 +378,7 @@ def test_environment_help():
 def test_environment_without_a_python(tmp_path):
     result = environment_script(EDB_VENV=str(tmp_path / 'venv'), EDB_PYTHON='no-such-python')
     assert result.returncode == 1 and result.stdout == ''
-    assert 'needs Python 3.8 to 3.11' in result.stderr
+    assert 'needs Python 3.9 to 3.11' in result.stderr
     assert not (tmp_path / 'venv').exists()
 
 

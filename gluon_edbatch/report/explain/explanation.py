@@ -247,7 +247,7 @@ class Explanation(NamedTuple):
 def shown(site: Site) -> str:
     """A place as people read it: from the working directory, if it is below that."""
     here = os.getcwd() + os.sep
-    name = site.filename[len(here) :] if site.filename.startswith(here) else site.filename
+    name = site.filename.removeprefix(here)
     return str(site._replace(filename=name))
 
 
