@@ -1,7 +1,8 @@
 """A workload with everything that gluon_edbatch does for speed, and without one thing at a time."""
 
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -16,7 +17,7 @@ __all__ = ['ALL', 'NONE', 'ablation_table', 'measure_ablation', 'variants']
 
 ALL, NONE = 'all on', 'all off'
 WARM_UPS = 2  # types are compared with calls run alone at first
-Row = Dict[str, Any]
+Row = dict[str, Any]
 
 
 class _Repeat(NamedTuple):
@@ -24,7 +25,7 @@ class _Repeat(NamedTuple):
     cpu_ms: float
 
 
-def variants(names: Sequence[str], without: Sequence[str] = ()) -> Dict[str, edb.CompileOptions]:
+def variants(names: Sequence[str], without: Sequence[str] = ()) -> dict[str, edb.CompileOptions]:
     """Everything on, each of these options off in turn, everything off.
 
     Parameters
@@ -44,7 +45,7 @@ def variants(names: Sequence[str], without: Sequence[str] = ()) -> Dict[str, edb
 
 def measure_ablation(
     settings: Settings, names: Sequence[str], without: Sequence[str] = ()
-) -> List[Row]:
+) -> list[Row]:
     """A row for each of the `variants`.
 
     All run in this process on the same model, in turn (A B A B …), and the n-th repeat of each
@@ -75,7 +76,7 @@ def measure_ablation(
     ]
 
 
-def _in_turn(chosen: Dict[str, edb.CompileOptions], times: int) -> Iterator[Any]:
+def _in_turn(chosen: dict[str, edb.CompileOptions], times: int) -> Iterator[Any]:
     """Each in every round, beginning with another one: who comes first has it coldest."""
     entries = list(chosen.items())
     for number in range(times):
@@ -86,9 +87,9 @@ def _in_turn(chosen: Dict[str, edb.CompileOptions], times: int) -> Iterator[Any]
 def _row(
     settings: Settings,
     name: str,
-    own: List[_Repeat],
-    full: List[_Repeat],
-    types: Dict[str, Sequence[str]],
+    own: list[_Repeat],
+    full: list[_Repeat],
+    types: dict[str, Sequence[str]],
 ) -> Row:
     speeds = [repeat.speed for repeat in own]
     changed = sum(name in passes for passes in types.values())

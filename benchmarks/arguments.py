@@ -2,8 +2,9 @@
 say together. Needs nothing but the standard library."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Optional
 
 from .settings import BATCHED, MODES, Settings
 
@@ -53,20 +54,20 @@ def positive(text: str) -> int:
     return number
 
 
-def sizes(text: str) -> List[int]:
+def sizes(text: str) -> list[int]:
     """Numbers from 1 on, with commas between them."""
     return [positive(part) for part in text.split(',')]
 
 
-def listed(text: str) -> List[str]:
+def listed(text: str) -> list[str]:
     """Any names, with commas between them."""
     return text.split(',')
 
 
-def names(known: Sequence[str]) -> Callable[[str], List[str]]:
+def names(known: Sequence[str]) -> Callable[[str], list[str]]:
     """Some of the known names, each once, with commas between them."""
 
-    def parse(text: str) -> List[str]:
+    def parse(text: str) -> list[str]:
         found = listed(text)
         for name in found:
             if name not in known:

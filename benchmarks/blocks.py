@@ -1,8 +1,9 @@
 """One batch of a cell: plain Gluon, hybridized, against what gluon_edbatch compiles."""
 
 import time
+from collections.abc import Sequence
 from statistics import median
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -26,7 +27,7 @@ from .output import aligned, rounded
 __all__ = ['BlockSettings', 'CompiledBatch', 'PlainBatch', 'block_table', 'measure_block']
 
 MODES = 'forward', 'both'  # both: forward, and then backward
-Row = Dict[str, Any]
+Row = dict[str, Any]
 
 
 class BlockSettings(NamedTuple):
@@ -75,7 +76,7 @@ class BlockSettings(NamedTuple):
         cell.initialize(mx.init.Xavier(), ctx=context(self.ctx))
         return cell
 
-    def arguments(self, cell: Cell) -> List[np.ndarray]:
+    def arguments(self, cell: Cell) -> list[np.ndarray]:
         """Random arguments for a batch."""
         random = np.random.RandomState(self.seed)
         return [
@@ -106,7 +107,7 @@ class PlainBatch:
         symbols = cell(*[mx.sym.var(f'x{i}') for i in range(len(self._arguments))])
         self.operators = len(Subgraph(mx.sym.Group(_listed(symbols))).operators)
 
-    def forward(self) -> List[mx.nd.NDArray]:
+    def forward(self) -> list[mx.nd.NDArray]:
         """Without autograd."""
         return _listed(self._cell(*self._arguments))
 
@@ -177,7 +178,7 @@ class CompiledBatch:
         )
 
     @staticmethod
-    def _computed(array: np.ndarray, position: int, order: np.ndarray) -> List[Any]:
+    def _computed(array: np.ndarray, position: int, order: np.ndarray) -> list[Any]:
         """The rows of an argument, computed one by one in another order; no argument's together
         with another's."""
         values = {
@@ -185,7 +186,7 @@ class CompiledBatch:
         }
         return [values[row] for row in range(len(array))]
 
-    def forward(self) -> List[mx.nd.NDArray]:
+    def forward(self) -> list[mx.nd.NDArray]:
         """Run the batch."""
         self._step.run(self._machine)
         return [
@@ -202,7 +203,7 @@ class CompiledBatch:
         self._machine.weights.deliver(gradients)
 
 
-def measure_block(settings: BlockSettings) -> List[Row]:
+def measure_block(settings: BlockSettings) -> list[Row]:
     """The rows of a cell and size, forward and with the backward pass."""
     rows = []
     for mode in MODES:
@@ -234,7 +235,7 @@ def measure_block(settings: BlockSettings) -> List[Row]:
     return rows
 
 
-def _in_turn(sides: Sequence[Callable[[], Any]], settings: BlockSettings) -> List[List[_Time]]:
+def _in_turn(sides: Sequence[Callable[[], Any]], settings: BlockSettings) -> list[list[_Time]]:
     """Times of a call of each side, repeat by repeat."""
     times = [max(1, int(settings.seconds / _time(side, 3).seconds)) for side in sides]
     return [
@@ -255,7 +256,7 @@ def _time(side: Callable[[], Any], times: int) -> _Time:
     )
 
 
-def _times(pairs: List[List[_Time]], prefix: str, which: int) -> Dict[str, float]:
+def _times(pairs: list[list[_Time]], prefix: str, which: int) -> dict[str, float]:
     """Fields of a row: medians of both sides, and of their ratio."""
     plain, compiled = ([times[which] for times in side] for side in zip(*pairs))
     return {
@@ -265,7 +266,7 @@ def _times(pairs: List[List[_Time]], prefix: str, which: int) -> Dict[str, float
     }
 
 
-def _listed(outputs: Any) -> List[Any]:
+def _listed(outputs: Any) -> list[Any]:
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 

@@ -4,7 +4,8 @@ Each takes and gives arrays of rows; ``row_shapes`` tells those of its arguments
 ``F.tanh`` and ``F.sigmoid``, as in Gluon's own cells.
 """
 
-from typing import Any, ClassVar, Dict, List, Sequence, Tuple, Type
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from mxnet import gluon
 
@@ -67,13 +68,13 @@ class Cell(gluon.HybridBlock):
     """
 
     # number of gates, and the widths of what they take: h or e
-    gates: ClassVar[Dict[str, Tuple[int, str]]]
+    gates: ClassVar[dict[str, tuple[int, str]]]
     arguments: ClassVar[str]  # each h or e; m for a matrix
 
     def __init__(self, hidden: int, embed: int, fused: bool):
         super().__init__()
         sizes = {'h': (hidden,), 'e': (embed,), 'm': (hidden, hidden)}
-        self.row_shapes: List[Tuple[int, ...]] = [sizes[kind] for kind in self.arguments]
+        self.row_shapes: list[tuple[int, ...]] = [sizes[kind] for kind in self.arguments]
         with self.name_scope():
             for name, (number, widths) in self.gates.items():
                 setattr(
@@ -174,7 +175,7 @@ class MV(Cell):
         return F.tanh(vector), matrix
 
 
-CELLS: Dict[str, Type[Any]] = {
+CELLS: dict[str, type[Any]] = {
     'lstm': LSTM,
     'gru': GRU,
     'mv': MV,

@@ -2,8 +2,9 @@
 English sentences with dependency trees, with their default options but for the widths."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any
 
 import mxnet as mx
 
@@ -23,7 +24,7 @@ __all__ = ['GraphAttention', 'GraphMessages', 'Pointer']
 class _Dependencies(TaskWorkload):
     """UD English EWT (or the sample of the parser). One sample is one sentence."""
 
-    def files(self, data: Path) -> Dict[str, Path]:
+    def files(self, data: Path) -> dict[str, Path]:
         lite = data / 'ud_ewt' / 'lite'  # with the columns that are read alone
         return {'data': lite if lite.is_dir() else data / 'ud_ewt'}
 
@@ -84,7 +85,7 @@ class Pointer(_Dependencies):
     def predict(self, net, sample: Shuffled) -> Any:
         return self.predict_all(net, [sample])[0]
 
-    def predict_all(self, net, samples: Sequence[Shuffled]) -> List[Any]:
+    def predict_all(self, net, samples: Sequence[Shuffled]) -> list[Any]:
         device = context(self.settings.ctx)
         orders = edb.run_concurrently(samples, net.write)
         return [mx.nd.array(order, ctx=device) for order in orders]

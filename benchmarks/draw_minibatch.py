@@ -4,8 +4,9 @@ What is drawn is what the package does with two trees: nothing of it is written 
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any
 
 import mxnet as mx
 from mxnet import gluon
@@ -113,7 +114,7 @@ def _arenas(graph: Any, plan: Plan) -> Iterator[str]:
         yield _text(LEFT + 16, 690 + 20 * number, f'{number + 1}.  {_told(batch)}')
 
 
-def _rows(plan: Plan) -> Iterator[Tuple[str, List[Tuple[int, Tuple[int, str]]]]]:
+def _rows(plan: Plan) -> Iterator[tuple[str, list[tuple[int, tuple[int, str]]]]]:
     """For each arena of results, which value of which call is in each row."""
     for number, arena in enumerate(plan.arenas):
         cells = [

@@ -1,7 +1,8 @@
 """Few and large calls, in a scope and in hybridized Gluon without one: batches must not cost."""
 
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -15,7 +16,7 @@ from .output import aligned, rounded
 
 __all__ = ['LAYERS', 'few_table', 'measure_few']
 
-Row = Dict[str, Any]
+Row = dict[str, Any]
 WARM_UP = 5  # rounds of each kind
 
 
@@ -23,7 +24,7 @@ class Layer(NamedTuple):
     """What is called, and the shape of each sample."""
 
     make: Callable[[], gluon.HybridBlock]
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
 
 
 def _convolutions() -> gluon.HybridBlock:
@@ -83,7 +84,7 @@ class _Case:
 
 def measure_few(
     name: str, counts: Sequence[int], repeat: int, seconds: float, ctx: str, seed: int
-) -> List[Row]:
+) -> list[Row]:
     """A layer's rows: ms of processor time for all samples, best of the repeats in turn."""
     rows = []
     ways = {'scope_ms': edb.CompileOptions(), 'batched_ms': edb.CompileOptions(at_once=False)}
@@ -95,7 +96,7 @@ def measure_few(
             }
             for case, options in cases.values():
                 _rounds(getattr(case, mode), options, WARM_UP)
-            times: Dict[str, List[float]] = {way: [] for way in cases}
+            times: dict[str, list[float]] = {way: [] for way in cases}
             end = time.perf_counter() + repeat * seconds
             while len(times['eager_ms']) < repeat or time.perf_counter() < end:
                 for way, (case, options) in cases.items():
@@ -105,7 +106,7 @@ def measure_few(
     return rows
 
 
-def _rounds(run: Callable[[Any], Any], options: Any, times: int) -> List[float]:
+def _rounds(run: Callable[[Any], Any], options: Any, times: int) -> list[float]:
     found = []
     for _ in range(times):
         begin = time.process_time()

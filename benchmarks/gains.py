@@ -1,8 +1,9 @@
 """What batching gains, on the workloads of DyNet's page on automatic batching
 (https://dynet.io/autobatch), and what batching by hand would still gain."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, NamedTuple
 
 from .output import aligned, rounded
 from .runner import MeasurementError, measure_in_turn
@@ -12,7 +13,7 @@ __all__ = ['COMPARISONS', 'Comparison', 'gains_table', 'measure_gains']
 
 UNBATCHED = ('unbatched', 'unbatched-hybridized')
 AS_FAST_AS_BY_HAND = 1 / 1.1
-Row = Dict[str, Any]
+Row = dict[str, Any]
 
 
 class Comparison(NamedTuple):
@@ -32,8 +33,8 @@ class Comparison(NamedTuple):
     bar: float
     hidden: int
     embed: int
-    others: Tuple[str, ...] = UNBATCHED
-    modes: Tuple[str, ...] = ('train',)
+    others: tuple[str, ...] = UNBATCHED
+    modes: tuple[str, ...] = ('train',)
 
 
 # By workload. The page's gains; by hand DyNet is overtaken 1.27 times, where 1.1 are allowed here.
@@ -47,7 +48,7 @@ COMPARISONS = {
 }
 
 
-def measure_gains(settings: Settings) -> List[Row]:
+def measure_gains(settings: Settings) -> list[Row]:
     """Measure a workload's systems in turn, in each of its modes.
 
     Parameters

@@ -1,7 +1,7 @@
 """The rate of matrix products alone, to compare whole models with."""
 
 import time
-from typing import Dict, Iterable, Tuple
+from collections.abc import Iterable
 
 import mxnet as mx
 
@@ -11,8 +11,8 @@ ROWS = (64, 256, 1024, 4096)
 
 
 def product_rates(
-    shapes: Iterable[Tuple[int, int]], ctx: mx.Context, seconds: float = 0.02
-) -> Dict[Tuple[int, int, int], float]:
+    shapes: Iterable[tuple[int, int]], ctx: mx.Context, seconds: float = 0.02
+) -> dict[tuple[int, int, int], float]:
     """FLOP/s of ``FullyConnected`` for layers (in, out), by (in, out, rows).
 
     Parameters
@@ -38,7 +38,7 @@ def product_rates(
     return rates
 
 
-def best_rate(shapes: Iterable[Tuple[int, int]], ctx: mx.Context, seconds: float = 0.02) -> float:
+def best_rate(shapes: Iterable[tuple[int, int]], ctx: mx.Context, seconds: float = 0.02) -> float:
     """The best FLOP/s of `product_rates`: what the products of a model could run at."""
     return max(product_rates(shapes, ctx, seconds).values())
 

@@ -1,7 +1,8 @@
 """Graphs of the workloads: what their per-sample models record, not run."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, List, Optional, Sequence
+from typing import Any, Optional
 
 import gluon_edbatch as edb
 from gluon_edbatch.graph.graph import Graph
@@ -45,7 +46,7 @@ class GraphSource:
         )
         self._training = mode == 'train' or self._workload.waits
         self._net, self._loss = self._workload.build()
-        self.samples: List[Any] = self._workload.samples
+        self.samples: list[Any] = self._workload.samples
 
     def graph(self, samples: Sequence[Any]) -> Graph:
         """The graph of a minibatch."""

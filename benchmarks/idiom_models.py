@@ -4,8 +4,9 @@ Each in batches and, in turn, in hybridized Gluon without a scope.
 """
 
 import time
+from collections.abc import Sequence
 from itertools import cycle, islice
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -27,7 +28,7 @@ from .output import aligned, rounded
 
 __all__ = ['MODELS', 'Model', 'Side', 'measure_model', 'model_table']
 
-Row = Dict[str, Any]
+Row = dict[str, Any]
 
 LONGEST = 12  # words
 
@@ -46,7 +47,7 @@ class Model(NamedTuple):
     """
 
     make: Callable[[int], gluon.Block]
-    data: Callable[[np.random.RandomState, int, int], List[Any]]
+    data: Callable[[np.random.RandomState, int, int], list[Any]]
     numpy: bool = False
 
 
@@ -96,7 +97,7 @@ def _chosen(F: Any, scores: Any, memory: Any, lengths: Any) -> Any:
     return F.where(_kept(F, memory, lengths), scores, F.ones_like(scores) * -1e9)
 
 
-WEIGHTS: Dict[str, Callable[..., Any]] = {
+WEIGHTS: dict[str, Callable[..., Any]] = {
     'no mask': lambda F, s, m: F.softmax(s, axis=1),
     'softmax(use_length=True)': lambda F, s, m, n: F.softmax(
         s, F.cast(n, 'int32'), axis=1, use_length=True
@@ -145,7 +146,7 @@ def _encoder(kind: Any, axis: int) -> Callable[[int], gluon.Block]:
     return make
 
 
-LAYERS: Dict[str, Callable[[int], gluon.Block]] = {
+LAYERS: dict[str, Callable[[int], gluon.Block]] = {
     'TransformerEncoder': _encoder(TransformerEncoder, 1),
     'BERTEncoder': _encoder(BERTEncoder, 0),
     'gluon.rnn.LSTM': lambda width: MeanOf(rnn.LSTM(width, layout='NTC', input_size=width)),
@@ -191,7 +192,7 @@ class LastToAll(edb.AutoBatchMixin, gluon.Block):
         with self.name_scope():
             self.step = step(width)
 
-    def states(self, sentence) -> List[Any]:
+    def states(self, sentence) -> list[Any]:
         """h of each word."""
         h = c = np.zeros((1, self._width), 'float32')
         states = []
@@ -235,15 +236,15 @@ class Related(edb.AutoBatchMixin, gluon.Block):
 # --- data ----------------------------------------------------------------------------------------
 
 
-def _words(draw: np.random.RandomState, width: int, count: int) -> List[List[np.ndarray]]:
+def _words(draw: np.random.RandomState, width: int, count: int) -> list[list[np.ndarray]]:
     """Sentences of different lengths as lists of words, NumPy arrays (1, width) each."""
     return [list(_draw(draw, (length, 1, width))) for length in _lengths(draw, count)]
 
 
-def _sentences(axis: int, one_length: bool) -> Callable[..., List[mx.nd.NDArray]]:
+def _sentences(axis: int, one_length: bool) -> Callable[..., list[mx.nd.NDArray]]:
     """Sentences as NDArrays, (1, L, width) or (L, 1, width)."""
 
-    def draw_them(draw: np.random.RandomState, width: int, count: int) -> List[mx.nd.NDArray]:
+    def draw_them(draw: np.random.RandomState, width: int, count: int) -> list[mx.nd.NDArray]:
         lengths = [LONGEST] * count if one_length else _lengths(draw, count)
         shapes = [(1, length, width) if axis else (length, 1, width) for length in lengths]
         return [mx.nd.array(_draw(draw, shape)) for shape in shapes]
@@ -251,15 +252,15 @@ def _sentences(axis: int, one_length: bool) -> Callable[..., List[mx.nd.NDArray]
     return draw_them
 
 
-def _lengths(draw: np.random.RandomState, count: int) -> List[int]:
+def _lengths(draw: np.random.RandomState, count: int) -> list[int]:
     return draw.randint(2, LONGEST + 1, count).tolist()
 
 
-def _draw(draw: np.random.RandomState, shape: Tuple[int, ...]) -> np.ndarray:
+def _draw(draw: np.random.RandomState, shape: tuple[int, ...]) -> np.ndarray:
     return draw.uniform(-1, 1, shape).astype('float32')
 
 
-def _pairs(draw: np.random.RandomState, width: int, count: int) -> List[Pair]:
+def _pairs(draw: np.random.RandomState, width: int, count: int) -> list[Pair]:
     """Those of the example's sample, again and again."""
     raw = load_split(SICKTask.sample / 'train')
     pairs = build_pairs(raw, build_words(tokens_of(raw)).ids)
@@ -345,12 +346,12 @@ def measure_model(
     seconds: float = 0.05,
     ctx: str = 'cpu',
     seed: int = 0,
-) -> List[Row]:
+) -> list[Row]:
     """The rows of a model, in inference and in training: the best of as many rounds as fill the
     repeats, µs a sample."""
     model = MODELS[name]
 
-    def rows() -> List[Row]:
+    def rows() -> list[Row]:
         with context(ctx):
             sides = [
                 Side(model, batched, width, count, context(ctx), seed) for batched in (True, False)
@@ -374,7 +375,7 @@ def measure_model(
 
 def _measured(sides: Sequence[Side], training: bool, repeat: int, seconds: float) -> Row:
     end = time.perf_counter() + repeat * seconds
-    times: List[List[float]] = []
+    times: list[list[float]] = []
     while len(times) <= repeat or time.perf_counter() < end:
         times.append([side.seconds(training) for side in sides])
     batched, eager = 1e6 * np.min(times[1:], axis=0) / len(sides[0].samples)

@@ -1,7 +1,8 @@
 """What a call costs in the forms in which users write it: recorded, run, and in eager Gluon."""
 
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -15,7 +16,7 @@ from .output import aligned, rounded
 
 __all__ = ['CASES', 'Case', 'Samples', 'idiom_table', 'measure_idiom']
 
-Row = Dict[str, Any]
+Row = dict[str, Any]
 
 
 class Samples:
@@ -42,11 +43,11 @@ class Samples:
         for block in (self.cell, self._layer):
             block.initialize(ctx=ctx)
             block.hybridize()
-        self.numpy: List[np.ndarray] = list(numbers.astype('float32'))
+        self.numpy: list[np.ndarray] = list(numbers.astype('float32'))
         self.arrays = [nd.array(array, ctx=ctx) for array in self.numpy]
         self.zero = nd.zeros((1, width), ctx=ctx)
         self.zeros = np.zeros((1, width), 'float32')
-        self.values: List[nd.NDArray] = []
+        self.values: list[nd.NDArray] = []
 
     def compute(self) -> None:
         """Make the values anew, in the scope if there is one."""
@@ -116,7 +117,7 @@ def measure_idiom(
     seconds: float = 0.05,
     ctx: str = 'cpu',
     seed: int = 0,
-) -> List[Row]:
+) -> list[Row]:
     """The rows of a case, without autograd and under it: the best of as many rounds as fill the
     repeats, µs a call."""
     rows = []
@@ -190,7 +191,7 @@ def _round(samples: Samples, eager: Samples, case: Case) -> _Round:
     )
 
 
-def _called(samples: Samples, run: Callable[[Samples, int], Any]) -> List[Any]:
+def _called(samples: Samples, run: Callable[[Samples, int], Any]) -> list[Any]:
     return [run(samples, i) for i in range(len(samples.arrays))]
 
 
@@ -210,6 +211,6 @@ def idiom_table(rows: Sequence[Row]) -> str:
     return '\n'.join([head, *aligned(cells, left=['idiom'])])
 
 
-def _cells(row: Row) -> List[str]:
+def _cells(row: Row) -> list[str]:
     times = [f'{row[f"{part}_us"]:.2f}' for part in ('record', 'evaluate', 'eager')]
     return [*times, f'{row["times_as_fast"]:.1f}', str(row['batches'])]

@@ -5,7 +5,7 @@ import platform
 import resource
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 __all__ = ['machine_info', 'peak_rss_mb', 'set_threads', 'use_cpus']
 
@@ -26,7 +26,7 @@ def use_cpus(count: int) -> None:
     os.sched_setaffinity(0, available[-count:])
 
 
-def machine_info() -> Dict[str, Any]:
+def machine_info() -> dict[str, Any]:
     """Processor, how many of them this process may use, and versions of what is loaded."""
     info = {'cpu': _cpu_model(), 'cpus': _cpu_count(), 'python': platform.python_version()}
     for name in ('mxnet', 'torch'):

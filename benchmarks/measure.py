@@ -9,8 +9,9 @@ of a minibatch over all threads in the timed repeats: what a busy machine distur
 """
 
 import time
+from collections.abc import Iterator
 from statistics import mean, median
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Optional
 
 import numpy as np
 
@@ -47,8 +48,8 @@ class Measurement:
         self.system = build_system(self.workload, settings)
         self.minibatches = 1
         self.first_ms = 0.0
-        self.speeds: List[float] = []
-        self.cpu_ms: List[float] = []
+        self.speeds: list[float] = []
+        self.cpu_ms: list[float] = []
         self.where = Where()
         self.spent = 0.0
 
@@ -74,7 +75,7 @@ class Measurement:
         self.cpu_ms.append(cpu_ms)
         self.spent += self.minibatches * self.settings.batch_size / speed
 
-    def timed(self, number: int) -> Tuple[float, float]:
+    def timed(self, number: int) -> tuple[float, float]:
         """Samples a second, and ms of processor time a minibatch, of a repeat's minibatches."""
         stream = self._stream(number)
         minibatches = [next(stream) for _ in range(self.minibatches)]
@@ -86,7 +87,7 @@ class Measurement:
         self.where.end(cpu_ms, self.minibatches)
         return sum(map(len, minibatches)) / seconds, cpu_ms
 
-    def row(self) -> Dict[str, Any]:
+    def row(self) -> dict[str, Any]:
         """All figures."""
         settings, stream = self.settings, self._stream(-2)
         peak = peak_rss_mb()
@@ -127,7 +128,7 @@ class Measurement:
             **machine_info(),
         }
 
-    def _run(self, minibatches: List[List[Any]]) -> float:
+    def _run(self, minibatches: list[list[Any]]) -> float:
         """Seconds for a stream of minibatches."""
         self.system.wait()
         begin = time.perf_counter()
@@ -136,11 +137,11 @@ class Measurement:
         self.system.wait()
         return time.perf_counter() - begin
 
-    def _stream(self, number: int) -> Iterator[List[Any]]:
+    def _stream(self, number: int) -> Iterator[list[Any]]:
         """Endless minibatches, drawn without replacement as long as there are enough samples."""
         samples, size = self.workload.samples, self.settings.batch_size
         rng = np.random.RandomState([self.settings.seed, number + 2])
-        pool: List[int] = []
+        pool: list[int] = []
         while True:
             while len(pool) < size:
                 pool += rng.permutation(len(samples)).tolist()
@@ -152,9 +153,9 @@ class Measurement:
         return best_rate(shapes, context(self.settings.ctx), min(0.02, self.settings.seconds / 50))
 
 
-def _phase_fields(phases: List[Phases]) -> Dict[str, Any]:
+def _phase_fields(phases: list[Phases]) -> dict[str, Any]:
     """Medians of times, means of counts."""
-    fields: Dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in ('nodes', 'batches', 'lower_bound'):
         fields[name] = _over(mean, phases, name, 6)
     for name in ('record_ms', 'schedule_ms', 'execute_ms', 'backward_ms', 'update_ms'):
@@ -169,6 +170,6 @@ def _phase_fields(phases: List[Phases]) -> Dict[str, Any]:
     return fields
 
 
-def _over(summary, phases: List[Phases], name: str, digits: int = 4) -> Optional[float]:
+def _over(summary, phases: list[Phases], name: str, digits: int = 4) -> Optional[float]:
     values = [getattr(step, name) for step in phases]
     return None if not values or values[0] is None else rounded(summary(values), digits)

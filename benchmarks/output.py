@@ -2,7 +2,8 @@
 
 import json
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 __all__ = ['aligned', 'complain', 'print_rows', 'rounded', 'tables']
 
@@ -36,26 +37,26 @@ def complain(message: Any) -> None:
 
 
 def print_rows(
-    rows: Sequence[Dict[str, Any]], as_json: bool, table: Callable[[Sequence[Dict[str, Any]]], str]
+    rows: Sequence[dict[str, Any]], as_json: bool, table: Callable[[Sequence[dict[str, Any]]], str]
 ) -> None:
     """Rows as one JSON object a line, or as a table with an empty line behind it."""
     print('\n'.join(map(json.dumps, rows)) if as_json else table(rows) + '\n', flush=True)
 
 
-def tables(rows: Sequence[Dict[str, Any]]) -> str:
+def tables(rows: Sequence[dict[str, Any]]) -> str:
     """Rows as text, a table for each workload and mode.
 
     Times are ms a minibatch: by phase with a wait after each, and ``cpu`` over all threads; and
     ``first`` is what the first one of the process took, of at most 16 samples: what is compiled,
     traced and learned is in it.
     """
-    groups: Dict[Any, List[Dict[str, Any]]] = {}
+    groups: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row['workload'], row['mode']), []).append(row)
     return '\n\n'.join(_table(group) for group in groups.values())
 
 
-def _table(rows: Sequence[Dict[str, Any]]) -> str:
+def _table(rows: Sequence[dict[str, Any]]) -> str:
     row = {name: value for row in rows for name, value in row.items() if value is not None}
     versions = ''.join(f', {name} {row[name]}' for name in ('mxnet', 'torch') if name in row)
     bound = max(row.get('gemm_bound_samples_per_s') or 0 for row in rows)
@@ -69,7 +70,7 @@ def _table(rows: Sequence[Dict[str, Any]]) -> str:
     return '\n'.join([head] + aligned(cells, LEFT) + _where(rows))
 
 
-def _where(rows: Sequence[Dict[str, Any]]) -> List[str]:
+def _where(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Where processor time goes, for the systems of which it is known."""
     rows = [row for row in rows if row.get('where_ms')]
     if not rows:
@@ -95,7 +96,7 @@ def rounded(value: float, digits: int = 4) -> float:
     return float(f'{value:.{digits}g}')
 
 
-def aligned(cells: List[List[str]], left: Sequence[str] = ()) -> List[str]:
+def aligned(cells: list[list[str]], left: Sequence[str] = ()) -> list[str]:
     """Lines of a table whose first row has the headings; columns of the headings in `left` are
     set to the left, all others to the right."""
     widths = [max(map(len, column)) for column in zip(*cells)]

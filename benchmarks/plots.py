@@ -2,12 +2,13 @@
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any
 
 __all__ = ['MARKERS', 'by', 'new_figure', 'plot', 'read_rows', 'save', 'write_csv']
 
-Row = Dict[str, Any]
+Row = dict[str, Any]
 MARKERS = 'osD^v<>Pp*'
 FIELDS = ('workload', 'mode', 'scheduler', 'batch_size', 'samples_per_s')
 
@@ -16,7 +17,7 @@ class RowError(ValueError):
     """A file of results is missing or malformed; the message names file and line."""
 
 
-def read_rows(path: Path, fields: Sequence[str] = FIELDS) -> List[Row]:
+def read_rows(path: Path, fields: Sequence[str] = FIELDS) -> list[Row]:
     """Rows of a JSONL or CSV file, with these fields at least; numbers are numbers, nothing is
     None."""
     if not path.is_file():
@@ -122,7 +123,7 @@ def _draw_bars(panel, rows: Sequence[Row]) -> None:
     panel.set_xlabel(f'samples / s, {rows[0]["batch_size"]} in a minibatch')
 
 
-def _speeds(rows: Sequence[Row]) -> Tuple[List[float], List[List[float]]]:
+def _speeds(rows: Sequence[Row]) -> tuple[list[float], list[list[float]]]:
     """Medians, and how far the least and the greatest are from them."""
     speeds = [row['samples_per_s'] for row in rows]
     lows = [
@@ -136,9 +137,9 @@ def _speeds(rows: Sequence[Row]) -> Tuple[List[float], List[List[float]]]:
     return speeds, [lows, highs]
 
 
-def by(rows: Sequence[Row], name: str) -> Dict[Any, List[Row]]:
+def by(rows: Sequence[Row], name: str) -> dict[Any, list[Row]]:
     """Rows by the value of a field, in the order in which it first occurs."""
-    groups: Dict[Any, List[Row]] = {}
+    groups: dict[Any, list[Row]] = {}
     for row in rows:
         groups.setdefault(row[name], []).append(row)
     return groups

@@ -8,10 +8,11 @@ Networks are those of exported_programs.py: not trained, with thresholds by whic
 
 import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial
 from math import exp, log
 from statistics import mean, median
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional
 
 from tests.runtime.exported_programs import (
     SAMPLES,
@@ -58,10 +59,10 @@ def passes(options: argparse.Namespace) -> int:
     columns = [*PASSES, 'all of them']
     print('time without a pass / with all, one by one and 64 at once')
     print(' ' * 20 + ' '.join([f'{name:>13s}' for name in columns]))
-    gains: Dict[Tuple[str, int], List[float]] = {}
+    gains: dict[tuple[str, int], list[float]] = {}
     for name in networks_of(options):
         net, samples = network_and_samples(name, options.data)
-        variants: Dict[str, Sequence[str]] = {'': (), **{each: [each] for each in PASSES}}
+        variants: dict[str, Sequence[str]] = {'': (), **{each: [each] for each in PASSES}}
         variants['all of them'] = list(PASSES)
         programs = {
             each: edb.compile_program(net, samples[0], without=without)
@@ -87,7 +88,7 @@ def _geometric(ratios: Sequence[float]) -> float:
     return exp(mean(map(log, ratios)))
 
 
-def _pair(gains: Dict[Tuple[str, int], List[float]], name: str, of: Callable) -> str:
+def _pair(gains: dict[tuple[str, int], list[float]], name: str, of: Callable) -> str:
     return f'{of(gains[name, 0]):6.3f} {of(gains[name, 1]):6.3f}'
 
 
@@ -99,18 +100,18 @@ class Watched:
 
     def __init__(self, host: Any):
         self._host = host
-        self.runs: List[Tuple[Any, List[Any], int]] = []
+        self.runs: list[tuple[Any, list[Any], int]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._host, name)
 
-    def run(self, run: Any, inputs: List[Any], samples: int) -> Any:
+    def run(self, run: Any, inputs: list[Any], samples: int) -> Any:
         """Results of a network."""
         self.runs.append((run, inputs, samples))
         return self._host.run(run, inputs, samples)
 
 
-def _run_network(host: Any, each: Tuple[Any, List[Any], int]) -> None:
+def _run_network(host: Any, each: tuple[Any, list[Any], int]) -> None:
     _waited(list(host.run(*each)))
 
 

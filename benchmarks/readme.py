@@ -13,7 +13,7 @@ import re
 import statistics
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 import mxnet as mx
 from mxnet import autograd
@@ -23,17 +23,17 @@ import gluon_edbatch as edb
 README = Path(__file__).resolve().parents[1] / 'README.md'
 
 
-def first_program() -> Dict[str, Any]:
+def first_program() -> dict[str, Any]:
     """The names that the program leaves."""
     source = re.search(r'```python\n(.*?)```', README.read_text(encoding='utf-8'), re.DOTALL)
     assert source is not None
-    names: Dict[str, Any] = {'__name__': 'readme'}
+    names: dict[str, Any] = {'__name__': 'readme'}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(source[1], str(README), 'exec'), names)
     return names
 
 
-def batched(names: Dict[str, Any], training: bool) -> None:
+def batched(names: dict[str, Any], training: bool) -> None:
     """One minibatch as the program runs it, or inference on it."""
     net, minibatch = names['net'], names['minibatch']
     if not training:
@@ -49,7 +49,7 @@ def batched(names: Dict[str, Any], training: bool) -> None:
     names['trainer'].step(1)
 
 
-def eager(names: Dict[str, Any], training: bool) -> None:
+def eager(names: dict[str, Any], training: bool) -> None:
     """The same minibatch, one tree at a time."""
     net, minibatch = names['net'], names['minibatch']
     if not training:
@@ -63,7 +63,7 @@ def eager(names: Dict[str, Any], training: bool) -> None:
     names['trainer'].step(1)
 
 
-def trees_a_second(run: Callable, names: Dict[str, Any], training: bool) -> float:
+def trees_a_second(run: Callable, names: dict[str, Any], training: bool) -> float:
     """The speed of one minibatch."""
     begin = time.perf_counter()
     run(names, training)
@@ -88,7 +88,7 @@ def main() -> None:
         for mode in ('training', 'inference')
         for name, run, names in (('batched', batched, ours), ('eager', eager, other))
     ]
-    found: Dict[str, List[float]] = {name: [] for name, *_ in cells}
+    found: dict[str, list[float]] = {name: [] for name, *_ in cells}
     for number in range(options.rounds + 1):  # the first one compiles
         for name, run, names, training in cells:
             count = 10 if run is batched else 1

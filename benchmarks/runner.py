@@ -6,7 +6,8 @@ has its own memory to be measured, and the thread pools of two libraries do not 
 
 import multiprocessing
 import traceback
-from typing import Any, Dict, List, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Union
 
 from tqdm import tqdm
 
@@ -19,7 +20,7 @@ class MeasurementError(Exception):
     """A system could not be measured; the message says why."""
 
 
-Answer = Union[Dict[str, Any], MeasurementError, float, None]
+Answer = Union[dict[str, Any], MeasurementError, float, None]
 
 
 class _Here:
@@ -100,7 +101,7 @@ def _serve(pipe, settings: Settings) -> None:
     here.close()
 
 
-def measure_in_turn(cells: Sequence[Settings], apart: bool) -> List[Tuple[Settings, Answer]]:
+def measure_in_turn(cells: Sequence[Settings], apart: bool) -> list[tuple[Settings, Answer]]:
     """Measure settings that differ in nothing but the system, in turn.
 
     Parameters
@@ -115,7 +116,7 @@ def measure_in_turn(cells: Sequence[Settings], apart: bool) -> List[Tuple[Settin
         The row of each, or why there is none.
     """
     workers = [(_Elsewhere if apart else _Here)(settings) for settings in cells]
-    answers: Dict[str, Answer] = {}
+    answers: dict[str, Answer] = {}
     rounds = 1 + cells[0].repeat + 1
     title = '{0.workload} {0.mode} {0.batch_size}'.format(cells[0])
     try:

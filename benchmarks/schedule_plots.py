@@ -1,7 +1,8 @@
 """A picture of a workload: batches by the lower bound, for each scheduler and size."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any
 
 from .plots import MARKERS, by, new_figure, read_rows, save
 
@@ -28,7 +29,7 @@ def plot_file(path: Path, out: Path, suffix: str) -> None:
         plot(some, workload, out / f'schedulers-{workload}.{suffix}')
 
 
-def plot(rows: Sequence[Dict[str, Any]], title: str, path: Path) -> None:
+def plot(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
     """Draw batches and their lower bound, and the ratio of the two, over the size of a minibatch.
 
     Parameters

@@ -2,8 +2,9 @@
 
 import argparse
 import time
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ __all__ = ['line_of', 'measure_schedulers']
 BEAM_SIZE = 32  # the only size for the beam search
 BEAM_MINIBATCHES = 3
 LESSONS = (4, 32), (16, 1)  # (minibatches, samples in each) to learn from
-Row = Dict[str, Any]
+Row = dict[str, Any]
 
 
 def measure_schedulers(workload: str, options: argparse.Namespace) -> Iterator[Row]:
@@ -76,7 +77,7 @@ def _row(
     }
 
 
-def _timed(scheduler: Scheduler, graph: Graph) -> Tuple[Schedule, float]:
+def _timed(scheduler: Scheduler, graph: Graph) -> tuple[Schedule, float]:
     """A schedule, and the least time of three: nothing derived from the graph is there before."""
     seconds = []
     for _ in range(1 if scheduler.name == 'beam' else 3):
@@ -91,7 +92,7 @@ def _timed(scheduler: Scheduler, graph: Graph) -> Tuple[Schedule, float]:
 
 def _policy(
     workload: str, source: GraphSource, samples: Sequence[Any], options: argparse.Namespace
-) -> Tuple[Policy, float]:
+) -> tuple[Policy, float]:
     path = options.policies and options.policies / f'{workload}.json'
     if path and path.exists():
         return Policy.load(path), 0.0
@@ -113,7 +114,7 @@ def _policy(
 
 def _draw(
     source: GraphSource, samples: Sequence[Any], count: int, size: int, seed: int
-) -> List[Graph]:
+) -> list[Graph]:
     """Minibatches of random samples, which may occur in several of them."""
     random = Random(seed)
     return [source.graph(random.sample(samples, min(size, len(samples)))) for _ in range(count)]

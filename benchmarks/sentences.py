@@ -2,8 +2,9 @@
 Sentiment Treebank, with their default options but for the width."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any
 
 import mxnet as mx
 
@@ -26,7 +27,7 @@ class _Sentences(TaskWorkload):
 
     widths = ('hidden',)
 
-    def files(self, data: Path) -> Dict[str, Path]:
+    def files(self, data: Path) -> dict[str, Path]:
         return {'data': data / 'sst'}
 
     def predict(self, net, sample: Sentence) -> Any:
@@ -68,13 +69,13 @@ class Adaptive(_Sentences):
     def predict(self, net, sample: Sentence) -> Any:
         return self.predict_all(net, [sample])[0]
 
-    def predict_all(self, net, samples: Sequence[Sentence]) -> List[Any]:
+    def predict_all(self, net, samples: Sequence[Sentence]) -> list[Any]:
         return [reading.scores for reading in edb.run_concurrently(samples, net.read)]
 
     def loss(self, net, loss, sample: Sentence, eager: bool):
         return self.loss_all(net, loss, [sample], eager)[0]
 
-    def loss_all(self, net, loss, samples: Sequence[Sentence], eager: bool) -> List[Any]:
+    def loss_all(self, net, loss, samples: Sequence[Sentence], eager: bool) -> list[Any]:
         device = context(self.settings.ctx)
         labels = [mx.nd.array(x.label, ctx=device) if eager else x.label for x in samples]
         readings = edb.run_concurrently(samples, net.read)
@@ -104,7 +105,7 @@ class Adaptive(_Sentences):
     def levels(self, samples: Sequence[Sentence]) -> int:
         return max(self._steps(samples))
 
-    def _steps(self, samples: Sequence[Sentence]) -> List[int]:
+    def _steps(self, samples: Sequence[Sentence]) -> list[int]:
         with edb.batching():
             readings = edb.run_concurrently(samples, self.task.build().read)
         return [reading.steps for reading in readings]

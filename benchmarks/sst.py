@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from collections import Counter
-from typing import Any, ClassVar, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import mxnet as mx
 from mxnet import gluon
@@ -73,7 +74,7 @@ class SentimentWorkload(Workload):
         return dict(products)
 
     @abstractmethod
-    def cell_products(self, leaves: int, inner: int) -> List[Tuple[int, int, int]]:
+    def cell_products(self, leaves: int, inner: int) -> list[tuple[int, int, int]]:
         """(columns in, columns out, rows) of the products of so many nodes of either sort."""
 
     def levels(self, samples: Sequence[Sample]) -> int:

@@ -2,7 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -35,7 +36,7 @@ class Phases(NamedTuple):
     nodes: Optional[int] = None
     batches: Optional[int] = None
     lower_bound: Optional[int] = None
-    types: Tuple = ()
+    types: tuple = ()
 
 
 class System(ABC):
@@ -92,7 +93,7 @@ class GluonSystem(System):
     def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
         """The mean loss of a minibatch's samples, on autograd's tape."""
 
-    def _timed(self, samples: Sequence[Any]) -> Dict[str, float]:
+    def _timed(self, samples: Sequence[Any]) -> dict[str, float]:
         """Wall-clock ms of the forward pass, and in training of what follows it."""
         clock = _Clock(self.wait)
         if not self.training:

@@ -3,9 +3,10 @@
 the widths."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median_low
-from typing import Any, ClassVar, Dict, List, Sequence
+from typing import Any, ClassVar
 
 from example.lattice.data import Lattice
 from example.lattice.task import LatticeTask
@@ -41,7 +42,7 @@ class LatticeLSTM(_Tagging):
     cell: ClassVar[str] = 'lstm'
     arguments = ('--model=lstm',)
 
-    def files(self, data: Path) -> Dict[str, Path]:
+    def files(self, data: Path) -> dict[str, Path]:
         return {'data': data / 'zh_ner_weibo', 'words': data / 'zh_wordlist' / 'dict.txt.small'}
 
     def products(self, samples: Sequence[Lattice]) -> Products:
@@ -79,7 +80,7 @@ class BiLSTMTagger(_Tagging):
     task_class = TaggerTask
     arguments = ('--sparse-grad',)
 
-    def files(self, data: Path) -> Dict[str, Path]:
+    def files(self, data: Path) -> dict[str, Path]:
         return {'data': data / 'wikiner'}
 
     def products(self, samples: Sequence[Sentence]) -> Products:
@@ -101,7 +102,7 @@ class BiLSTMTagger(_Tagging):
 
     def levels(self, samples: Sequence[Sentence]) -> int:
         """A word's characters, from there to the farther end, to and fro in the layers above."""
-        lengths: List[int] = []
+        lengths: list[int] = []
         for sentence in samples:
             size = len(sentence)
             first = max(

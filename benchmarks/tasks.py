@@ -1,8 +1,9 @@
 """Workloads that are tasks of the examples, with their default options but for the widths."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Sequence, Tuple, Type
+from typing import Any, ClassVar
 
 import mxnet as mx
 import numpy as np
@@ -29,9 +30,9 @@ class TaskWorkload(Workload):
         Those of the settings that are options of it, too.
     """
 
-    task_class: ClassVar[Type[Task]]
-    arguments: ClassVar[Tuple[str, ...]] = ()
-    widths: ClassVar[Tuple[str, ...]] = ('hidden', 'embed')
+    task_class: ClassVar[type[Task]]
+    arguments: ClassVar[tuple[str, ...]] = ()
+    widths: ClassVar[tuple[str, ...]] = ('hidden', 'embed')
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -45,7 +46,7 @@ class TaskWorkload(Workload):
         self.samples = self.task.samples['train']
 
     @abstractmethod
-    def files(self, data: Path) -> Dict[str, Path]:
+    def files(self, data: Path) -> dict[str, Path]:
         """Options of the task that name files, for a directory of data sets."""
 
     @abstractmethod

@@ -1,7 +1,8 @@
 """Workload ``treelstm-sick``: relatedness of two sentences by a child-sum Tree-LSTM."""
 
 from collections import Counter
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -85,7 +86,7 @@ class TreeLSTMSick(Workload):
 
 def initial_weights(
     vocab_size: int, embed: int, hidden: int, seed: int = 0
-) -> Dict[str, np.ndarray]:
+) -> dict[str, np.ndarray]:
     """Random parameters for the models batched by hand; gates in the order i, o, u, f."""
     rng = np.random.RandomState(seed)
     shapes = dict(
@@ -105,11 +106,11 @@ def initial_weights(
     }
 
 
-def weights_of(net) -> Dict[str, List[Any]]:
+def weights_of(net) -> dict[str, list[Any]]:
     """The example's parameters under the names of `initial_weights`, to be concatenated."""
     cell, similarity = net.tree_lstm.cell, net.similarity
 
-    def gates(kind: str, names: str) -> List[Any]:
+    def gates(kind: str, names: str) -> list[Any]:
         return [getattr(cell, kind % name) for name in names]
 
     return dict(

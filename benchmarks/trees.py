@@ -1,12 +1,12 @@
 """What the workloads on trees count."""
 
 from itertools import chain
-from typing import Any, List
+from typing import Any
 
 __all__ = ['layers']
 
 
-def layers(tree: Any) -> List[List[Any]]:
+def layers(tree: Any) -> list[list[Any]]:
     """Nodes by distance from the root; a node has ``children``."""
     found = [[tree]]
     while found[-1]:

@@ -2,7 +2,6 @@
 
 import time
 from statistics import median
-from typing import Dict, List
 
 from .output import rounded
 
@@ -14,7 +13,7 @@ class Where:
     (``GLUON_EDBATCH_STOPWATCH=1``), which costs a few percent."""
 
     def __init__(self):
-        self._repeats: List[Dict[str, float]] = []
+        self._repeats: list[dict[str, float]] = []
         self._python = 0.0
 
     def begin(self) -> None:
@@ -45,7 +44,7 @@ class Where:
             }
         )
 
-    def medians(self) -> Dict[str, float]:
+    def medians(self) -> dict[str, float]:
         """ms of a minibatch, by kind of work."""
         return {
             name: rounded(median(repeat[name] for repeat in self._repeats))
@@ -53,7 +52,7 @@ class Where:
         }
 
 
-def _stopwatch() -> Dict[str, float]:
+def _stopwatch() -> dict[str, float]:
     from gluon_edbatch.execute.native import stopwatch
 
     return stopwatch.seconds() or {}

@@ -1,9 +1,10 @@
 """What a workload has to say of itself, and which there are."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, ClassVar, NamedTuple
 
 from .settings import EQUAL_LENGTH_RIVALS, PADDED_RIVALS, TREE_RIVALS, Settings
 
@@ -23,7 +24,7 @@ class Entry(NamedTuple):
 
     module: str
     name: str
-    rivals: Tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
 
 
 WORKLOADS = {
@@ -48,7 +49,7 @@ WORKLOADS = {
 }
 
 # (columns in, columns out) of a matrix product -> how many rows go through it.
-Products = Dict[Tuple[int, int], int]
+Products = dict[tuple[int, int], int]
 
 
 class Workload(ABC):
@@ -71,7 +72,7 @@ class Workload(ABC):
     def __init__(self, settings: Settings):
         self.settings = settings
 
-    samples: List[Any]
+    samples: list[Any]
 
     @abstractmethod
     def build(self):
@@ -81,7 +82,7 @@ class Workload(ABC):
     def predict(self, net, sample) -> Any:
         """What the model says of one sample: its output, or several in nested lists."""
 
-    def predict_all(self, net, samples: Sequence[Any]) -> List[Any]:
+    def predict_all(self, net, samples: Sequence[Any]) -> list[Any]:
         """The same for a minibatch, in a batching scope."""
         return [self.predict(net, sample) for sample in samples]
 
@@ -95,7 +96,7 @@ class Workload(ABC):
             Outside a batching scope: arrays that are no parameters must be NDArrays.
         """
 
-    def loss_all(self, net, loss, samples: Sequence[Any], eager: bool) -> List[Any]:
+    def loss_all(self, net, loss, samples: Sequence[Any], eager: bool) -> list[Any]:
         """The same for each sample of a minibatch."""
         return [self.loss(net, loss, sample, eager) for sample in samples]
 

@@ -7,7 +7,6 @@ import ast
 import runpy
 import sys
 from pathlib import Path
-from typing import Dict
 
 HERE = Path(__file__).resolve().parent
 USAGE = 'usage: python -m example NAME [OPTIONS OF THE PROGRAM …]'
@@ -33,7 +32,7 @@ def main() -> int:
     return 0
 
 
-def programs() -> Dict[str, Path]:
+def programs() -> dict[str, Path]:
     """Files by the names they are called by: FOLDER.MODULE, or FOLDER alone for its train.py."""
     files = [
         path
@@ -47,7 +46,7 @@ def programs() -> Dict[str, Path]:
     return dict(sorted(named.items()))
 
 
-def listing(found: Dict[str, Path]) -> str:
+def listing(found: dict[str, Path]) -> str:
     """A line for each: its name, and what its docstring says first."""
     width = max(map(len, found))
     lines = [f'  {name:{width}}  {_summary(path)}' for name, path in found.items()]

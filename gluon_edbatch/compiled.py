@@ -15,7 +15,7 @@ import os
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES, SourceFileLoader
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Optional
 
 NAMES = (
     'mx.fresh',
@@ -35,7 +35,7 @@ NAMES = (
 )
 
 _ROOT = Path(__file__).parent
-_why_not: Dict[str, Optional[str]] = {}  # by module, why it is not the compiled form
+_why_not: dict[str, Optional[str]] = {}  # by module, why it is not the compiled form
 
 
 def load(name: str) -> None:

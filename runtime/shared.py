@@ -7,8 +7,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / 'gluon_edbatch'

@@ -8,7 +8,8 @@ python -m benchmarks ablation lattice-lstm --mode infer
 # or None; its docstring is its help. It loads MXNet in `run` only: threads are set before.
 import argparse
 import sys
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 from ..machine import set_threads, use_cpus
 from ..output import complain
@@ -40,7 +41,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return INTERRUPTED
 
 
-def _in_full(arguments: Sequence[str]) -> List[str]:
+def _in_full(arguments: Sequence[str]) -> list[str]:
     """The arguments with the command that may be left out."""
     first = arguments[0] if arguments else ''
     short = first in WORKLOADS or (first.startswith('-') and first not in ('-h', '--help'))

@@ -10,7 +10,6 @@ import json
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import groupby
-from typing import List
 
 from ..arguments import (
     add_machine_arguments,
@@ -46,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _cells(options: argparse.Namespace) -> List[Settings]:
+def _cells(options: argparse.Namespace) -> list[Settings]:
     systems = options.scheduler
     if systems == ['all']:
         systems = _all_systems(options.workload)
@@ -58,11 +57,11 @@ def _cells(options: argparse.Namespace) -> List[Settings]:
     ]
 
 
-def _systems(text: str) -> List[str]:
+def _systems(text: str) -> list[str]:
     return ['all'] if text == 'all' else names(SYSTEMS)(text)
 
 
-def _all_systems(workload: str) -> List[str]:
+def _all_systems(workload: str) -> list[str]:
     """Those that the workload and this machine have."""
     systems = [
         name for name in (*BATCHED, *EAGER, *WORKLOADS[workload].rivals) if name not in NOT_IN_ALL

@@ -14,8 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Optional
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def measure(options: argparse.Namespace, workers: int, batch_size: int, shards: str) -> Dict:
+def measure(options: argparse.Namespace, workers: int, batch_size: int, shards: str) -> dict:
     """One job; gives what its first worker has written."""
     given = ['--batch-size', str(batch_size), '--shards', shards, '--hidden', str(options.hidden)]
     if options.data:
@@ -78,7 +79,7 @@ def measure(options: argparse.Namespace, workers: int, batch_size: int, shards: 
         return json.loads(out.read_text(encoding='utf-8'))
 
 
-def tell(row: Dict[str, Any]) -> str:
+def tell(row: dict[str, Any]) -> str:
     """A row, for people."""
     return (
         f'{row["workers"]:3d} x {row["batch_size"]:<4d} {row["shards"]:9s}'
@@ -89,7 +90,7 @@ def tell(row: Dict[str, Any]) -> str:
     )
 
 
-def tell_bars(rows: Sequence[Dict[str, Any]]) -> List[str]:
+def tell_bars(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Whether two workers do as they should."""
     found = {(row['workers'], row['batch_size'], row['shards']): row for row in rows}
     lines = []
@@ -106,7 +107,7 @@ def tell_bars(rows: Sequence[Dict[str, Any]]) -> List[str]:
     return lines
 
 
-def tell_plan(options: argparse.Namespace, rows: Sequence[Dict[str, Any]]) -> List[str]:
+def tell_plan(options: argparse.Namespace, rows: Sequence[dict[str, Any]]) -> list[str]:
     """A table for more workers, from the largest minibatches that were measured."""
     from benchmarks.distributed.plan import costs_of, plan
     from benchmarks.distributed.worker import sample_costs

@@ -1,6 +1,7 @@
 """What many workers would reach, by what few were measured to take."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class Costs(NamedTuple):
     sum_bytes_per_s: float  # that a server takes in, adds up and gives out
 
 
-def costs_of(alone: Dict[str, Any], together: Dict[str, Any]) -> Costs:
+def costs_of(alone: dict[str, Any], together: dict[str, Any]) -> Costs:
     """From a row of one worker and one of several."""
     moved = together['workers'] * together['bytes_a_step']
     return Costs(
@@ -34,7 +35,7 @@ def costs_of(alone: Dict[str, Any], together: Dict[str, Any]) -> Costs:
 
 def plan(
     costs: Costs, batch_size: int, sample_costs: Sequence[float], gigabits: float
-) -> List[Dict[str, float]]:
+) -> list[dict[str, float]]:
     """Rows for numbers of workers, with a server beside each.
 
     A step takes the slowest worker's minibatch, the update, and the exchange: as long as a worker's

@@ -1,14 +1,15 @@
 """A picture of several workers: how much they train, and how long they wait."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any
 
 from benchmarks.plots import MARKERS, save
 
 __all__ = ['draw']
 
 
-def draw(rows: Sequence[Dict[str, Any]], path: Path) -> None:
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Throughput, and the share of the faster worker's time that it waits, over workers."""
     from matplotlib import pyplot
 
@@ -38,5 +39,5 @@ def draw(rows: Sequence[Dict[str, Any]], path: Path) -> None:
     save(figure, path)
 
 
-def _workers(row: Dict[str, Any]) -> int:
+def _workers(row: dict[str, Any]) -> int:
     return row['workers']

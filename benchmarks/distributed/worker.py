@@ -3,8 +3,9 @@
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -22,7 +23,7 @@ __all__ = ['sample_costs', 'work']
 TICKS = os.sysconf('SC_CLK_TCK')
 
 
-def work(settings: Dict[str, Any]) -> None:
+def work(settings: dict[str, Any]) -> None:
     """Train as `settings` say; the first worker writes what was measured as a line of JSON.
 
     Epochs are timed as they are; one more is timed in parts, with all workers waiting for each
@@ -61,7 +62,7 @@ def timed_parts(run: Run, epoch: int) -> np.ndarray:
     """Seconds of forward and backward, of waiting for others, of adding up and of updating:
     (steps, 4)."""
     samples, joined = run.task.samples['train'], run.sampler.joined_sizes
-    parts: List[List[float]] = []
+    parts: list[list[float]] = []
     for indices, count in zip(run.sampler.epoch(epoch), joined):
         run.workers.barrier()
         laps = [time.perf_counter()]
@@ -84,7 +85,7 @@ def timed_parts(run: Run, epoch: int) -> np.ndarray:
     return np.array(parts)
 
 
-def summary(parts: np.ndarray) -> Dict[str, float]:
+def summary(parts: np.ndarray) -> dict[str, float]:
     """Of (workers, steps, 4) seconds: milliseconds a step, and shares of time that workers waited.
 
     A worker is idle for as long as the slowest of a step computes longer than it does; `barrier_ms`

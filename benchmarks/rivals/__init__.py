@@ -1,6 +1,7 @@
 """Models to compare with that use no part of gluon_edbatch; a module for each way to write one."""
 
-from typing import Any, Dict, Protocol, Sequence
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,16 +32,16 @@ class Rival(Protocol):
     def wait(self) -> None:
         """Until all that was asked for is done."""
 
-    def gradients(self) -> Dict[str, np.ndarray]:
+    def gradients(self) -> dict[str, np.ndarray]:
         """Gradients of the last backward pass, under the names of the initial weights."""
 
     def batches(self, plan: Any) -> int:
         """How many batches a plan runs the cell in."""
 
 
-def parameters_of(net: Any) -> Dict[str, Any]:
+def parameters_of(net: Any) -> dict[str, Any]:
     """Parameters of a `gluon.Block` by their first place in it: blocks may have one in common."""
-    places: Dict[Any, str] = {}
+    places: dict[Any, str] = {}
     for place, parameter in net._collect_params_with_prefix().items():
         places.setdefault(parameter, place)
     return {place: parameter for parameter, place in places.items()}

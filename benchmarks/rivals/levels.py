@@ -6,8 +6,9 @@ so no earlier level is ever gathered from. Leaves know no state and run as one b
 their level; what they pass to their parents is summed once, before the levels begin.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, List, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Levels:
     tokens: np.ndarray
     num_inner: int
     leaf_parents: np.ndarray
-    levels: List[Level]
+    levels: list[Level]
     roots: np.ndarray
 
 

@@ -7,8 +7,9 @@ layer, which multiplies the inputs of all words at once. Both are hybridized wit
 Checked against the per-sample model in ``tests/bench/test_benchmark_tagging.py``.
 """
 
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Dict, Sequence
+from typing import Any
 
 import numpy as np
 from mxnet import autograd, gluon, nd
@@ -124,7 +125,7 @@ class _FusedTagger(gluon.HybridBlock):
             input_size=self.embed.weight.shape[1],
         )
         self.lstm.initialize(ctx=ctx)
-        self.copies: Dict[str, gluon.Parameter] = {}  # by the place of the original
+        self.copies: dict[str, gluon.Parameter] = {}  # by the place of the original
         for k, layer in enumerate(net.layers):
             for direction, side in (('l', 'rightward'), ('r', 'leftward')):
                 for name, original in getattr(layer, side)._reg_params.items():

@@ -7,7 +7,8 @@ a slice fills an array of the whole size. Checked against a node-by-node impleme
 ``tests/bench/test_benchmark.py``.
 """
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -27,11 +28,11 @@ class _Plan(NamedTuple):
 
     levels: Levels
     words: nd.NDArray  # ids to look up: one a node, or the distinct ones
-    which: List[nd.NDArray]  # if words are shared: rows of `words` for each part
+    which: list[nd.NDArray]  # if words are shared: rows of `words` for each part
     leaf_parents: nd.NDArray
     leaf_sum: Any  # CSR (leaves, inner nodes)
-    child_parents: List[nd.NDArray]
-    child_sums: List[Any]  # CSR (inner nodes of the next level, of this level)
+    child_parents: list[nd.NDArray]
+    child_sums: list[Any]  # CSR (inner nodes of the next level, of this level)
     roots: nd.NDArray
 
 
@@ -55,7 +56,7 @@ class ManualGluon(OnGluon):
 
     def __init__(
         self,
-        weights: Dict[str, np.ndarray],
+        weights: dict[str, np.ndarray],
         optimizer: str,
         learning_rate: float,
         share_words: bool = False,
@@ -134,7 +135,7 @@ class ManualGluon(OnGluon):
             hidden = _sigmoid(self._dense(both, 'sim_w', 'sim_b'))
             return nd.log_softmax(self._dense(hidden, 'out_w', 'out_b'))
 
-    def gradients(self) -> Dict[str, np.ndarray]:
+    def gradients(self) -> dict[str, np.ndarray]:
         """Gradients of the last backward pass under the names of ``weights``."""
         return _joined(super().gradients())
 
@@ -143,7 +144,7 @@ class ManualGluon(OnGluon):
         b = [self.params[bias].data()] if bias else []
         return nd.FullyConnected(x, w, *b, no_bias=not bias, num_hidden=w.shape[0])
 
-    def _projections(self, plan: _Plan, cuts: '_Cuts') -> List[Dict[str, nd.NDArray]]:
+    def _projections(self, plan: _Plan, cuts: '_Cuts') -> list[dict[str, nd.NDArray]]:
         """The words' part of each gate: of inner nodes, of leaves, of leaves that are trees."""
         with cuts.tape():
             words = nd.take(self.params['embed'].data(), plan.words)
@@ -185,7 +186,7 @@ class ManualGluon(OnGluon):
             tops += parts.get('lone', [])
             return nd.take(nd.concat(*tops, dim=0) if len(tops) > 1 else tops[0], plan.roots)
 
-    def _climb(self, plan: _Plan, parts: Dict[str, List[nd.NDArray]]) -> nd.NDArray:
+    def _climb(self, plan: _Plan, parts: dict[str, list[nd.NDArray]]) -> nd.NDArray:
         """From the deepest level to the roots: h of the first level's inner nodes."""
         h = c = None
         for k in reversed(range(len(plan.levels.levels))):
@@ -211,15 +212,15 @@ class _Cuts:
 
     def __init__(self, training: bool):
         self.training = training
-        self._ends: List[Tuple[List[nd.NDArray], List[nd.NDArray]]] = []
+        self._ends: list[tuple[list[nd.NDArray], list[nd.NDArray]]] = []
 
     def tape(self):
         """A scope that records where gradients are wanted."""
         return autograd.record() if self.training else autograd.pause()
 
     def rows(
-        self, ends: Iterable[Tuple[nd.NDArray, Sequence[int]]], all_read: bool = False
-    ) -> List[List[Optional[nd.NDArray]]]:
+        self, ends: Iterable[tuple[nd.NDArray, Sequence[int]]], all_read: bool = False
+    ) -> list[list[Optional[nd.NDArray]]]:
         """For each array and its bounds, views of rows ``bounds[k]:bounds[k + 1]``, or None.
 
         With `all_read` every row gets a gradient, and need not be cleared before.
@@ -247,7 +248,7 @@ class _Cuts:
             autograd.backward(arrays, gradients)
 
 
-def _views(array: nd.NDArray, bounds: Sequence[int]) -> List[Optional[nd.NDArray]]:
+def _views(array: nd.NDArray, bounds: Sequence[int]) -> list[Optional[nd.NDArray]]:
     return [array[a:b] if b > a else None for a, b in zip(bounds[:-1], bounds[1:])]
 
 
@@ -267,7 +268,7 @@ def _state(i: nd.NDArray, o: nd.NDArray, u: nd.NDArray, kept: Optional[nd.NDArra
     return _sigmoid(o) * _tanh(c), c
 
 
-def _upload(arrays: Sequence[np.ndarray], ctx: mx.Context) -> List[nd.NDArray]:
+def _upload(arrays: Sequence[np.ndarray], ctx: mx.Context) -> list[nd.NDArray]:
     """Index arrays on the device, in one copy."""
     bounds = np.cumsum([0] + [len(array) for array in arrays]).tolist()
     return _views(nd.array(np.concatenate(arrays), dtype='int32', ctx=ctx), bounds)
@@ -288,7 +289,7 @@ def _sum_children(matrix, x: nd.NDArray) -> nd.NDArray:
     return nd.sparse.dot(matrix, x, transpose_a=True, forward_stype='default')
 
 
-def _by_gate(weights: Dict[str, np.ndarray], hidden: int) -> Dict[str, np.ndarray]:
+def _by_gate(weights: dict[str, np.ndarray], hidden: int) -> dict[str, np.ndarray]:
     """``w``, ``b`` and ``u_iou`` as one array a gate."""
     apart = {name: value for name, value in weights.items() if name not in ('w', 'b', 'u_iou')}
     for k, gate in enumerate(GATES):
@@ -299,7 +300,7 @@ def _by_gate(weights: Dict[str, np.ndarray], hidden: int) -> Dict[str, np.ndarra
     return apart
 
 
-def _joined(apart: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
+def _joined(apart: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The inverse of `_by_gate`."""
     gates = {f'{kind}_{gate}' for kind in 'wbu' for gate in 'iou'} | {'w_f', 'b_f'}
     joined = {name: value for name, value in apart.items() if name not in gates}

@@ -6,7 +6,8 @@ outside `plan_levels`. Checked against a node-by-node implementation in
 ``tests/bench/test_benchmark.py``.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ class _Plan(NamedTuple):
     levels: Levels
     tokens: torch.Tensor
     leaf_parents: torch.Tensor
-    child_parents: List[torch.Tensor]
+    child_parents: list[torch.Tensor]
     roots: torch.Tensor
 
 
@@ -46,7 +47,7 @@ class ManualTorch(OnTorch):
 
     def __init__(
         self,
-        weights: Dict[str, np.ndarray],
+        weights: dict[str, np.ndarray],
         optimizer: str,
         learning_rate: float,
         share_words: bool = False,
@@ -86,7 +87,7 @@ class ManualTorch(OnTorch):
         target = self._upload(np.concatenate([pair.target for pair in samples]))
         return F.kl_div(self._scores(plan), target, reduction='batchmean')
 
-    def gradients(self) -> Dict[str, np.ndarray]:
+    def gradients(self) -> dict[str, np.ndarray]:
         """Gradients of the last backward pass under the names of ``weights``."""
         return {
             name: (torch.zeros_like(value) if value.grad is None else value.grad).cpu().numpy()

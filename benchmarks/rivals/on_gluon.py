@@ -1,6 +1,7 @@
 """What rivals in MXNet Gluon have in common."""
 
-from typing import Any, Dict, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from mxnet import gluon, nd
@@ -40,7 +41,7 @@ class OnGluon:
         """Until all that was asked for is done."""
         nd.waitall()
 
-    def gradients(self) -> Dict[str, np.ndarray]:
+    def gradients(self) -> dict[str, np.ndarray]:
         """Gradients of the last backward pass, under the names of the initial weights."""
         return {
             name: parameter.grad().asnumpy()

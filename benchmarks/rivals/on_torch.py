@@ -1,7 +1,5 @@
 """What rivals in PyTorch have in common."""
 
-from typing import Dict
-
 import torch
 
 from ..contexts import torch_device
@@ -21,7 +19,7 @@ class OnTorch:
     def __init__(self, ctx: str):
         self.device = torch_device(ctx)
 
-    def train(self, weights: Dict[str, torch.Tensor], optimizer: str, learning_rate: float) -> None:
+    def train(self, weights: dict[str, torch.Tensor], optimizer: str, learning_rate: float) -> None:
         """Have these weights updated, by ``sgd``, ``adagrad`` or ``adam``."""
         kinds = dict(sgd=torch.optim.SGD, adagrad=torch.optim.Adagrad, adam=torch.optim.Adam)
         self.optimizer = kinds[optimizer](weights.values(), lr=learning_rate)

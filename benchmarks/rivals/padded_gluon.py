@@ -7,7 +7,8 @@ Checked against the per-sample models in ``tests/bench/test_benchmark_dependenci
 ``test_benchmark_sentences.py``.
 """
 
-from typing import Any, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from mxnet import autograd, gluon, nd
@@ -60,7 +61,7 @@ class _Padded(OnGluon):
         self.ctx = context(ctx)
         self.train(parameters_of(net), optimizer, learning_rate)
 
-    def _upload(self, arrays: Sequence[np.ndarray]) -> Tuple[nd.NDArray, ...]:
+    def _upload(self, arrays: Sequence[np.ndarray]) -> tuple[nd.NDArray, ...]:
         return tuple(nd.array(array, ctx=self.ctx) for array in arrays)
 
 

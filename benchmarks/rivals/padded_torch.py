@@ -6,7 +6,8 @@ sentence that is read goes through PyTorch's own LSTM, packed. Checked against t
 in ``tests/bench/test_benchmark_dependencies.py`` and ``test_benchmark_sentences.py``.
 """
 
-from typing import Any, Dict, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,11 +71,11 @@ class _Padded(OnTorch):
         self._sparse = optimizer != 'adam'  # which PyTorch has for dense gradients only
         self.train(self._trained, optimizer, learning_rate)
 
-    def gradients(self) -> Dict[str, np.ndarray]:
+    def gradients(self) -> dict[str, np.ndarray]:
         """Gradients of the last backward pass, by a parameter's place in the model."""
         return {name: value.grad.to_dense().cpu().numpy() for name, value in self._trained.items()}
 
-    def _upload(self, arrays: Sequence[np.ndarray]) -> Tuple[torch.Tensor, ...]:
+    def _upload(self, arrays: Sequence[np.ndarray]) -> tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(array).to(self.device) for array in arrays)
 
     def _words(self, ids: torch.Tensor, name: str = 'embed') -> torch.Tensor:
@@ -271,7 +272,7 @@ class PaddedReader(OfWords, _Padded):
         """Scores (number of sentences, classes)."""
         return self._read(plan)[0]
 
-    def _read(self, plan: Words) -> Tuple[torch.Tensor, torch.Tensor]:
+    def _read(self, plan: Words) -> tuple[torch.Tensor, torch.Tensor]:
         """Scores and costs."""
         vectors, apart = self._words(plan.words), plan.there == 0
         both = torch.cat([vectors, F.pad(vectors, (0, 0, 1, 0))[:, :-1]], 2)

@@ -3,8 +3,9 @@
 Sentences are rows of as many columns as the longest has words; masks tell what is there.
 """
 
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -110,7 +111,7 @@ class Phrases(NamedTuple):
     """
 
     words: Any
-    heights: List[Height]
+    heights: list[Height]
     order: Any
     back: Any
 
@@ -185,8 +186,8 @@ def plan_orders(samples: Sequence[Any], longest: Optional[int] = None) -> Orders
 
 def plan_phrases(trees: Sequence[Any]) -> Phrases:
     """Trees with ``token`` and ``children``. Those in a phrase have the numbers before its own."""
-    words: List[int] = []
-    measures: List[Tuple[int, int]] = []  # phrases in each, itself among them, and height
+    words: list[int] = []
+    measures: list[tuple[int, int]] = []  # phrases in each, itself among them, and height
     for tree in trees:
         _measure(tree, words, measures)
     sizes, heights = np.array(measures).T
@@ -211,7 +212,7 @@ def plan_phrases(trees: Sequence[Any]) -> Phrases:
     return Phrases(np.array(words), found, order, back)
 
 
-def _measure(tree: Any, words: List[int], measures: List[Tuple[int, int]]) -> Tuple[int, int]:
+def _measure(tree: Any, words: list[int], measures: list[tuple[int, int]]) -> tuple[int, int]:
     if tree.children:
         sizes, heights = zip(*[_measure(child, words, measures) for child in tree.children])
         measures.append((1 + sum(sizes), 1 + max(heights)))
@@ -221,7 +222,7 @@ def _measure(tree: Any, words: List[int], measures: List[Tuple[int, int]]) -> Tu
     return measures[-1]
 
 
-def plan_sentences(samples: Sequence[Any], groups: int) -> Tuple[List[Sentences], np.ndarray]:
+def plan_sentences(samples: Sequence[Any], groups: int) -> tuple[list[Sentences], np.ndarray]:
     """Sentences in as many rectangles, the shortest in the first; and the place of each in all."""
     order = np.argsort([len(sample) for sample in samples], kind='stable')
     found = []
@@ -257,7 +258,7 @@ class OfGraphs:
 class Groups(NamedTuple):
     """Sentences in rectangles, and the place of each in all of them, on the device."""
 
-    sentences: List[Sentences]
+    sentences: list[Sentences]
     back: Any
 
 

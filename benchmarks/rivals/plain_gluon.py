@@ -6,7 +6,8 @@ words of a sentence are looked up at once. The example's own model run eagerly i
 cell pays for what lets it batch.
 """
 
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -35,7 +36,7 @@ class PlainGluon(OnGluon):
     stale = True  # a minibatch of single nodes alone uses no U
 
     def __init__(
-        self, weights: Dict[str, np.ndarray], optimizer: str, learning_rate: float, ctx: str = 'cpu'
+        self, weights: dict[str, np.ndarray], optimizer: str, learning_rate: float, ctx: str = 'cpu'
     ):
         self.ctx = context(ctx)
         self.params = gluon.ParameterDict()
@@ -60,7 +61,7 @@ class PlainGluon(OnGluon):
         """Calls of a block for a node."""
         return sum(len(_tokens(tree)) for pair in plan for tree in (pair.left, pair.right))
 
-    def predict(self, plan: Sequence[Any]) -> List[nd.NDArray]:
+    def predict(self, plan: Sequence[Any]) -> list[nd.NDArray]:
         """Log-probabilities (1, 5) of the scores, for each pair."""
         return [self._compare(self._encode(pair.left), self._encode(pair.right)) for pair in plan]
 
@@ -148,7 +149,7 @@ def _state(F, sums, size: int, kept=None):
     return o * F.Activation(c, act_type='tanh'), c
 
 
-def _tokens(tree) -> List[int]:
+def _tokens(tree) -> list[int]:
     """Word ids of a tree, a node before its children."""
     tokens, waiting = [], [tree]
     while waiting:

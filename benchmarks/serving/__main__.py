@@ -17,9 +17,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Optional
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +78,7 @@ class Measurement:
 
     def __init__(self, model: str, path: Path, options: argparse.Namespace):
         self._model, self._path, self._options = model, path, options
-        self.rows: List[Dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
         self._capacity = 0.0
 
     def measured(self, system: str, **fields: Any) -> float:
@@ -95,7 +96,7 @@ class Measurement:
                    ratio=self._capacity / offline, engine_a_cpu_s=of_cpu[0],
                    offline_a_cpu_s=of_cpu[1], ratio_of_cpu=of_cpu[0] / of_cpu[1])  # fmt: skip
 
-    def load(self, configuration: Configuration, load: float, seed: int = 1) -> Dict[str, Any]:
+    def load(self, configuration: Configuration, load: float, seed: int = 1) -> dict[str, Any]:
         """Latencies at a share of the largest throughput."""
         rate, seconds = load * self._capacity, self._options.seconds
         found = asyncio.run(run(self._path, configuration, rate, seconds, seed))
@@ -142,7 +143,7 @@ class Measurement:
             memory.append(self.measured('memory'))
         self._tell(kind='soak', seconds=self._options.soak, mb=memory, failed=max(failed))
 
-    def _tell(self, **row: Any) -> Dict[str, Any]:
+    def _tell(self, **row: Any) -> dict[str, Any]:
         row = {'model': self._model, **row}
         self.rows.append(row)
         text = ', '.join([f'{name} {_short(value)}' for name, value in row.items()])
@@ -151,7 +152,7 @@ class Measurement:
         return row
 
 
-def _keep(rows: Sequence[Dict[str, Any]], path: Optional[Path]) -> None:
+def _keep(rows: Sequence[dict[str, Any]], path: Optional[Path]) -> None:
     if path:
         with path.open('a', encoding='utf-8') as file:
             file.writelines([json.dumps(row) + '\n' for row in rows])
@@ -161,7 +162,7 @@ def _short(value: Any) -> str:
     return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
-def plot(rows: Sequence[Dict[str, Any]], path: Path) -> None:
+def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """99th percentile over load, a panel for each model."""
     from benchmarks.plots import by, new_figure, save
 
@@ -182,7 +183,7 @@ def plot(rows: Sequence[Dict[str, Any]], path: Path) -> None:
     save(figure, path)
 
 
-def _name(row: Dict[str, Any]) -> str:
+def _name(row: dict[str, Any]) -> str:
     if row['system'] == 'engine':
         return 'engine'
     return f'window of {row["window"]:g} ms, {row["size"]}'
@@ -194,7 +195,7 @@ def in_processor_time(options: argparse.Namespace) -> int:
     from benchmarks.serving.virtual import compare
 
     windows = [(window, size) for window in options.windows for size in options.sizes]
-    rows: List[Dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for name in options.models:
         print(name)
         model = BUILDERS[name](options.data)
@@ -220,7 +221,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return measure(options.http, options.seconds, options.rounds)
     if options.processor_time:
         return in_processor_time(options)
-    rows: List[Dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for model in options.models:
         with served(model, options.data) as path:
             measurement = Measurement(model, path, options)

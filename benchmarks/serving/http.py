@@ -11,10 +11,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, Iterator, List
+from typing import Any
 
 import aiohttp
 import numpy as np
@@ -127,7 +128,7 @@ def served(folder: Path) -> Iterator[str]:
             reading.join()
 
 
-def _bodies(samples: List[Any], size: int) -> List[bytes]:
+def _bodies(samples: list[Any], size: int) -> list[bytes]:
     texts = [json.dumps(each) for each in samples]
     return [
         json.dumps(
@@ -146,13 +147,13 @@ def _bodies(samples: List[Any], size: int) -> List[bytes]:
     ]
 
 
-def _largest_throughput(url: str, bodies: List[bytes], size: int, seconds: float) -> float:
+def _largest_throughput(url: str, bodies: list[bytes], size: int, seconds: float) -> float:
     """Requests a second, of so many trees each."""
     counts = [clients for clients in CLIENTS if clients * size <= MOST_TREES]
     return max([asyncio.run(_closed(url, bodies, seconds, clients)) for clients in counts])
 
 
-async def _closed(url: str, bodies: List[bytes], seconds: float, clients: int) -> float:
+async def _closed(url: str, bodies: list[bytes], seconds: float, clients: int) -> float:
     """The same of so many clients, each of which waits for its answers."""
     done, begin = 0, time.monotonic()
 
@@ -169,12 +170,12 @@ async def _closed(url: str, bodies: List[bytes], seconds: float, clients: int) -
     return done / (time.monotonic() - begin)
 
 
-async def _open(url: str, bodies: List[bytes], rate: float, seconds: float) -> Dict[str, Any]:
+async def _open(url: str, bodies: list[bytes], rate: float, seconds: float) -> dict[str, Any]:
     """Percentiles by status, with requests at times that are drawn beforehand; and of how late they
     are sent, which is in all of them."""
     random = np.random.RandomState(1)
     times = np.cumsum(random.exponential(1 / rate, int(rate * seconds)))
-    found: Dict[Any, List[float]] = {'sent late': []}
+    found: dict[Any, list[float]] = {'sent late': []}
     begin = time.monotonic()
 
     async def ask(number: int) -> None:

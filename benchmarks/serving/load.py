@@ -8,7 +8,6 @@ import asyncio
 import json
 import time
 from pathlib import Path
-from typing import Dict, List
 
 import numpy as np
 
@@ -28,7 +27,7 @@ async def ask(path: Path, configuration: Configuration) -> float:
 
 async def run(
     path: Path, configuration: Configuration, rate: float, seconds: float, seed: int
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """So many requests a second, with times between them as of a Poisson process.
 
     Returns
@@ -58,7 +57,7 @@ async def _send(writer: asyncio.StreamWriter, times: np.ndarray, samples: np.nda
         now = time.monotonic()
         due = int(np.searchsorted(times, now, side='right'))
         if due > number:
-            requests: List[bytes] = [
+            requests: list[bytes] = [
                 REQUEST.pack(each, int(samples[each])) for each in range(number, due)
             ]
             writer.write(b''.join(requests))
@@ -82,7 +81,7 @@ async def _receive(
         rest = rest[whole:]
 
 
-def _figures(latencies: np.ndarray, statuses: np.ndarray, seconds: float) -> Dict[str, float]:
+def _figures(latencies: np.ndarray, statuses: np.ndarray, seconds: float) -> dict[str, float]:
     answered, refused = latencies[statuses == ANSWERED], latencies[statuses == REFUSED]
     found = {f'p{each}': _percentile(answered, each) for each in (50, 90, 99)}
     return {

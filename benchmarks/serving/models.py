@@ -1,7 +1,7 @@
 """The three models that are served, each written for one sample, with samples of theirs."""
 
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -24,8 +24,8 @@ class Model(NamedTuple):
     """
 
     predict: Any
-    together: Callable[[List[Any]], List[Any]]
-    samples: List[Any]
+    together: Callable[[list[Any]], list[Any]]
+    samples: list[Any]
 
 
 def tree_lstm(data: Optional[str]) -> Model:
@@ -41,7 +41,7 @@ def tree_lstm(data: Optional[str]) -> Model:
     net = TreeLSTM(len(words.vocab), 300, 150)
     net.initialize(mx.init.Xavier())
 
-    def together(trees: List[Any]) -> List[Any]:
+    def together(trees: list[Any]) -> list[Any]:
         with edb.batching():
             return contents_of([net(tree) for tree in trees])
 
@@ -59,7 +59,7 @@ def parser(data: Optional[str]) -> Model:
     task = ParserTask(options)
     net = task.build()
 
-    def together(sentences: List[Any]) -> List[Any]:
+    def together(sentences: list[Any]) -> list[Any]:
         with edb.batching():
             return edb.run_concurrently(sentences, net.parse)
 
@@ -75,13 +75,13 @@ def early_exit(data: Optional[str]) -> Model:
     _part(net, images)
     program = edb.compile_program(net, images[0])
 
-    def together(some: List[Any]) -> List[Any]:
+    def together(some: list[Any]) -> list[Any]:
         return [(scores.asnumpy(), units) for scores, units in program(some)]
 
     return Model(program, together, images)
 
 
-def _part(net: Any, images: List[Any]) -> None:
+def _part(net: Any, images: list[Any]) -> None:
     """The threshold at which most images leave early, and some late."""
 
     def score(threshold: float) -> float:
@@ -94,7 +94,7 @@ def _part(net: Any, images: List[Any]) -> None:
     score(max([step / 100 for step in range(11, 61)], key=score))
 
 
-MODELS: Dict[str, Callable[[Optional[str]], Model]] = {
+MODELS: dict[str, Callable[[Optional[str]], Model]] = {
     'treelstm': tree_lstm,
     'parser': parser,
     'early-exit': early_exit,

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from queue import Empty, Queue
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 import gluon_edbatch as edb
 
@@ -27,7 +27,7 @@ class Window:
     size : int
     """
 
-    def __init__(self, together: Callable[[List[Any]], List[Any]], seconds: float, size: int):
+    def __init__(self, together: Callable[[list[Any]], list[Any]], seconds: float, size: int):
         self._together, self._seconds, self._size = together, seconds, size
         self._queue: Queue[Any] = Queue()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -65,7 +65,7 @@ class Window:
             item = item and self._queue.get()
 
 
-def _resolve(futures: List[Any], results: List[Any]) -> None:
+def _resolve(futures: list[Any], results: list[Any]) -> None:
     for future, result in zip(futures, results):
         future.set_result(result)
 
@@ -83,7 +83,7 @@ def throughput_together(
 
 def throughput_of_engine(
     engine: edb.serving.Engine,
-    samples: List[Any],
+    samples: list[Any],
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:

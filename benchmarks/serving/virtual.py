@@ -7,10 +7,11 @@ second thread in it: it tells what the order of the work does to latencies, and 
 
 import gc
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from queue import Queue
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional
 from unittest.mock import patch
 
 import numpy as np
@@ -60,7 +61,7 @@ class Arrivals:
         self.latencies = np.full(len(times), np.nan)
         self.come, self.left, self.late = 0, len(times), 0
 
-    def due(self) -> List[Tuple[int, 'Future[Any]']]:
+    def due(self) -> list[tuple[int, 'Future[Any]']]:
         """Numbers and futures of those that came since it was asked for the last time."""
         first = self.come
         self.come = int(np.searchsorted(self.times, self.clock(), side='right'))
@@ -83,13 +84,13 @@ class Arrivals:
             self.late += 1
 
 
-def engine_latencies(engine: edb.serving.Engine, samples: List[Any], times: Any) -> np.ndarray:
+def engine_latencies(engine: edb.serving.Engine, samples: list[Any], times: Any) -> np.ndarray:
     """Of requests at these times, by an engine that was made and not started."""
     return engine_arrivals(engine, samples, times).latencies
 
 
 def engine_arrivals(
-    engine: edb.serving.Engine, samples: List[Any], times: Any, deadline: Optional[float] = None
+    engine: edb.serving.Engine, samples: list[Any], times: Any, deadline: Optional[float] = None
 ) -> Arrivals:
     """What became of requests at these times."""
     arrivals = Arrivals(times)
@@ -103,7 +104,7 @@ def engine_arrivals(
             except QueueFullError:
                 arrivals.refused()
 
-    def answer(done: List[Request]) -> None:
+    def answer(done: list[Request]) -> None:
         come()  # while those that are done were on their way
         answered(done)
 
@@ -122,8 +123,8 @@ def engine_arrivals(
 
 
 def window_latencies(
-    together: Callable[[List[Any]], List[Any]],
-    samples: List[Any],
+    together: Callable[[list[Any]], list[Any]],
+    samples: list[Any],
     times: Any,
     window: float,
     size: int,
@@ -152,10 +153,10 @@ def window_latencies(
 def compare(
     model: Model,
     loads: Sequence[float],
-    windows: Sequence[Tuple[float, int]],
+    windows: Sequence[tuple[float, int]],
     requests: int,
     rounds: int,
-) -> List[Dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """Print percentiles of the engine and the best of windows (milliseconds, size) at loads, each
     the median of some rounds, in turns; gives rows for a picture."""
     engine = edb.serving.Engine(model.predict, warm_up=model.samples[:64], max_queue=10**6)
@@ -167,7 +168,7 @@ def compare(
     for _ in range(4):
         throughput_together(model, 0.2)
     capacity = _capacity(engine, model)
-    systems: Dict[Any, Callable[[Any], np.ndarray]] = {
+    systems: dict[Any, Callable[[Any], np.ndarray]] = {
         (window, size): partial(
             window_latencies, model.together, model.samples, window=window / 1e3, size=size
         )
@@ -176,7 +177,7 @@ def compare(
     systems['engine'] = partial(engine_latencies, engine, model.samples)
     rows = []
     for load in loads:
-        turns: Dict[Any, List[Any]] = {each: [] for each in systems}
+        turns: dict[Any, list[Any]] = {each: [] for each in systems}
         for seed in range(rounds):
             times = _times(load * capacity, requests, seed)
             for each, latencies_at in systems.items():
@@ -209,7 +210,7 @@ def _capacity(engine: edb.serving.Engine, model: Model) -> float:
     return capacity
 
 
-def _told(load: float, ours: Any, rivals: Dict[Any, Any]) -> List[Dict[str, Any]]:
+def _told(load: float, ours: Any, rivals: dict[Any, Any]) -> list[dict[str, Any]]:
     rows = [{'kind': 'load', 'load': load, 'name': 'engine', 'p50': ours[0], 'p99': ours[1]}]
     text = f'load {load}: engine p50 {ours[0]:.1f}, p99 {ours[1]:.1f} ms'
     if rivals:

@@ -4,8 +4,9 @@ what to serve, then requests of eight bytes and replies of five."""
 import asyncio
 import json
 import struct
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from gluon_edbatch.errors import DeadlineError, QueueFullError
 

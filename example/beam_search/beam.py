@@ -1,7 +1,8 @@
 """Beam search for the most probable way to write a word."""
 
 import math
-from typing import Any, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Hypothesis(NamedTuple):
 
 def expand(
     hypothesis: Hypothesis, consonants: str, log_probs: np.ndarray, states: Any
-) -> List[Hypothesis]:
+) -> list[Hypothesis]:
     """What may follow.
 
     Parameters
@@ -81,11 +82,11 @@ def expand(
     return found
 
 
-def prune(hypotheses: Sequence[Hypothesis], width: int, margin: float) -> List[Hypothesis]:
+def prune(hypotheses: Sequence[Hypothesis], width: int, margin: float) -> list[Hypothesis]:
     """Those that are followed, best first: `width` at most, none whose log-probability is more
     than `margin` below the best one's (Freitag and Al-Onaizan 2017), and none that cannot become
     better than a complete one, as probabilities only fall."""
-    kept: List[Hypothesis] = []
+    kept: list[Hypothesis] = []
     for hypothesis in sorted(hypotheses, key=lambda one: -one.score)[:width]:
         if kept and hypothesis.score < kept[0].score - margin:
             break

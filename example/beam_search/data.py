@@ -7,7 +7,7 @@ or more; for dev, those that do not occur in the training data.
 
 import re
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def letter_id(letter: str) -> int:
     return ord(letter) - ord('a') + 1
 
 
-def load_words(path) -> List[str]:
+def load_words(path) -> list[str]:
     """The different words of a text that can be samples, in the order in which they come.
 
     Parameters

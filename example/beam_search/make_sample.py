@@ -14,7 +14,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 from example.common.samples import Writer, different, run_maker, write_files
 
@@ -39,7 +40,7 @@ class Language(Writer):
         return word
 
 
-def make_words(count: int, seed: str) -> List[str]:
+def make_words(count: int, seed: str) -> list[str]:
     """Different words."""
     return different(count, Language(seed).word)
 

@@ -1,7 +1,7 @@
 """The model, written for one word: an LSTM that writes with hard monotonic attention
 (Aharoni and Goldberg 2017), here to the next consonant."""
 
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 from mxnet import gluon
@@ -87,12 +87,12 @@ class VowelWriter(edb.AutoBatchMixin, gluon.Block):
             live = prune(complete, width, margin)
         return live[0]
 
-    def _encode(self, word: Word) -> List[Any]:
+    def _encode(self, word: Word) -> list[Any]:
         """(1, 2H) for each consonant and the end."""
         letters = [*map(letter_id, word.consonants), END]
         directions = self.encoder([self.embed(letter) for letter in letters])
         return [edb.nd.concat(*both, dim=1) for both in zip(*directions)]
 
-    def _decode(self, step: Step, vectors: List[Any], states: Any):
+    def _decode(self, step: Step, vectors: list[Any], states: Any):
         log_probs, *states = self.decoder(step.letter, vectors[step.position], *states)
         return log_probs, states

@@ -14,7 +14,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -56,12 +56,12 @@ class Checkpoint(NamedTuple):
     """
 
     task: str  # name of the example
-    options: Dict[str, Any]  # of the command line
-    state: Dict[str, Any]  # `Task.state`
-    history: List[Dict[str, float]]  # what was measured in each epoch
-    parameters: Dict[str, np.ndarray]
+    options: dict[str, Any]  # of the command line
+    state: dict[str, Any]  # `Task.state`
+    history: list[dict[str, float]]  # what was measured in each epoch
+    parameters: dict[str, np.ndarray]
     best_epoch: int
-    best_parameters: Dict[str, np.ndarray]
+    best_parameters: dict[str, np.ndarray]
     trainer: bytes
     place: Optional[Place] = None  # if it was written within an epoch
 
@@ -105,7 +105,7 @@ def load(path) -> Checkpoint:
         raise CheckpointError(f'{path}: not a checkpoint, or damaged ({error})') from error
 
 
-def parameter_arrays(net: gluon.Block) -> Dict[str, np.ndarray]:
+def parameter_arrays(net: gluon.Block) -> dict[str, np.ndarray]:
     """Copies of a network's parameters, by their place in it (``tree_lstm.embed.weight``)."""
     return {
         name: parameter.data(parameter.list_ctx()[0]).asnumpy()
@@ -113,7 +113,7 @@ def parameter_arrays(net: gluon.Block) -> Dict[str, np.ndarray]:
     }
 
 
-def set_parameters(net: gluon.Block, arrays: Dict[str, np.ndarray]) -> None:
+def set_parameters(net: gluon.Block, arrays: dict[str, np.ndarray]) -> None:
     """Put arrays of `parameter_arrays` into a network of the same build."""
     parameters = net._collect_params_with_prefix()
     if parameters.keys() != arrays.keys():
@@ -149,7 +149,7 @@ def _write_archive(file, checkpoint: Checkpoint) -> None:
     fields = checkpoint._asdict()
     arrays = {group: fields.pop(group) for group in ('parameters', 'best_parameters')}
     trainer = fields.pop('trainer')
-    checksums: Dict[str, str] = {}
+    checksums: dict[str, str] = {}
     with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
 
         def write(member: str, contents: bytes) -> None:
@@ -179,7 +179,7 @@ def _read_archive(path: Path, archive: zipfile.ZipFile) -> Checkpoint:
         raise CheckpointError(f'{path}: not a checkpoint of this program ("{FORMAT}")')
     if form == FORMAT:
         _compare(path, fields.pop('checksums'), contents)
-    arrays: Dict[str, Dict[str, np.ndarray]] = {'parameters': {}, 'best_parameters': {}}
+    arrays: dict[str, dict[str, np.ndarray]] = {'parameters': {}, 'best_parameters': {}}
     for member, array in contents.items():
         group, _, name = member.partition('/')
         if group in arrays:
@@ -190,7 +190,7 @@ def _read_archive(path: Path, archive: zipfile.ZipFile) -> Checkpoint:
     )
 
 
-def _compare(path: Path, checksums: Dict[str, str], contents: Dict[str, bytes]) -> None:
+def _compare(path: Path, checksums: dict[str, str], contents: dict[str, bytes]) -> None:
     """Raise unless the archive holds what was written, no less and no more."""
     found = {member: _checksum(content) for member, content in contents.items()}
     if found != checksums:

@@ -3,14 +3,13 @@
 import gzip
 import zlib
 from pathlib import Path
-from typing import List
 
 from .errors import DataError
 
 __all__ = ['read_lines']
 
 
-def read_lines(path, layout: str) -> List[str]:
+def read_lines(path, layout: str) -> list[str]:
     """Lines without their ends. Only a line feed ends a line (a token may hold U+0085).
 
     Parameters

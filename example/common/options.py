@@ -1,8 +1,9 @@
 """The command line of a training program."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, Sequence, Tuple, Type
+from typing import Optional
 
 import mxnet as mx
 
@@ -25,8 +26,8 @@ __all__ = [
 
 
 def parse(
-    task: Type[Task], arguments: Optional[Sequence[str]] = None
-) -> Tuple[argparse.Namespace, Optional[checkpoints.Checkpoint]]:
+    task: type[Task], arguments: Optional[Sequence[str]] = None
+) -> tuple[argparse.Namespace, Optional[checkpoints.Checkpoint]]:
     """Options of a task, and the checkpoint they go on from, if any.
 
     What was not given is taken from that checkpoint; what was must not contradict it.
@@ -63,7 +64,7 @@ def add_kvstore(group) -> None:
     )
 
 
-def saved_options(task: Type[Task], options: argparse.Namespace) -> dict:
+def saved_options(task: type[Task], options: argparse.Namespace) -> dict:
     """The options that a checkpoint keeps."""
     saved = {name: getattr(options, name) for name in _remembered(task)}
     for name in task.paths:  # the next run may start in another directory
@@ -84,12 +85,12 @@ def parse_context(text: str) -> mx.Context:
     return mx.gpu(int(number or 0))
 
 
-def _remembered(task: Type[Task]) -> Tuple[str, ...]:
+def _remembered(task: type[Task]) -> tuple[str, ...]:
     return task.shape + task.training + task.paths
 
 
 def _open_checkpoint(
-    task: Type[Task], options: argparse.Namespace
+    task: type[Task], options: argparse.Namespace
 ) -> Optional[checkpoints.Checkpoint]:
     if options.checkpoint is None:
         return None
@@ -167,7 +168,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return super()._get_help_string(action)
 
 
-def _parser(task: Type[Task]) -> argparse.ArgumentParser:
+def _parser(task: type[Task]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='train.py', formatter_class=_Help, description=task.description
     )
@@ -192,7 +193,7 @@ def _parser(task: Type[Task]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_model_options(group, task: Type[Task]) -> None:
+def _add_model_options(group, task: type[Task]) -> None:
     add_size(group, '--epochs', 10, 'N', 'passes over the data')
     add_size(group, '--batch-size', 64, 'N', f'{task.units} in a minibatch')
     if 'hidden' in task.shape:

@@ -4,7 +4,8 @@ import argparse
 import contextlib
 import os
 import sys
-from typing import Iterator, Optional, Sequence, Type
+from collections.abc import Iterator, Sequence
+from typing import Optional
 
 import mxnet as mx
 
@@ -22,7 +23,7 @@ __all__ = ['run_program']
 _TOLD = (DataError, OptionError, CheckpointError, DistributedError, OSError, FloatingPointError)
 
 
-def run_program(task: Type[Task], arguments: Optional[Sequence[str]] = None) -> int:
+def run_program(task: type[Task], arguments: Optional[Sequence[str]] = None) -> int:
     """Train or evaluate as the command line says; gives the exit status."""
     try:
         options, found = parse(task, arguments)
@@ -38,7 +39,7 @@ def run_program(task: Type[Task], arguments: Optional[Sequence[str]] = None) -> 
 
 
 def _run(
-    task: Type[Task], options: argparse.Namespace, found: Optional[Checkpoint], workers: Workers
+    task: type[Task], options: argparse.Namespace, found: Optional[Checkpoint], workers: Workers
 ) -> int:
     run = None
     try:

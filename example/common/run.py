@@ -3,7 +3,8 @@
 import argparse
 import contextlib
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -40,7 +41,7 @@ class Run:
 
     def __init__(
         self,
-        task: Type[Task],
+        task: type[Task],
         options: argparse.Namespace,
         found: Optional[Checkpoint] = None,
         workers: Optional[Workers] = None,
@@ -59,7 +60,7 @@ class Run:
             workers=self.workers,
         )
         self.sampler = self._make_sampler() if options.mode == 'train' else None
-        self.history: List[Dict[str, float]] = []
+        self.history: list[dict[str, float]] = []
         self.epochs_saved = 0
         self.best = (0, checkpoints.parameter_arrays(self.net))
         self.scope = None  # of the last minibatch, for its report
@@ -85,13 +86,13 @@ class Run:
             )
         checkpoints.set_parameters(self.net, self.best[1])
 
-    def train_epoch(self, epoch: int) -> Tuple[float, float]:
+    def train_epoch(self, epoch: int) -> tuple[float, float]:
         """One pass over the training samples: their mean loss, and samples a second."""
         samples, joined = self.task.samples['train'], self.sampler.joined_sizes
         place, self._place = self._place or Place(0, self.workers.size, 0.0), None
         self._seed(epoch, place.steps)
         minibatches = self.sampler.epoch(epoch)[place.steps :]
-        losses: List[Tuple[mx.nd.NDArray, int]] = []
+        losses: list[tuple[mx.nd.NDArray, int]] = []
         total, done = place.loss, sum(joined[: place.steps])
         begin = time.perf_counter()
         with self._bar(f'epoch {epoch}/{self.options.epochs}', len(samples)) as bar:
@@ -158,13 +159,13 @@ class Run:
         last = steps == len(self.sampler)  # the epoch's own checkpoint is about to come
         return bool(every and not steps % every and not last)
 
-    def _sum(self, losses: Sequence[Tuple[mx.nd.NDArray, int]]) -> float:
+    def _sum(self, losses: Sequence[tuple[mx.nd.NDArray, int]]) -> float:
         """Of all samples of all workers. Read only now: to wait for each loss would keep the next
         minibatch from starting."""
         own = sum(float(loss.asscalar()) * count for loss, count in losses)
         return float(self.workers.sum_numbers(np.array([own], np.float64))[0])
 
-    def evaluate(self, split: str) -> Tuple[NamedTuple, float]:
+    def evaluate(self, split: str) -> tuple[NamedTuple, float]:
         """Figures of the network on a split, and samples a second."""
         samples, size = self.task.samples[split], self.options.eval_batch_size
         share = self._share(len(samples))

@@ -7,8 +7,9 @@ seed)``. The same seed gives the same files, byte for byte, with every version o
 import argparse
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Union
 
 __all__ = ['Writer', 'different', 'run_maker', 'write_files']
 
@@ -32,16 +33,16 @@ class Writer:
         return items[self.index(items)]
 
 
-def different(count: int, draw: Callable[[], Any], key: Callable[[Any], Any] = str) -> List[Any]:
+def different(count: int, draw: Callable[[], Any], key: Callable[[Any], Any] = str) -> list[Any]:
     """So many of what `draw` gives, no two of them with the same key."""
-    found: Dict[Any, Any] = {}
+    found: dict[Any, Any] = {}
     while len(found) < count:
         drawn = draw()
         found.setdefault(key(drawn), drawn)
     return list(found.values())
 
 
-def write_files(directory, contents: Dict[str, Union[str, bytes]]) -> None:
+def write_files(directory, contents: dict[str, Union[str, bytes]]) -> None:
     """Write files below a directory, made if need be; each is whole or not there.
 
     Parameters

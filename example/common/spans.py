@@ -1,6 +1,7 @@
 """Named entities in sequences of tags, and how well predicted ones agree with true ones."""
 
-from typing import Iterable, List, NamedTuple, Sequence, Set, Tuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 __all__ = ['Span', 'SpanScore', 'TAG_FORM', 'is_tag', 'score_spans', 'spans']
 
@@ -35,13 +36,13 @@ def is_tag(tag: str) -> bool:
     return tag == 'O' or (tag[:2] in ('B-', 'I-') and len(tag) > 2)
 
 
-def spans(tags: Sequence[str]) -> List[Span]:
+def spans(tags: Sequence[str]) -> list[Span]:
     """The entities in a sequence of tags, by the rules of CoNLL's ``conlleval``.
 
     A span begins with ``B-``, or with ``I-`` where no span of its type goes on; so both IOB1
     (``B-`` only between neighbours of one type) and IOB2 (``B-`` always) are read.
     """
-    found: List[Span] = []
+    found: list[Span] = []
     kind, begin = 'O', 0
     for position, tag in enumerate([*tags, 'O']):
         prefix, _, now = tag.partition('-')
@@ -65,7 +66,7 @@ def score_spans(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
             raise ValueError(f'{len(predicted_tags)} tags for {len(true_tags)} tokens')
         right += sum(map(str.__eq__, true_tags, predicted_tags))
         tokens += len(true_tags)
-        sets: Tuple[Set[Span], Set[Span]] = set(spans(true_tags)), set(spans(predicted_tags))
+        sets: tuple[set[Span], set[Span]] = set(spans(true_tags)), set(spans(predicted_tags))
         counts = [count + len(one) for count, one in zip(counts, sets)]
         both += len(sets[0] & sets[1])
     recall, precision = (both / count if count else 0.0 for count in counts)

@@ -1,6 +1,7 @@
 """Tasks that tag the units of a sentence, with the spans of named entities as the aim."""
 
-from typing import Any, ClassVar, Sequence
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import mxnet as mx
 import numpy as np

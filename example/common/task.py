@@ -2,8 +2,9 @@
 
 import argparse
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, ClassVar, NamedTuple, Optional
 
 import numpy as np
 from mxnet import gluon
@@ -62,16 +63,16 @@ class Task(ABC):
     unit: ClassVar[str] = 'sample'
     units: ClassVar[str] = 'samples'
     batched: ClassVar[bool] = True
-    columns: ClassVar[Dict[str, str]]
+    columns: ClassVar[dict[str, str]]
     best_by: ClassVar[str]
     optimizer: ClassVar[str] = 'adam'
-    optimizer_options: ClassVar[Dict[str, Any]] = {}
-    defaults: ClassVar[Dict[str, Any]] = {}
-    shape: ClassVar[Tuple[str, ...]] = ('hidden',)
-    training: ClassVar[Tuple[str, ...]] = ('lr', 'weight_decay', 'batch_size', 'seed')
-    paths: ClassVar[Tuple[str, ...]] = ('data',)
+    optimizer_options: ClassVar[dict[str, Any]] = {}
+    defaults: ClassVar[dict[str, Any]] = {}
+    shape: ClassVar[tuple[str, ...]] = ('hidden',)
+    training: ClassVar[tuple[str, ...]] = ('lr', 'weight_decay', 'batch_size', 'seed')
+    paths: ClassVar[tuple[str, ...]] = ('data',)
 
-    samples: Dict[str, List[Any]]
+    samples: dict[str, list[Any]]
 
     @classmethod
     def add_options(cls, data, model) -> None:
@@ -82,11 +83,11 @@ class Task(ABC):
         """Add those that say how it runs to their group."""
 
     @abstractmethod
-    def __init__(self, options: argparse.Namespace, state: Optional[Dict[str, Any]] = None):
+    def __init__(self, options: argparse.Namespace, state: Optional[dict[str, Any]] = None):
         """Read the data, with the vocabularies of `state` if it is given."""
 
     @abstractmethod
-    def state(self) -> Dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What a checkpoint must keep besides parameters, vocabularies above all; JSON."""
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from typing import Dict, Iterable
+from collections.abc import Iterable
 
 from mxnet import gluon
 
@@ -25,9 +25,9 @@ class VocabTask(Task):
     unit, units = 'sentence', 'sentences'
 
     options: argparse.Namespace
-    vocabs: Dict[str, nlp.Vocab]
+    vocabs: dict[str, nlp.Vocab]
 
-    def state(self) -> Dict[str, str]:
+    def state(self) -> dict[str, str]:
         return {name: vocab.to_json() for name, vocab in self.vocabs.items()}
 
     def criterion(self) -> gluon.HybridBlock:
@@ -57,6 +57,6 @@ def build_vocab(units: Iterable[str], min_freq: int = 1, unknown: bool = True) -
     )
 
 
-def saved_vocabs(state: Dict[str, str]) -> Dict[str, nlp.Vocab]:
+def saved_vocabs(state: dict[str, str]) -> dict[str, nlp.Vocab]:
     """The vocabularies in the `VocabTask.state` of a checkpoint."""
     return {name: nlp.Vocab.from_json(text) for name, text in state.items()}

@@ -1,7 +1,8 @@
 """Tasks whose samples are made of words."""
 
 import argparse
-from typing import Any, ClassVar, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, ClassVar, Optional
 
 import mxnet as mx
 from mxnet import gluon
@@ -57,7 +58,7 @@ class WordTask(Task):
     def settle_words(
         self,
         options: argparse.Namespace,
-        state: Optional[Dict[str, Any]],
+        state: Optional[dict[str, Any]],
         train: Sequence[str],
         others: Sequence[str],
     ) -> None:
@@ -101,7 +102,7 @@ class WordTask(Task):
         )
         options.embed = width
 
-    def state(self) -> Dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return {'words': self.words.to_json()}
 
     def initialize(self, net: gluon.Block, embedding: gluon.Parameter, scale: float) -> None:

@@ -2,8 +2,9 @@
 
 import json
 import zipfile
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import Container, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -22,7 +23,7 @@ class Words(NamedTuple):
     vocab: nlp.Vocab
     cased: bool
 
-    def ids(self, tokens: Sequence[str]) -> List[int]:
+    def ids(self, tokens: Sequence[str]) -> list[int]:
         """Ids of tokens; a word that the vocabulary lacks is the unknown word."""
         return self.vocab[[_fold(token, self.cased) for token in tokens]]
 
@@ -40,7 +41,7 @@ class Words(NamedTuple):
 class WordVectors(NamedTuple):
     """Vectors of some words: row ``i`` of ``vectors`` belongs to ``words[i]``."""
 
-    words: List[str]
+    words: list[str]
     vectors: np.ndarray
 
 
@@ -119,7 +120,7 @@ def read_vectors(path, wanted: Container[str]) -> WordVectors:
     if not path.is_file():
         raise DataError(f'{path}: there is no such file of word vectors')
     rows = _npz_rows(path) if path.suffix == '.npz' else _text_rows(path)
-    found: Dict[str, np.ndarray] = {}
+    found: dict[str, np.ndarray] = {}
     for word, vector in rows:
         if word in wanted and word not in found and word != UNKNOWN:
             found[word] = vector() if callable(vector) else vector

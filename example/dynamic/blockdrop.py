@@ -4,7 +4,7 @@ large one run.
 Its decisions are learned by trying them (REINFORCE): right answers earn more the fewer blocks ran.
 """
 
-from typing import Sequence, Tuple
+from collections.abc import Sequence
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -70,7 +70,7 @@ class BlockDrop(GatedNetwork):
             self.blocks.add(*make_blocks(BasicBlock, width, each, shortcut=Padded))
             self.head = head(4 * width, CLASSES)
 
-    def forward(self, x: NDArray) -> Tuple[NDArray, int]:
+    def forward(self, x: NDArray) -> tuple[NDArray, int]:
         """Scores (1, 10), and how many blocks ran."""
         keep = self.policy(x)
         x = self.first(x)

@@ -3,7 +3,8 @@
 Which digit comes first in a caption follows from the layout, so that each canvas has one caption.
 """
 
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,8 @@ class _Layout(NamedTuple):
     """Words, with numbers for digits, and the centres (row, column) of these."""
 
     words: str
-    centres: Tuple[Tuple[int, int], ...]
-    free: Tuple[int, int]  # how far all may be moved together, by rows and columns
+    centres: tuple[tuple[int, int], ...]
+    free: tuple[int, int]  # how far all may be moved together, by rows and columns
 
 
 _LAYOUTS = (
@@ -39,7 +40,7 @@ LONGEST = max(len(layout.words.split()) for layout in _LAYOUTS)  # words of a ca
 
 def draw_canvases(
     images: np.ndarray, labels: np.ndarray, count: int, seed: Sequence[int]
-) -> Iterator[Tuple[np.ndarray, Tuple[int, ...]]]:
+) -> Iterator[tuple[np.ndarray, tuple[int, ...]]]:
     """Canvases (48, 48) uint8 and their captions, numbers of `WORDS` without the end symbol.
 
     Parameters
@@ -70,7 +71,7 @@ def caption_text(caption: Sequence[int]) -> str:
     return ' '.join(WORDS[word] for word in caption)
 
 
-def _caption(layout: _Layout, digits: List[int]) -> Tuple[int, ...]:
+def _caption(layout: _Layout, digits: list[int]) -> tuple[int, ...]:
     return tuple(
         WORDS.index(_NUMBERS[digits[int(word)]] if word.isdigit() else word)
         for word in layout.words.split()

@@ -1,7 +1,8 @@
 """Captions with attention (Xu et al. 2015): a convolutional encoder, and an LSTM that says one word
 after the other until it says the end symbol."""
 
-from typing import Any, Callable, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable
 
 import mxnet as mx
 from mxnet import gluon
@@ -123,12 +124,12 @@ class Captioner(DynamicNetwork):
             self.encoder = Encoder(encoder(width), channels, hidden)
             self.speaker = Speaker(len(WORDS), channels, hidden)
 
-    def forward(self, x: NDArray) -> Tuple[List[int], NDArray]:
+    def forward(self, x: NDArray) -> tuple[list[int], NDArray]:
         """The words of the caption, and the log probability (1,) of all that was said."""
         memory, keys, h, c = self.encoder(x)
         word = mx.nd.full((1,), START, ctx=x.context)
         likelihood = mx.nd.zeros((1,), ctx=x.context)
-        caption: List[int] = []
+        caption: list[int] = []
         while len(caption) < self.longest:
             scores, h, c = self.speaker(word, h, c, memory, keys)
             word = scores.argmax(axis=1)
@@ -139,7 +140,7 @@ class Captioner(DynamicNetwork):
             caption.append(token)
         return caption, likelihood
 
-    def losses(self, images: NDArray, targets: Sequence[Tuple[int, ...]], criterion) -> NDArray:
+    def losses(self, images: NDArray, targets: Sequence[tuple[int, ...]], criterion) -> NDArray:
         """Of all words of captions with their end symbols, each said after the right ones before
         it (teacher forcing)."""
         steps = 1 + max(map(len, targets))
@@ -155,12 +156,12 @@ class Captioner(DynamicNetwork):
             total = total + criterion(scores, word) * counts[:, step]
         return total
 
-    def judge(self, result: Tuple[List[int], NDArray], target: Any) -> Tuple[bool, int]:
+    def judge(self, result: tuple[list[int], NDArray], target: Any) -> tuple[bool, int]:
         """Whether all words are right, and how many were said, the end symbol among them."""
         caption, _ = result
         return tuple(caption) == target, min(len(caption) + 1, self.most)
 
-    def paths(self) -> List[int]:
+    def paths(self) -> list[int]:
         """All numbers of words."""
         return list(range(1, self.most + 1))
 

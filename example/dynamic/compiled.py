@@ -4,8 +4,9 @@ with what the network itself makes of them one by one."""
 import argparse
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -62,7 +63,7 @@ def _onnx() -> Host:
     return Host(f'ONNX Runtime {onnxruntime.__version__}', runtime.load_program, np.asarray, 1e-4)
 
 
-HOSTS: Dict[str, Callable[[], Host]] = {'mxnet': _mxnet, 'onnx': _onnx}
+HOSTS: dict[str, Callable[[], Host]] = {'mxnet': _mxnet, 'onnx': _onnx}
 
 
 def host_of(name: Optional[str]) -> Host:
@@ -132,7 +133,7 @@ def _exported(program: edb.Program, host: Host, options: argparse.Namespace) -> 
         return host.load(path)
 
 
-def _results(run: Callable[[Any], Any], parts: Sequence[Any]) -> List[Any]:
+def _results(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     """Of all parts: lists of images for a program, or images for a network."""
     return [
         _settled(each)
@@ -172,8 +173,8 @@ class Likeness(NamedTuple):
     """
 
     samples: int
-    elsewhere: List[int]
-    farther: List[int]
+    elsewhere: list[int]
+    farther: list[int]
     most: float
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """Digits as the networks take them: 32 x 32, in three splits; and what a sample is."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Sample(NamedTuple):
     target: Any
 
 
-def read_splits(directory) -> Dict[str, Digits]:
+def read_splits(directory) -> dict[str, Digits]:
     """Training, dev (a tenth of the training images) and test digits of a directory.
 
     The training file may have its digits in order, so they are shuffled, always in the same way:
@@ -46,14 +47,14 @@ def read_splits(directory) -> Dict[str, Digits]:
     }
 
 
-def digit_samples(digits: Digits, count: int) -> List[Sample]:
+def digit_samples(digits: Digits, count: int) -> list[Sample]:
     """The first digits, as many as there are of `count`, padded to 32 x 32."""
     pixels = _bytes(digits)[:count]
     padded = np.pad(pixels, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))
     return [Sample(image[None], int(label)) for image, label in zip(padded, digits.labels.tolist())]
 
 
-def canvas_samples(digits: Digits, count: int, seed: Sequence[int]) -> List[Sample]:
+def canvas_samples(digits: Digits, count: int, seed: Sequence[int]) -> list[Sample]:
     """So many canvases (`canvas.draw_canvases`) with digits drawn from these."""
     return [
         Sample(image[None], caption)

@@ -1,7 +1,5 @@
 """Small networks that make features of places of a canvas, for captions."""
 
-from typing import List
-
 from mxnet import gluon
 from mxnet.gluon import nn
 
@@ -55,7 +53,7 @@ class Inception(gluon.HybridBlock):
         - (N, sum of what branches end with, H, W)
     """
 
-    def __init__(self, inputs: int, widths: List[int], **kwargs):
+    def __init__(self, inputs: int, widths: list[int], **kwargs):
         super().__init__(**kwargs)
         one, before_three, three, before_five, five, pooled = widths
         with self.name_scope():

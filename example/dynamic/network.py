@@ -1,6 +1,7 @@
 """What all networks have: losses of a minibatch, and ways to say which path is taken."""
 
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import mxnet as mx
 from mxnet import gluon
@@ -44,12 +45,12 @@ class DynamicNetwork(gluon.Block):
         """
         raise NotImplementedError
 
-    def judge(self, result: Any, target: Any) -> Tuple[bool, int]:
+    def judge(self, result: Any, target: Any) -> tuple[bool, int]:
         """Whether what ``net(x)`` gave is right, and how many units it took."""
         scores, units = result
         return int(scores.argmax(axis=1).asscalar()) == target, units
 
-    def paths(self) -> List[Any]:
+    def paths(self) -> list[Any]:
         """Paths that between them pass each branch both ways, where it has two."""
         raise NotImplementedError
 
@@ -88,7 +89,7 @@ class GatedNetwork(ThresholdNetwork):
 
     units = 'blocks'
 
-    def paths(self) -> List[Tuple[bool, ...]]:
+    def paths(self) -> list[tuple[bool, ...]]:
         """All, none, every other one and the others."""
         count = len(self.thresholds)
         return [

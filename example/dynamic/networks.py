@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     canvases: bool = False
 
 
-NETWORKS: Dict[str, Entry] = {
+NETWORKS: dict[str, Entry] = {
     'mobilenet': Entry(mobilenet),
     'vgg': Entry(vgg16),
     'resnet': Entry(resnet56),
@@ -68,14 +68,14 @@ def build(name: str, ctx: Optional[mx.Context] = None, **sizes: Any) -> DynamicN
     return network
 
 
-def samples(name: str, data: Any = SAMPLE, count: int = 100) -> List[NDArray]:
+def samples(name: str, data: Any = SAMPLE, count: int = 100) -> list[NDArray]:
     """Inputs of a network: test images (1, 1, H, W) of a directory with MNIST's files."""
     digits = read_splits(data)['test']
     images = images_of(draw_samples(name, digits, 'test', count))
     return [mx.nd.array(image[None]) for image in images]
 
 
-def draw_samples(name: str, digits: Digits, split: str, count: int) -> List[Sample]:
+def draw_samples(name: str, digits: Digits, split: str, count: int) -> list[Sample]:
     """So many samples of a split, or as many digits as there are; always the same."""
     if NETWORKS[name].canvases:
         return canvas_samples(digits, count, [_SEEDS[split]])

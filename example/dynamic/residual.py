@@ -1,7 +1,5 @@
 """Blocks of residual networks for small images, which SkipNet and BlockDrop may leave out."""
 
-from typing import List, Type
-
 from mxnet import gluon
 from mxnet.gluon import nn
 
@@ -69,7 +67,7 @@ class BasicBlock(gluon.HybridBlock):
         inputs: int,
         channels: int,
         stride: int,
-        shortcut: Type[gluon.HybridBlock] = Projected,
+        shortcut: type[gluon.HybridBlock] = Projected,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -116,7 +114,7 @@ class PreactivatedBlock(gluon.HybridBlock):
         return self.body(x) + (self.shortcut(x) if self._changes else x)
 
 
-def make_blocks(kind: Type[gluon.HybridBlock], width: int, each: int, **options) -> List:
+def make_blocks(kind: type[gluon.HybridBlock], width: int, each: int, **options) -> list:
     """Blocks of three stages with `width`, 2 and 4 times as many channels, `each` of them in each
     stage; the first one of the second and the third stage halves the sides."""
     widths = [width] + [width * 2**stage for stage in range(3) for _ in range(each)]

@@ -4,8 +4,9 @@ A network is a list of parts; internal classifiers stand after those by which so
 75 and 90 % of its products have been done.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable
 
 from mxnet import gluon
 from mxnet.gluon import nn
@@ -20,7 +21,7 @@ __all__ = ['Classifier', 'ShallowDeep', 'mobilenet', 'resnet56', 'vgg16', 'wide_
 _POOLED = 4  # side of what an internal classifier sees
 _SHARES = (0.15, 0.30, 0.45, 0.60, 0.75, 0.90)  # of the network's products, before each exit
 
-Parts = List[gluon.HybridBlock]
+Parts = list[gluon.HybridBlock]
 
 
 class Classifier(gluon.HybridBlock):
@@ -73,7 +74,7 @@ class ShallowDeep(ThresholdNetwork):
     def __init__(
         self,
         make_parts: Callable[[], Parts],
-        exits: Sequence[Tuple[int, int, int]],
+        exits: Sequence[tuple[int, int, int]],
         threshold: float = 0.9,
         **kwargs,
     ):
@@ -90,7 +91,7 @@ class ShallowDeep(ThresholdNetwork):
                 self.classifiers.add(Classifier(channels, side))
             self.rest = _in_sequence(parts[places[-2] :])
 
-    def forward(self, x: NDArray) -> Tuple[NDArray, int]:
+    def forward(self, x: NDArray) -> tuple[NDArray, int]:
         """Scores (1, 10) of the first classifier that is sure, or of the last one, and how many
         there were."""
         for number, (stage, classifier) in enumerate(zip(self.stages, self.classifiers)):
@@ -108,7 +109,7 @@ class ShallowDeep(ThresholdNetwork):
             total = total + share * criterion(classifier(x)[0], labels)
         return total + criterion(self.rest(x), labels)
 
-    def paths(self) -> List[int]:
+    def paths(self) -> list[int]:
         """All exits."""
         return list(range(1, self.most + 1))
 
@@ -195,7 +196,7 @@ def _wide_resnet_parts(width: int, each: int) -> Parts:
     return [first, *make_blocks(PreactivatedBlock, width, each), last]
 
 
-def _exits(width: int, each: int) -> List[Tuple[int, int, int]]:
+def _exits(width: int, each: int) -> list[tuple[int, int, int]]:
     """Of a residual network, whose blocks have about as many products each."""
     exits = []
     for share in _SHARES:

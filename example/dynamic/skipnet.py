@@ -4,7 +4,8 @@ In training a gate's decision is as hard as in inference; its gradient is that o
 (straight through), and blocks that run have a price.
 """
 
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import mxnet as mx
 from mxnet import gluon
@@ -108,11 +109,11 @@ class SkipNet(GatedNetwork):
         """What the gates know before the first one."""
         raise NotImplementedError
 
-    def gate(self, number: int, x: NDArray, state: Any) -> Tuple[NDArray, Any]:
+    def gate(self, number: int, x: NDArray, state: Any) -> tuple[NDArray, Any]:
         """The probability (N,) that a block runs, and what the gates know afterwards."""
         raise NotImplementedError
 
-    def forward(self, x: NDArray) -> Tuple[NDArray, int]:
+    def forward(self, x: NDArray) -> tuple[NDArray, int]:
         """Scores (1, 10), and how many blocks ran."""
         x = self.first(x)
         state = self.begin(x)
@@ -151,7 +152,7 @@ class FeedForwardSkipNet(SkipNet):
     def begin(self, x: NDArray) -> None:
         """Nothing."""
 
-    def gate(self, number: int, x: NDArray, state: None) -> Tuple[NDArray, None]:
+    def gate(self, number: int, x: NDArray, state: None) -> tuple[NDArray, None]:
         """By the block's input."""
         return self.gates[number](x), None
 
@@ -167,11 +168,11 @@ class RecurrentSkipNet(SkipNet):
             for channels in _channels_before(width, each):
                 self.projections.add(head(channels, size))
 
-    def begin(self, x: NDArray) -> List[NDArray]:
+    def begin(self, x: NDArray) -> list[NDArray]:
         """Zeros."""
         return self.recurrent.cell.begin_state(batch_size=x.shape[0], ctx=x.context)
 
-    def gate(self, number: int, x: NDArray, state: List[NDArray]) -> Tuple[NDArray, List]:
+    def gate(self, number: int, x: NDArray, state: list[NDArray]) -> tuple[NDArray, list]:
         """By the block's input and what was seen before."""
         seen = self.projections[number](x)
         gate, h, c = self.recurrent(seen, state[0], state[1])
@@ -182,6 +183,6 @@ def _opening(inputs: int) -> nn.Dense:
     return nn.Dense(1, in_units=inputs, bias_initializer=mx.init.Constant(_OPEN))
 
 
-def _channels_before(width: int, each: int) -> List[int]:
+def _channels_before(width: int, each: int) -> list[int]:
     """Of the inputs of all blocks but the first one."""
     return [width * 2 ** ((number - 1) // each) for number in range(1, 3 * each)]

@@ -6,7 +6,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 from example.common.program import run_program
 from example.dynamic.task import DynamicTask

@@ -1,6 +1,6 @@
 """Graphs of words: each is next to itself, its head and its dependents."""
 
-from typing import List, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Graph:
         return f'Graph({len(self)} words)'
 
 
-def neighbours_of(heads: Sequence[int]) -> List[List[int]]:
+def neighbours_of(heads: Sequence[int]) -> list[list[int]]:
     """Each word itself, then its head if it has one, and its dependents."""
     near = [[word] for word in range(len(heads))]
     for word, head in enumerate(heads):

@@ -1,7 +1,8 @@
 """The models, written for one graph: message passing (after Gilmer et al. 2017) and graph attention
 (Veličković et al. 2018)."""
 
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from mxnet import gluon
 
@@ -105,7 +106,7 @@ class GraphLayer(edb.AutoBatchMixin, gluon.Block):
             self.project = gluon.nn.Dense(hidden_size, use_bias=False, in_units=input_size)
             self.gather = KINDS[kind](hidden_size, heads)
 
-    def forward(self, nodes: Sequence[Any], neighbours: Sequence[Sequence[int]]) -> List[Any]:
+    def forward(self, nodes: Sequence[Any], neighbours: Sequence[Sequence[int]]) -> list[Any]:
         values = [self.project(node) for node in nodes]
         return [
             self.gather(value, edb.ragged([values[other] for other in near]))

@@ -11,8 +11,9 @@ A word list has a word a line; what follows the word after a space (counts, part
 ignored, so that the dictionaries of jieba can be used as they are.
 """
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Callable, FrozenSet, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 
@@ -39,14 +40,14 @@ LAYOUT = 'one file each that ends in .train, .dev and .test, with a character an
 class CharSentence(NamedTuple):
     """A sentence as read: characters, and the tag of each."""
 
-    chars: Tuple[str, ...]
-    tags: Tuple[str, ...]
+    chars: tuple[str, ...]
+    tags: tuple[str, ...]
 
 
 class WordList(NamedTuple):
     """Dictionary words of two characters or more, and the length of the longest."""
 
-    words: FrozenSet[str]
+    words: frozenset[str]
     longest: int
 
 
@@ -88,14 +89,14 @@ class Lattice:
     def reversed(self) -> 'Lattice':
         """The same lattice from right to left."""
         size = len(self.chars)
-        arcs: List[List[Arc]] = [[] for _ in range(size)]
+        arcs: list[list[Arc]] = [[] for _ in range(size)]
         for last, ending in enumerate(self.arcs):
             for begin, word in ending:
                 arcs[size - 1 - begin].append(Arc(size - 1 - last, word))
         return Lattice(self.chars[::-1], arcs, self.tags[::-1])
 
 
-def find_words(chars: Sequence[str], dictionary: WordList) -> List[WordArc]:
+def find_words(chars: Sequence[str], dictionary: WordList) -> list[WordArc]:
     """All dictionary words in a sentence, by their begin, then by their end."""
     return [
         WordArc(begin, end, word)
@@ -114,7 +115,7 @@ def build_lattice(
     tag_id: Callable[[str], int],
 ) -> Lattice:
     """A sample for a model whose vocabularies turn texts into ids."""
-    arcs: List[List[Arc]] = [[] for _ in sentence.chars]
+    arcs: list[list[Arc]] = [[] for _ in sentence.chars]
     for begin, end, word in words:
         arcs[end - 1].append(Arc(begin, word_id(word)))
     return Lattice(
@@ -122,7 +123,7 @@ def build_lattice(
     )
 
 
-def load_split(directory, split: str) -> List[CharSentence]:
+def load_split(directory, split: str) -> list[CharSentence]:
     """Read and check one split (``train``, ``dev`` or ``test``).
 
     Parameters
@@ -137,8 +138,8 @@ def load_split(directory, split: str) -> List[CharSentence]:
         The file is missing, or a line is not what the format asks for.
     """
     path = _split_file(Path(directory), split)
-    sentences: List[CharSentence] = []
-    rows: List[Tuple[str, str]] = []
+    sentences: list[CharSentence] = []
+    rows: list[tuple[str, str]] = []
     for number, line in enumerate([*read_lines(path, LAYOUT), ''], 1):
         if line.strip():
             rows.append(_parse_line(line, f'{path}:{number}'))
@@ -183,7 +184,7 @@ def _split_file(directory: Path, split: str) -> Path:
     return found[0]
 
 
-def _parse_line(line: str, place: str) -> Tuple[str, str]:
+def _parse_line(line: str, place: str) -> tuple[str, str]:
     fields = line.split('\t')
     if len(fields) != 2:
         raise DataError(f'{place}: a line is a character, a tab and a tag, not {line!r}')

@@ -4,7 +4,8 @@
 there is no MXNet.
 """
 
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 try:
     import gluon_edbatch as edb
@@ -14,14 +15,14 @@ except ImportError:
 __all__ = ['encode', 'tags']
 
 
-def merge(cell: Any, states: Sequence[Sequence[Any]]) -> List[Any]:
+def merge(cell: Any, states: Sequence[Sequence[Any]]) -> list[Any]:
     """One state, [h] or [h, c], from those that several arcs bring to a position."""
     parts = [edb.ragged(part) for part in zip(*states)]
     merged = cell(parts[0].lengths, *parts)
     return list(merged) if len(parts) > 1 else [merged]
 
 
-def encode(model: Any, lattice: Any, begin: Sequence[Any]) -> List[Any]:
+def encode(model: Any, lattice: Any, begin: Sequence[Any]) -> list[Any]:
     """h at every character, each (1, H).
 
     Parameters

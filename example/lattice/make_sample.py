@@ -15,7 +15,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 from example.common.samples import Writer, run_maker, write_files
 
@@ -48,14 +49,14 @@ class Word(NamedTuple):
 class Grammar(Writer):
     """Draws sentences."""
 
-    def sentence(self) -> List[Word]:
+    def sentence(self) -> list[Word]:
         words = [Word(self.pick(TIMES))] if self.chance(0.4) else []
         words += self.clause()
         if self.chance(0.15):
             words += [Word('，'), *self.clause()]
         return words + [Word('！' if self.chance(0.2) else '。')]
 
-    def clause(self) -> List[Word]:
+    def clause(self) -> list[Word]:
         who = self.person()
         if self.chance(0.25):
             who += [Word('和'), *self.person()]
@@ -65,7 +66,7 @@ class Grammar(Writer):
             return who + [Word(self.pick(VERBS)), *self.person()]
         return who + [Word('在'), self.place(), Word(self.pick(DOINGS))]
 
-    def person(self) -> List[Word]:
+    def person(self) -> list[Word]:
         if self.chance(0.6):
             name = self.pick(FAMILY_NAMES) + self.pick(GIVEN_NAMES)
             if self.chance(0.6):
@@ -83,13 +84,13 @@ class Grammar(Writer):
         return Word(place, 'GPE.NAM')
 
 
-def make_sentences(count: int, seed: str) -> List[List[Word]]:
+def make_sentences(count: int, seed: str) -> list[list[Word]]:
     """Sentences as words."""
     grammar = Grammar(seed)
     return [grammar.sentence() for _ in range(count)]
 
 
-def word_list() -> List[str]:
+def word_list() -> list[str]:
     """All words that a dictionary would have: no names of people, no institutions of a place but
     the universities."""
     words = [

@@ -1,6 +1,6 @@
 """Shuffled sentences."""
 
-from typing import Dict, List, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def shuffle(words: Sequence[str], ids: Sequence[int], seed: Sequence[int]) -> Sh
         The same seed gives the same order.
     """
     places = np.random.RandomState(seed).permutation(len(words)).tolist()
-    first: Dict[str, int] = {}
+    first: dict[str, int] = {}
     names = [first.setdefault(words[place], position) for position, place in enumerate(places)]
-    order: List[int] = np.argsort(places).tolist()
+    order: list[int] = np.argsort(places).tolist()
     return Shuffled([ids[place] for place in places], names, order)

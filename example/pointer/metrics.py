@@ -1,7 +1,8 @@
 """How well words were put in order."""
 
 from collections import Counter
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 

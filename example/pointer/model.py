@@ -1,7 +1,7 @@
 """The model, written for one sentence: a sequence to sequence model that writes by pointing at what
 it has read (Vinyals et al. 2015), with additive attention (Bahdanau et al. 2015)."""
 
-from typing import Any, List, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from mxnet import gluon
@@ -113,7 +113,7 @@ class Surprise(gluon.HybridBlock):
 class Memory(NamedTuple):
     """What was read: vectors of the words by position, what the pointer looks at, and states."""
 
-    words: List[Any]
+    words: list[Any]
     keys: Any
     values: Any
     names: Any

@@ -1,7 +1,6 @@
 """Putting words in order as a task of the training program."""
 
 from pathlib import Path
-from typing import List
 
 import mxnet as mx
 import numpy as np
@@ -66,7 +65,7 @@ class PointerTask(VocabTask):
             for split in SPLITS
         }
 
-    def _sentences(self, split: str) -> List[List[str]]:
+    def _sentences(self, split: str) -> list[list[str]]:
         trees = load_split(self.options.data, split)
         sentences = [[word.lower() for word in tree.words] for tree in trees]
         kept = [words for words in sentences if 2 <= len(words) <= self.options.longest]

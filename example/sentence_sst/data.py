@@ -1,6 +1,6 @@
 """Sentences with one label each."""
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 

@@ -4,7 +4,8 @@ The files are those of `tree_sst.data`, of which a sentence's words and the labe
 read. Neutral sentences are left out, as is usual where the treebank serves for two classes.
 """
 
-from typing import Callable, Iterable, List, NamedTuple
+from collections.abc import Iterable
+from typing import Callable, NamedTuple
 
 import numpy as np
 
@@ -21,13 +22,13 @@ NEUTRAL = 2  # of the five labels
 class Sentence(NamedTuple):
     """Ids of a sentence's words, and its class as losses take it: (1,) float32, 1 if positive."""
 
-    tokens: List[int]
+    tokens: list[int]
     label: np.ndarray
 
 
 def build_sentences(
-    phrases: Iterable[Phrase], to_ids: Callable[[List[str]], List[int]]
-) -> List[Sentence]:
+    phrases: Iterable[Phrase], to_ids: Callable[[list[str]], list[int]]
+) -> list[Sentence]:
     """Samples for a model whose vocabulary turns words into ids with `to_ids`."""
     return [
         Sentence(to_ids(phrase.words()), np.array([phrase.label > NEUTRAL], np.float32))
@@ -35,7 +36,7 @@ def build_sentences(
     ]
 
 
-def load_split(path) -> List[Phrase]:
+def load_split(path) -> list[Phrase]:
     """Read and check one file (``train.txt``, ``dev.txt`` or ``test.txt``).
 
     Raises

@@ -8,7 +8,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 import mxnet as mx
 from mxnet import gluon
@@ -80,9 +81,9 @@ class NewOrder(gluon.data.DataLoader):
         return super().__iter__()
 
 
-def handlers(options: argparse.Namespace, metric: mx.metric.EvalMetric) -> List[object]:
+def handlers(options: argparse.Namespace, metric: mx.metric.EvalMetric) -> list[object]:
     """What is done beside training."""
-    found: List[object] = [Update(options.accumulate, options.clip)]
+    found: list[object] = [Update(options.accumulate, options.clip)]
     if options.patience:
         found.append(EarlyStoppingHandler(metric, patience=options.patience, mode='max'))
     if options.checkpoints:

@@ -1,6 +1,6 @@
 """The model, written for one sequence."""
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from mxnet import gluon

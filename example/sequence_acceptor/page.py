@@ -18,7 +18,9 @@ from statistics import median
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import Callable, ContextManager, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Callable, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -38,7 +40,7 @@ __all__ = ['PAGE', 'Problem', 'main', 'predict', 'train']
 class Problem(NamedTuple):
     """Sequences with their classes to train on, others to classify, and how many ids there are."""
 
-    minibatch: Sequence[Tuple[Sequence[int], int]]
+    minibatch: Sequence[tuple[Sequence[int], int]]
     unseen: Sequence[Sequence[int]]
     vocab_size: int
     num_classes: int
@@ -53,8 +55,8 @@ PAGE = Problem(
 
 
 def train(
-    problem: Problem, batching: Callable[[], ContextManager], epochs: int, width: int
-) -> Tuple[LSTMAcceptor, List[float], List[float]]:
+    problem: Problem, batching: Callable[[], AbstractContextManager], epochs: int, width: int
+) -> tuple[LSTMAcceptor, list[float], list[float]]:
     """A trained acceptor, the loss of each epoch, and how many seconds it took.
 
     `batching` makes the scope that losses are built in: ``edb.batching``, or one that does nothing.
@@ -82,7 +84,7 @@ def train(
     return acceptor, printed, seconds
 
 
-def predict(acceptor: LSTMAcceptor, sequences: Sequence[Sequence[int]]) -> List[np.ndarray]:
+def predict(acceptor: LSTMAcceptor, sequences: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """Probabilities of the classes of each sequence; one forward pass for all of them."""
     with edb.batching():
         predictions = [edb.nd.softmax(acceptor(sequence)) for sequence in sequences]

@@ -3,7 +3,8 @@
 A data directory holds ``train.txt`` and ``dev.txt``.
 """
 
-from typing import Callable, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
 
 import numpy as np
 
@@ -19,15 +20,15 @@ LAYOUT = 'train.txt and dev.txt, with a sentence a line, word|tag per token'
 class TaggedWords(NamedTuple):
     """A sentence as read: words, and the tag of each."""
 
-    words: Tuple[str, ...]
-    tags: Tuple[str, ...]
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
 
 
 class Token(NamedTuple):
     """A word by its id, or, if ``chars`` is not empty, spelt: by the ids of its characters."""
 
     word: int
-    chars: Tuple[int, ...] = ()
+    chars: tuple[int, ...] = ()
 
 
 class Sentence:
@@ -56,7 +57,7 @@ def build_sentence(
     )
 
 
-def load_split(path) -> List[TaggedWords]:
+def load_split(path) -> list[TaggedWords]:
     """Read and check one file of sentences.
 
     Parameters
@@ -84,7 +85,7 @@ def _parse_line(line: str, place: str) -> TaggedWords:
     return TaggedWords(*zip(*(_parse_token(token, place) for token in tokens)))
 
 
-def _parse_token(token: str, place: str) -> Tuple[str, str]:
+def _parse_token(token: str, place: str) -> tuple[str, str]:
     word, _, tag = token.rpartition('|')
     if not word:
         raise DataError(f'{place}: a token is word|tag, not {token!r}')

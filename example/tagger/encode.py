@@ -4,7 +4,8 @@
 where there is no MXNet.
 """
 
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 try:
     import gluon_edbatch as edb
@@ -14,7 +15,7 @@ except ImportError:
 __all__ = ['both_ways', 'spelling', 'tags']
 
 
-def both_ways(model: Any, inputs: Sequence[Any], begin: Any) -> Tuple[List[Any], List[Any]]:
+def both_ways(model: Any, inputs: Sequence[Any], begin: Any) -> tuple[list[Any], list[Any]]:
     """h of the LSTM from the left and of that from the right, both in the order of the inputs.
 
     Parameters
@@ -28,7 +29,7 @@ def both_ways(model: Any, inputs: Sequence[Any], begin: Any) -> Tuple[List[Any],
     return _run(model.rightward, inputs, begin), _run(model.leftward, inputs[::-1], begin)[::-1]
 
 
-def _run(cell: Any, inputs: Sequence[Any], begin: Any) -> List[Any]:
+def _run(cell: Any, inputs: Sequence[Any], begin: Any) -> list[Any]:
     outputs, states = [], begin
     for value in inputs:
         output, states = cell(value, states)

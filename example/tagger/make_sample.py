@@ -14,7 +14,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 from example.common.samples import Writer, run_maker, write_files
 
@@ -44,7 +45,7 @@ class Phrase(NamedTuple):
 class Grammar(Writer):
     """Draws sentences."""
 
-    def sentence(self) -> List[Phrase]:
+    def sentence(self) -> list[Phrase]:
         sentence = [Phrase(f'In {self.pick(YEARS)} ,')] if self.chance(0.3) else []
         sentence += self.subject()
         sentence.append(Phrase(self.pick(VERBS)))
@@ -56,12 +57,12 @@ class Grammar(Writer):
             sentence += [Phrase('and'), Phrase(self.pick(VERBS)), *self.thing()]
         return sentence + [Phrase('.')]
 
-    def subject(self) -> List[Phrase]:
+    def subject(self) -> list[Phrase]:
         if self.chance(0.6):
             return [self.person()]
         return [Phrase('the'), self.nation(), Phrase(self.pick(ROLES)), self.person()]
 
-    def thing(self) -> List[Phrase]:
+    def thing(self) -> list[Phrase]:
         if self.chance(0.3):
             return [Phrase('the'), self.body()]
         if self.chance(0.3):
@@ -98,7 +99,7 @@ def tagged(sentence: Sequence[Phrase]) -> str:
     return ' '.join(tokens)
 
 
-def make_sentences(count: int, seed: str) -> List[str]:
+def make_sentences(count: int, seed: str) -> list[str]:
     """Lines of a file."""
     grammar = Grammar(seed)
     return [tagged(grammar.sentence()) for _ in range(count)]

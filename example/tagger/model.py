@@ -1,6 +1,7 @@
 """The model, written for one sentence."""
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from mxnet import gluon

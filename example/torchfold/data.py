@@ -8,7 +8,7 @@ import gzip
 import struct
 import zlib
 from pathlib import Path
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def _digits(path: Path, pixels: np.ndarray, labels: np.ndarray) -> Digits:
     return Digits(pixels.astype(np.float32) / 255, labels.astype(np.int64))
 
 
-def _read_idx(path: Path, magic: int, shape: Tuple[int, ...]) -> np.ndarray:
+def _read_idx(path: Path, magic: int, shape: tuple[int, ...]) -> np.ndarray:
     """(n, *shape) bytes of an idx file."""
     contents = _unpacked(path)
     header = struct.Struct(f'>{2 + len(shape)}I')

@@ -7,7 +7,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -34,12 +35,12 @@ __all__ = ['Sample', 'folded', 'main', 'note', 'one_by_one', 'samples_of']
 class Sample(NamedTuple):
     """An image, in the form that each way to compute takes best, and what it shows."""
 
-    strips: List[np.ndarray]
-    arrays: List[NDArray]
+    strips: list[np.ndarray]
+    arrays: list[NDArray]
     label: int
 
 
-def samples_of(digits: Digits, ctx: mx.Context) -> List[Sample]:
+def samples_of(digits: Digits, ctx: mx.Context) -> list[Sample]:
     """Images as strips."""
     samples = []
     for image, label in zip(*digits):
@@ -79,7 +80,7 @@ def program(options: argparse.Namespace) -> None:
     net = DigitNet(options.hidden)
     net.initialize(mx.init.Xavier(), ctx=options.ctx)
 
-    def scores(way) -> List[NDArray]:
+    def scores(way) -> list[NDArray]:
         return [way(net, minibatch) for minibatch in minibatches]
 
     worst = difference(scores(folded), scores(one_by_one))

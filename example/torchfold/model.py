@@ -1,7 +1,5 @@
 """A classifier of digits, written for one image."""
 
-from typing import List
-
 import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
@@ -13,7 +11,7 @@ __all__ = ['DigitNet', 'strips_of']
 HEIGHT = 2  # rows of a strip
 
 
-def strips_of(image: np.ndarray) -> List[np.ndarray]:
+def strips_of(image: np.ndarray) -> list[np.ndarray]:
     """The part of an image that has ink, from top to bottom.
 
     Parameters

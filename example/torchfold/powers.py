@@ -7,7 +7,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -44,7 +45,7 @@ def powers(
     exponents: Sequence[int],
 ) -> NDArray:
     """Each base to its power, one below the other."""
-    results: List = []
+    results: list = []
     for base, exponent in zip(bases, exponents):
         result = base
         for _ in range(exponent - 1):

@@ -3,9 +3,10 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -78,9 +79,9 @@ def run(
     return 0
 
 
-def seconds_in_turns(ways: Dict[str, Callable[[], Any]], repeat: int) -> Dict[str, float]:
+def seconds_in_turns(ways: dict[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
     """Median time of each way, run in turns after a first run that does not count."""
-    times: Dict[str, list] = {name: [] for name in ways}
+    times: dict[str, list] = {name: [] for name in ways}
     for turn in range(repeat + 1):
         for name, way in ways.items():
             mx.nd.waitall()
@@ -92,7 +93,7 @@ def seconds_in_turns(ways: Dict[str, Callable[[], Any]], repeat: int) -> Dict[st
     return {name: median(of_way) for name, of_way in times.items()}
 
 
-def report(seconds: Dict[str, float], samples: int, unit: str) -> str:
+def report(seconds: dict[str, float], samples: int, unit: str) -> str:
     """A line for each way, and how many times as fast the second is."""
     width = max(map(len, seconds))
     lines = [

@@ -7,7 +7,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import NamedTuple, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -36,7 +37,7 @@ class Tree(NamedTuple):
     """A leaf has a word, another node two children."""
 
     word: int
-    children: Tuple['Tree', ...] = ()
+    children: tuple['Tree', ...] = ()
 
 
 class TreeNet(gluon.Block):
@@ -63,7 +64,7 @@ class TreeNet(gluon.Block):
         return self.score(output)
 
 
-def encode(fold: Union[edb.Fold, edb.Unfold], tree: Tree) -> Tuple:
+def encode(fold: Union[edb.Fold, edb.Unfold], tree: Tree) -> tuple:
     """Handles of the two outputs of a node."""
     if not tree.children:
         return fold.add('leaf', tree.word).split(2)
@@ -73,7 +74,7 @@ def encode(fold: Union[edb.Fold, edb.Unfold], tree: Tree) -> Tuple:
 
 def evaluate(
     fold: Union[edb.Fold, edb.Unfold], net: TreeNet, trees: Sequence[Tree]
-) -> List[NDArray]:
+) -> list[NDArray]:
     """Scores (N, 1) and memories (N, H) of the roots."""
     roots = [encode(fold, tree) for tree in trees]
     scores = [fold.add('root', output) for output, _ in roots]

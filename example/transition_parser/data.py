@@ -6,8 +6,9 @@ either may end in ``.gz``. An empty line ends a sentence.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,10 +29,10 @@ _NO_WORD = re.compile(r'\d+[-.]\d+(\t[^\t]*){9}')  # words as one (2-3), or none
 class Tree(NamedTuple):
     """A sentence as read, with positions from 0; the head of its root is the position behind it."""
 
-    words: Tuple[str, ...]
-    tags: Tuple[str, ...]
-    heads: Tuple[int, ...]
-    relations: Tuple[str, ...]
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
 
 
 class Sentence:
@@ -55,12 +56,12 @@ class Sentence:
     __slots__ = ('tokens', 'heads', 'relations', 'steps', 'actions')
 
     def __init__(
-        self, tokens: Sequence[Tuple[int, int]], heads: Sequence[int], relations: Sequence[int]
+        self, tokens: Sequence[tuple[int, int]], heads: Sequence[int], relations: Sequence[int]
     ):
         self.tokens = tokens
         self.heads = np.array(heads)
         self.relations = np.array(relations)
-        steps: List[Step] = oracle(heads, relations) or []
+        steps: list[Step] = oracle(heads, relations) or []
         self.steps = [step.features for step in steps]
         self.actions = np.array([step.action for step in steps], np.float32)
 
@@ -72,7 +73,7 @@ class Sentence:
         return f'Sentence({len(self)} words, {len(self.steps)} steps)'
 
 
-def load_split(directory, split: str) -> List[Tree]:
+def load_split(directory, split: str) -> list[Tree]:
     """Read and check one split.
 
     Parameters
@@ -102,9 +103,9 @@ def _path_of(directory: Path, split: str) -> Path:
     return found[0]
 
 
-def _sentences(path: Path) -> Iterator[List[Tuple[int, str]]]:
+def _sentences(path: Path) -> Iterator[list[tuple[int, str]]]:
     """The numbered lines of each sentence that are about words."""
-    lines: List[Tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
     for number, line in enumerate([*read_lines(path, LAYOUT), ''], 1):
         if line and not line.startswith('# ') and not _NO_WORD.fullmatch(line):
             lines.append((number, line))
@@ -113,7 +114,7 @@ def _sentences(path: Path) -> Iterator[List[Tuple[int, str]]]:
             lines = []
 
 
-def _parse_tree(lines: Sequence[Tuple[int, str]], path: Path) -> Tree:
+def _parse_tree(lines: Sequence[tuple[int, str]], path: Path) -> Tree:
     words, tags, heads, relations = zip(
         *(_parse_word(line, len(lines), f'{path}:{number}') for number, line in lines)
     )
@@ -126,7 +127,7 @@ def _parse_tree(lines: Sequence[Tuple[int, str]], path: Path) -> Tree:
     return Tree(words, tags, heads, relations)
 
 
-def _parse_word(line: str, length: int, place: str) -> Tuple[str, str, int, str]:
+def _parse_word(line: str, length: int, place: str) -> tuple[str, str, int, str]:
     fields = line.split('\t')
     if len(fields) not in _COLUMNS:
         raise DataError(

@@ -14,7 +14,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 from example.common.samples import Writer, run_maker, write_files
 
@@ -48,8 +49,8 @@ class Word:
     def __init__(self, form: str, tag: str):
         self.form, self.tag, self.relation = form, tag, 'root'
         self.head: Optional[Word] = None
-        self.left: List[Word] = []
-        self.right: List[Word] = []
+        self.left: list[Word] = []
+        self.right: list[Word] = []
 
     def before(self, relation: str, word: 'Word') -> 'Word':
         """Take a dependent to the left of all there are."""
@@ -69,7 +70,7 @@ class Word:
         self.head, self.relation = head, relation
         return self
 
-    def phrase(self) -> List['Word']:
+    def phrase(self) -> list['Word']:
         """It and all below it, as they are read."""
         return [
             *(word for side in self.left for word in side.phrase()),
@@ -81,7 +82,7 @@ class Word:
 class Grammar(Writer):
     """Draws sentences."""
 
-    def sentence(self) -> List[Word]:
+    def sentence(self) -> list[Word]:
         """Its words, as they are read."""
         subject, clause = self.person(), []
         verb = self.event()
@@ -138,7 +139,7 @@ def conllu(sentence: Sequence[Word]) -> str:
     return f'# text = {" ".join(word.form for word in sentence)}\n' + ''.join(lines) + '\n'
 
 
-def make_sentences(count: int, seed: str) -> List[str]:
+def make_sentences(count: int, seed: str) -> list[str]:
     """The sentences of a file."""
     grammar = Grammar(seed)
     return [conllu(grammar.sentence()) for _ in range(count)]

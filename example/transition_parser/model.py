@@ -1,6 +1,6 @@
 """The model, written for one sentence (after Kiperwasser and Goldberg 2016)."""
 
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 from mxnet import gluon
@@ -124,7 +124,7 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
             state.apply(action)
         return np.array([state.heads, state.relations]).T
 
-    def _places(self, sentence: Sentence) -> List[Any]:
+    def _places(self, sentence: Sentence) -> list[Any]:
         """What the vector at each position adds to the scorer's hidden layer, by place."""
         values = [self.embed(word, tag) for word, tag in sentence.tokens]
         for layer in self.layers:
@@ -132,5 +132,5 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
         values.append(self.nothing(0))  # the last is at position -1, NOWHERE
         return [self.scorer.hidden(value) for value in values]
 
-    def _scores(self, places: List[Any], features: Features):
+    def _scores(self, places: list[Any], features: Features):
         return self.scorer.scores(*[places[where][place] for place, where in enumerate(features)])

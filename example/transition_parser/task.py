@@ -1,7 +1,6 @@
 """Dependency parsing as a task of the training program."""
 
 from pathlib import Path
-from typing import Dict, List
 
 import mxnet as mx
 import numpy as np
@@ -100,7 +99,7 @@ class ParserTask(VocabTask):
         return f'{self.left_out} more for training are not projective; {super().describe()}'
 
 
-def _build_vocabs(trees: List[Tree]) -> Dict[str, nlp.Vocab]:
+def _build_vocabs(trees: list[Tree]) -> dict[str, nlp.Vocab]:
     """Words seen once are the unknown word."""
     return {
         'words': build_vocab(

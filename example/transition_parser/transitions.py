@@ -6,8 +6,9 @@ LEFT and RIGHT, one of each for every relation, take the stack's top off, as a d
 buffer's front or of what lies below it. So n words take 2n actions.
 """
 
+from collections.abc import Sequence
 from itertools import product
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -113,7 +114,7 @@ class Configuration:
         self.relations[dependent] = relation
 
 
-def oracle(heads: Sequence[int], relations: Sequence[int]) -> Optional[List[Step]]:
+def oracle(heads: Sequence[int], relations: Sequence[int]) -> Optional[list[Step]]:
     """The decisions that build a tree, arcs as early as possible.
 
     While the stack is empty there is nothing to decide, and no step.
@@ -144,7 +145,7 @@ def oracle(heads: Sequence[int], relations: Sequence[int]) -> Optional[List[Step
     return steps
 
 
-def penalties(num_relations: int) -> Dict[Tuple[bool, bool, bool], np.ndarray]:
+def penalties(num_relations: int) -> dict[tuple[bool, bool, bool], np.ndarray]:
     """For each `Legal`, what to add to scores: (number of actions,), -inf for illegal ones."""
     sorts = np.array([0] + [1, 2] * num_relations)
     return {

@@ -6,8 +6,9 @@ pair ``i``: ``a.toks`` and ``b.toks`` (tokens, one space between), ``a.parents``
 ``id.txt``.
 """
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 
@@ -34,8 +35,8 @@ NUM_CLASSES = 5
 class Sentence(NamedTuple):
     """A sentence as read: tokens, and the parent of each (counted from 1, 0 for the root)."""
 
-    tokens: Tuple[str, ...]
-    parents: Tuple[int, ...]
+    tokens: tuple[str, ...]
+    parents: tuple[int, ...]
 
 
 class RawPair(NamedTuple):
@@ -52,7 +53,7 @@ class Tree:
 
     __slots__ = ('token', 'children')
 
-    def __init__(self, token: int, children: Optional[List['Tree']] = None):
+    def __init__(self, token: int, children: Optional[list['Tree']] = None):
         self.token = token
         self.children = [] if children is None else children
 
@@ -103,7 +104,7 @@ def build_tree(token_ids: Sequence[int], parents: Sequence[int]) -> Tree:
     return root
 
 
-def build_pairs(raw: Iterable[RawPair], to_ids: Callable[[Sequence[str]], List[int]]) -> List[Pair]:
+def build_pairs(raw: Iterable[RawPair], to_ids: Callable[[Sequence[str]], list[int]]) -> list[Pair]:
     """Samples for a model whose vocabulary turns tokens into ids with ``to_ids``."""
     return [
         Pair(
@@ -115,12 +116,12 @@ def build_pairs(raw: Iterable[RawPair], to_ids: Callable[[Sequence[str]], List[i
     ]
 
 
-def tokens_of(pairs: Iterable[RawPair]) -> List[str]:
+def tokens_of(pairs: Iterable[RawPair]) -> list[str]:
     """All tokens of both sentences."""
     return [token for pair in pairs for token in pair.left.tokens + pair.right.tokens]
 
 
-def load_split(directory) -> List[RawPair]:
+def load_split(directory) -> list[RawPair]:
     """Read and check one split (``train``, ``dev`` or ``test``).
 
     Raises

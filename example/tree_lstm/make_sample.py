@@ -14,7 +14,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 from example.common.samples import Writer, different, run_maker, write_files
 
@@ -73,9 +74,9 @@ OPPOSITE = 0.7  # what is left of the agreement if one sentence denies the other
 class Scene:
     """What a sentence says; words stand for their groups: first row, then group, by index."""
 
-    subject: Tuple[int, int]
+    subject: tuple[int, int]
     verb: int
-    object: Optional[Tuple[int, int]] = None
+    object: Optional[tuple[int, int]] = None
     adjective: Optional[int] = None
     place: Optional[int] = None
     negated: bool = False
@@ -88,10 +89,10 @@ class Word(NamedTuple):
     before: Sequence['Word'] = ()
     after: Sequence['Word'] = ()
 
-    def flatten(self) -> Tuple[List[str], List[int]]:
+    def flatten(self) -> tuple[list[str], list[int]]:
         """Tokens, and the parent of each: counted from 1, 0 for the root."""
-        tokens: List[str] = []
-        heads: Dict[int, int] = {}
+        tokens: list[str] = []
+        heads: dict[int, int] = {}
 
         def place(word: 'Word') -> int:
             dependents = [place(dependent) for dependent in word.before]
@@ -122,7 +123,7 @@ class Grammar(Writer):
             negated=self.chance(0.1),
         )
 
-    def thing(self, verb: int) -> Optional[Tuple[int, int]]:
+    def thing(self, verb: int) -> Optional[tuple[int, int]]:
         row = VERBS[verb][1]
         return None if row is None else (row, self.index(NOUNS[row]))
 
@@ -152,7 +153,7 @@ class Grammar(Writer):
             scene, **{what: self.index(items) if now is None or self.chance(0.4) else None}
         )
 
-    def pair(self) -> Tuple[Word, Word, float]:
+    def pair(self) -> tuple[Word, Word, float]:
         """Two sentences, the second of scenes like those of the first, and their score."""
         left = [self.scene() for _ in range(2 if self.chance(0.3) else 1)]
         right = [self.edited(scene) for scene in left]
@@ -187,7 +188,7 @@ class Grammar(Writer):
             )
         return Word(verb, before=[subject, *is_not], after=self.things(scene) + place)
 
-    def noun(self, which: Tuple[int, int], determiner: str, adjective: Optional[int]) -> Word:
+    def noun(self, which: tuple[int, int], determiner: str, adjective: Optional[int]) -> Word:
         text = self.pick(NOUNS[which[0]][which[1]].split())
         if adjective is None:
             return Word(text, before=[Word(determiner)])
@@ -197,12 +198,12 @@ class Grammar(Writer):
             return Word(text, before=[Word(determiner)], after=[clause])
         return Word(text, before=[Word(determiner), quality])
 
-    def things(self, scene: Scene) -> List[Word]:
+    def things(self, scene: Scene) -> list[Word]:
         return (
             [] if scene.object is None else [self.noun(scene.object, self.pick(('a', 'the')), None)]
         )
 
-    def place(self, place: Optional[int]) -> List[Word]:
+    def place(self, place: Optional[int]) -> list[Word]:
         if place is None:
             return []
         preposition, *nouns = PLACES[place].split()
@@ -244,7 +245,7 @@ def _agreement(left: Scene, right: Scene) -> float:
     return agreed / total * (OPPOSITE if left.negated != right.negated else 1.0)
 
 
-def make_pairs(count: int, seed: str) -> List[Tuple[Word, Word, float]]:
+def make_pairs(count: int, seed: str) -> list[tuple[Word, Word, float]]:
     """Pairs of sentences with their scores, no two alike."""
     return different(
         count,
@@ -256,7 +257,7 @@ def make_pairs(count: int, seed: str) -> List[Tuple[Word, Word, float]]:
 def write_sample(directory, splits=None, seed: int = 0) -> None:
     """Write the sample in SICK's layout."""
     for split, count in (splits or SPLITS).items():
-        lines: Dict[str, List[str]] = {
+        lines: dict[str, list[str]] = {
             name: [] for name in ('a.toks', 'a.parents', 'b.toks', 'b.parents', 'sim.txt', 'id.txt')
         }
         for i, (left, right, score) in enumerate(make_pairs(count, f'{split}-{seed}')):

@@ -1,6 +1,7 @@
 """How well predicted scores agree with those people gave."""
 
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 

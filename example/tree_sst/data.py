@@ -6,8 +6,9 @@ positive). Words are separated by the ASCII space alone; they may hold other spa
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional
 from zlib import crc32
 
 import numpy as np
@@ -28,7 +29,7 @@ class Phrase(NamedTuple):
 
     label: int
     word: Optional[str]
-    children: Tuple['Phrase', ...] = ()
+    children: tuple['Phrase', ...] = ()
 
     def nodes(self) -> Iterator['Phrase']:
         """All nodes, children before their parents: the root comes last."""
@@ -40,7 +41,7 @@ class Phrase(NamedTuple):
             waiting += node.children
         return reversed(found)
 
-    def words(self) -> List[str]:
+    def words(self) -> list[str]:
         """The phrase's words in order."""
         return [node.word for node in self.nodes() if node.word is not None]
 
@@ -54,7 +55,7 @@ class Tree:
 
     __slots__ = ('token', 'children', 'kind')
 
-    def __init__(self, token: Optional[int], children: Tuple['Tree', ...] = (), kind: int = 0):
+    def __init__(self, token: Optional[int], children: tuple['Tree', ...] = (), kind: int = 0):
         self.token = token
         self.children = children
         self.kind = kind
@@ -70,14 +71,14 @@ class Sample(NamedTuple):
     labels: np.ndarray
 
 
-def tokens_of(phrases: Iterable[Phrase]) -> List[str]:
+def tokens_of(phrases: Iterable[Phrase]) -> list[str]:
     """All words."""
     return [word for phrase in phrases for word in phrase.words()]
 
 
 def build_samples(
-    phrases: Iterable[Phrase], to_ids: Callable[[List[str]], List[int]]
-) -> List[Sample]:
+    phrases: Iterable[Phrase], to_ids: Callable[[list[str]], list[int]]
+) -> list[Sample]:
     """Samples for a model whose vocabulary turns words into ids with `to_ids`."""
     return [
         Sample(
@@ -89,7 +90,7 @@ def build_samples(
 
 
 def _build_tree(phrase: Phrase, ids: Iterator[int]) -> Tree:
-    built: List[Tuple[Tree, str]] = []  # trees that wait for their parents, with their text
+    built: list[tuple[Tree, str]] = []  # trees that wait for their parents, with their text
     for node in phrase.nodes():
         if node.children:
             right, left = built.pop(), built.pop()
@@ -101,7 +102,7 @@ def _build_tree(phrase: Phrase, ids: Iterator[int]) -> Tree:
     return built[0][0]
 
 
-def load_split(path) -> List[Phrase]:
+def load_split(path) -> list[Phrase]:
     """Read and check one file (``train.txt``, ``dev.txt`` or ``test.txt``).
 
     Raises
@@ -132,7 +133,7 @@ def parse_tree(text: str) -> Phrase:
     pieces = _PIECE.findall(text)
     if not pieces:
         raise ValueError('a line holds a tree, this one is empty')
-    open_nodes: List[List] = []  # of each: what it holds so far
+    open_nodes: list[list] = []  # of each: what it holds so far
     for index, piece in enumerate(pieces):
         if piece == '(':
             open_nodes.append([])
@@ -152,7 +153,7 @@ def parse_tree(text: str) -> Phrase:
     raise ValueError(f'{len(open_nodes)} brackets are not closed')
 
 
-def _phrase(parts: List) -> Phrase:
+def _phrase(parts: list) -> Phrase:
     """A node from what stands between its brackets."""
     if not parts or not isinstance(parts[0], str):
         raise ValueError('a node starts with its label')

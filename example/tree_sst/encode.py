@@ -5,7 +5,7 @@ package.
 where there is no MXNet.
 """
 
-from typing import Any, List
+from typing import Any
 
 try:
     import gluon_edbatch as edb
@@ -17,12 +17,12 @@ __all__ = ['classes']
 
 def classes(model: Any, tree: Any) -> Any:
     """Scores (n, 5) of the classes of a tree's n nodes, children before their parents."""
-    vectors: List[Any] = []
+    vectors: list[Any] = []
     _encode(model, tree, vectors)
     return model.scores(edb.concat(vectors))
 
 
-def _encode(model: Any, tree: Any, vectors: List[Any]) -> Any:
+def _encode(model: Any, tree: Any, vectors: list[Any]) -> Any:
     if tree.children:
         left, right = tree.children
         cell = model.other_cell if tree.kind else model.cell

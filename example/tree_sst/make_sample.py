@@ -14,7 +14,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 from example.common.samples import Writer, different, run_maker, write_files
 
@@ -47,7 +48,7 @@ class Phrase(NamedTuple):
 
     value: int
     word: Optional[str] = None
-    children: Tuple['Phrase', ...] = ()
+    children: tuple['Phrase', ...] = ()
 
     def __str__(self) -> str:
         inside = self.word or ' '.join(map(str, self.children))
@@ -143,7 +144,7 @@ class Grammar(Writer):
         return phrase
 
 
-def make_trees(count: int, seed: str) -> List[str]:
+def make_trees(count: int, seed: str) -> list[str]:
     """Lines of a file, no two alike."""
     return list(map(str, different(count, Grammar(seed).sentence)))
 

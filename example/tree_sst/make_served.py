@@ -10,7 +10,8 @@ from pathlib import Path
 if __package__ in (None, ''):  # run as a program: modules are found by package name
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 
@@ -26,10 +27,10 @@ SERVED = Path(__file__).with_name('served')
 TRAINING = '--epochs 8 --hidden 150 --embed 150 --lr 0.005 --embed-lr 0.015 --batch-size 20'
 
 
-def as_request(phrase: Phrase) -> Dict[str, List[Any]]:
+def as_request(phrase: Phrase) -> dict[str, list[Any]]:
     """A tree as a request has it."""
-    merges: List[List[int]] = []
-    waiting: List[int] = []
+    merges: list[list[int]] = []
+    waiting: list[int] = []
     words = phrase.words()
     leaf = 0
     for node in phrase.nodes():

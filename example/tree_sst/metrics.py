@@ -1,6 +1,7 @@
 """How many phrases got the right one of five classes."""
 
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 

@@ -6,7 +6,7 @@ vectors but Adam's moments, too, and decay neither).
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Dict, List, Type
+from typing import Any
 
 import mxnet as mx
 from mxnet import gluon
@@ -52,11 +52,11 @@ class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
             self.scores = nn.Dense(NUM_CLASSES, in_units=hidden_size)
 
     def forward(self, tree: Tree):
-        vectors: List[Any] = []
+        vectors: list[Any] = []
         self._encode(tree, vectors)
         return self.scores(edb.concat(vectors))
 
-    def _encode(self, tree: Tree, vectors: List[Any]):
+    def _encode(self, tree: Tree, vectors: list[Any]):
         """State of a node; appends the vectors of all nodes below, then its own."""
         if tree.children:
             left, right = tree.children
@@ -365,7 +365,7 @@ def _check_one_width(embed_dim: int, hidden_size: int) -> None:
         )
 
 
-MODELS: Dict[str, Type[SentimentModel]] = {
+MODELS: dict[str, type[SentimentModel]] = {
     'treelstm': TreeLSTM,
     'treegru': TreeGRU,
     'mvrnn': MVRNN,

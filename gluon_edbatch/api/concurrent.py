@@ -5,20 +5,15 @@ function then waits for them (``yield`` or ``await``), which lets the other samp
 wait, too; one evaluation serves all.
 """
 
-from contextlib import ExitStack, nullcontext
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
 from typing import (
     Any,
     Callable,
-    ContextManager,
-    Dict,
-    Generator,
-    Iterable,
-    List,
     NamedTuple,
     Optional,
-    Sequence,
 )
 
 import numpy as np
@@ -36,7 +31,7 @@ from .functional import compute, store_of_all
 from .mixin import eagerly
 
 
-def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> List[Any]:
+def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[Any]:
     """``[fn(sample) for sample in samples]``, where `fn` looks at values on its way.
 
     In a `batching` scope all samples advance together: each runs until it waits for values, then
@@ -190,7 +185,7 @@ def _returned(result: Any) -> Generator[None, Any, Any]:
     yield
 
 
-def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> List[Any]:
+def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> list[Any]:
     """Advance samples together until all have come to their ends; gives their results.
 
     Parameters
@@ -213,18 +208,18 @@ def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> Li
     return [sample.result for sample in running]
 
 
-def contents_of(values: List[Any]) -> List[Any]:
+def contents_of(values: list[Any]) -> list[Any]:
     """The same with NumPy arrays, by one evaluation and one copy of each kind; if there is None
     among the values, of all that is recorded."""
     _flush_if_asked(values)
     if all([wanted.__class__ in VALUES for wanted in values]):  # one each, most often
         return _arrays_of(values)
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     template = flatten(values, object, leaves)
     return unflatten(template, iter(_arrays_of(leaves)))
 
 
-def hand_over(values: List[Any]) -> Optional[NDArray]:
+def hand_over(values: list[Any]) -> Optional[NDArray]:
     """Evaluate what `contents_of` will give, and do not wait for it.
 
     Returns
@@ -234,14 +229,14 @@ def hand_over(values: List[Any]) -> Optional[NDArray]:
     """
     before = last_under_way()
     _flush_if_asked(values)
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     flatten(values, object, leaves)
     compute(leaves)
     fence = last_under_way()
     return None if fence is before else fence
 
 
-def _flush_if_asked(values: List[Any]) -> None:
+def _flush_if_asked(values: list[Any]) -> None:
     recording = current_recording()
     if recording is not None and any(wanted is None for wanted in values):
         recording.flush()
@@ -252,15 +247,15 @@ class _Wanted(NamedTuple):
     rows."""
 
     store: Store
-    positions: List[int]
+    positions: list[int]
     begins: np.ndarray
 
 
-def _arrays_of(leaves: Sequence[Any]) -> List[Any]:
+def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
     """The same with NumPy arrays in the place of NDArrays."""
     compute(leaves)
     found = list(leaves)
-    by_store: Dict[Store, List[int]] = {}
+    by_store: dict[Store, list[int]] = {}
     only = store_of_all(leaves)
     if only is not None and min([leaf._id for leaf in leaves]) >= 0:  # most often
         by_store[only] = list(range(len(leaves)))
@@ -270,7 +265,7 @@ def _arrays_of(leaves: Sequence[Any]) -> List[Any]:
                 by_store.setdefault(leaf._store, []).append(position)
             elif isinstance(leaf, NDArray):
                 found[position] = leaf.asnumpy()
-    pieces: Dict[Arena, List[_Wanted]] = {}
+    pieces: dict[Arena, list[_Wanted]] = {}
     for store, positions in by_store.items():
         values = np.array([leaves[position]._id for position in positions])
         evaluations, begins = store.locations.evaluation[values], store.locations.row[values]
@@ -287,7 +282,7 @@ def _arrays_of(leaves: Sequence[Any]) -> List[Any]:
     return found
 
 
-def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: List[Any]) -> None:
+def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: list[Any]) -> None:
     """Values of one arena, by one copy of its rows. What lies between theirs is copied along, which
     costs less than an operator that picks rows, and is no more than the evaluation has computed."""
     first = min([int(piece.begins.min()) for piece in pieces])
@@ -300,7 +295,7 @@ def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: List[Any]) -> None:
             found[position] = array
 
 
-def _eager_calls(fn: Callable[[Any], Any]) -> ContextManager[None]:
+def _eager_calls(fn: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Let blocks take numbers and NumPy arrays, as in a scope."""
     if local.eager is not None:
         return nullcontext()

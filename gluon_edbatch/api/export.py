@@ -1,8 +1,9 @@
 """A model's cells and its schedules' policy as a bundle, for hosts without MXNet."""
 
 import ast
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
+from typing import Any, Union
 
 import mxnet as mx
 import numpy as np
@@ -90,11 +91,11 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
 class _Cells:
     """The cells that were called, and the types of these calls."""
 
-    def __init__(self, recording: Recording, names: Dict[gluon.Block, List[str]]) -> None:
+    def __init__(self, recording: Recording, names: dict[gluon.Block, list[str]]) -> None:
         self._recording = recording
-        self.types: List[NodeType] = []
-        self.called: Dict[gluon.Block, List[str]] = {}
-        self._blocks: Dict[NodeType, Set[gluon.Block]] = {}
+        self.types: list[NodeType] = []
+        self.called: dict[gluon.Block, list[str]] = {}
+        self._blocks: dict[NodeType, set[gluon.Block]] = {}
         used = set(recording.node_forms.since(0).tolist())
         for form in recording.forms:
             kind = form.node_type
@@ -114,7 +115,7 @@ class _Cells:
             self._blocks.setdefault(kind, set()).add(form.block)
         self.types.sort(key=lambda kind: kind.serial)
 
-    def names_of(self, kind: NodeType) -> List[str]:
+    def names_of(self, kind: NodeType) -> list[str]:
         """The cells that have calls of a type."""
         return [name for block in self._blocks[kind] for name in self.called[block]]
 
@@ -159,8 +160,8 @@ class _ExportedWeights:
     """Parameters, each once."""
 
     def __init__(self) -> None:
-        self._places: Dict[Any, int] = {}
-        self._arrays: List[Tuple[str, np.ndarray]] = []
+        self._places: dict[Any, int] = {}
+        self._arrays: list[tuple[str, np.ndarray]] = []
 
     def place(self, parameter: gluon.Parameter, ctx: mx.Context) -> int:
         """The number of a parameter."""
@@ -173,7 +174,7 @@ class _ExportedWeights:
         """What it holds."""
         return self._arrays[place][1]
 
-    def write(self, bundle: BundleWriter) -> List[Dict[str, Any]]:
+    def write(self, bundle: BundleWriter) -> list[dict[str, Any]]:
         """A file for each."""
         return [
             {**bundle.add_array(f'weight{place}.npy', array), 'name': name}
@@ -181,7 +182,7 @@ class _ExportedWeights:
         ]
 
 
-def _entry(kind: NodeType, cells: Sequence[str], weights: _ExportedWeights) -> Dict[str, Any]:
+def _entry(kind: NodeType, cells: Sequence[str], weights: _ExportedWeights) -> dict[str, Any]:
     """A type as the manifest has it."""
     placed = {
         name: weights.place(parameter, kind.ctx)
@@ -208,11 +209,11 @@ def _entry(kind: NodeType, cells: Sequence[str], weights: _ExportedWeights) -> D
     return entry
 
 
-def _described(row_shape: Sequence[int], dtype: Any) -> Dict[str, Any]:
+def _described(row_shape: Sequence[int], dtype: Any) -> dict[str, Any]:
     return {'row_shape': list(row_shape), 'dtype': np.dtype(dtype).name}
 
 
-def _template(kind: NodeType, part: Tuple[Any, ...]) -> Any:
+def _template(kind: NodeType, part: tuple[Any, ...]) -> Any:
     """An argument's structure: None, a value, or a list or tuple of these."""
     if part == LEAF:
         return 'value'
@@ -231,8 +232,8 @@ def _nested(kind: NodeType, nested: Any) -> Any:
     return {type(nested).__name__: [_nested(kind, item) for item in nested]}
 
 
-def _program(subgraph: Subgraph) -> Dict[str, Any]:
-    nodes: List[Dict[str, Any]] = []
+def _program(subgraph: Subgraph) -> dict[str, Any]:
+    nodes: list[dict[str, Any]] = []
     for node in subgraph.nodes:
         if node.is_variable:
             nodes.append({'name': node.name})
@@ -242,9 +243,9 @@ def _program(subgraph: Subgraph) -> Dict[str, Any]:
     return {'nodes': nodes, 'heads': [list(entry) for entry in subgraph.heads]}
 
 
-def plain(attrs: Attrs) -> Dict[str, Any]:
+def plain(attrs: Attrs) -> dict[str, Any]:
     """Attributes as JSON has them: numbers, truth values, lists, text."""
-    found: Dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for key, text in attrs.items():
         if key.startswith('__'):
             continue
@@ -256,7 +257,7 @@ def plain(attrs: Attrs) -> Dict[str, Any]:
     return found
 
 
-def _policy(scheduler: Scheduler, types: Iterable[NodeType]) -> Dict[str, Any]:
+def _policy(scheduler: Scheduler, types: Iterable[NodeType]) -> dict[str, Any]:
     """The policy that decides on graphs of these types, or none."""
     if not isinstance(scheduler, FSMScheduler):
         return {}
@@ -268,7 +269,7 @@ def _policy(scheduler: Scheduler, types: Iterable[NodeType]) -> Dict[str, Any]:
     return {}
 
 
-def _compare(kind: NodeType, entry: Dict[str, Any], weights: Dict[str, np.ndarray]) -> None:
+def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
     """Run calls of a type both ways; raise if NumPy cannot, or comes to something else."""
     ragged = {place for place, each in enumerate(kind.arguments) if each.kind is Kind.RAGGED}
     try:
@@ -299,12 +300,12 @@ def _compare(kind: NodeType, entry: Dict[str, Any], weights: Dict[str, np.ndarra
             )
 
 
-def _given(kind: NodeType, ragged: Set[int]) -> List[np.ndarray]:
+def _given(kind: NodeType, ragged: set[int]) -> list[np.ndarray]:
     """Arguments by chance for a few calls, padded with zeros."""
     rng, indices = np.random.RandomState(0), used_only(kind.graph, 'indices')
-    found: List[np.ndarray] = []
+    found: list[np.ndarray] = []
     for place, argument in enumerate(kind.arguments):
-        shape: Tuple[int, ...] = (len(_TRIED),)
+        shape: tuple[int, ...] = (len(_TRIED),)
         if place in ragged:
             shape += (max(_TRIED),)
         shape += tuple(argument.arena.row_shape)
@@ -318,7 +319,7 @@ def _given(kind: NodeType, ragged: Set[int]) -> List[np.ndarray]:
     return found
 
 
-def _by_mxnet(kind: NodeType, given: Sequence[np.ndarray], lengths: np.ndarray) -> List[np.ndarray]:
+def _by_mxnet(kind: NodeType, given: Sequence[np.ndarray], lengths: np.ndarray) -> list[np.ndarray]:
     subgraph = kind.masked or kind.graph.subgraph
     arrays = {
         INPUT % place: mx.nd.array(each, kind.ctx, each.dtype) for place, each in enumerate(given)

@@ -1,6 +1,7 @@
 """Functions on values, lazy or not: the same model text works inside a scope and outside."""
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -44,7 +45,7 @@ def forward(values: Any) -> Any:
     -------
     The same structure with ordinary NDArrays.
     """
-    leaves: List[NDArray] = []
+    leaves: list[NDArray] = []
     template = flatten(values, object, leaves)  # as what is no array need not be hashable
     compute(leaves)
     return unflatten(template, iter([_to_write_to(leaf) for leaf in leaves]))
@@ -71,7 +72,7 @@ def compute(leaves: Sequence[NDArray]) -> None:
         if store.recording is not None:
             _compute_values(store.recording, [leaf._id for leaf in leaves])
         return
-    by_recording: Dict[Recording, List[int]] = {}
+    by_recording: dict[Recording, list[int]] = {}
     for leaf in leaves:
         if not isinstance(leaf, LazyArray):
             continue
@@ -107,7 +108,7 @@ def _recording_of(values: Sequence[NDArray]) -> Optional[Recording]:
     return None
 
 
-def _checked(values: Iterable[NDArray], name: str) -> List[NDArray]:
+def _checked(values: Iterable[NDArray], name: str) -> list[NDArray]:
     values = list(values)
     if not values:
         raise RecordError(f'{name}() of no values')
@@ -132,7 +133,7 @@ def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     return first._store.gathered([value._id for value in values])
 
 
-def _same_shape(values: Sequence[NDArray], name: str) -> Tuple[int, ...]:
+def _same_shape(values: Sequence[NDArray], name: str) -> tuple[int, ...]:
     shape = values[0].shape
     for value in values:
         if value.shape != shape:
@@ -292,7 +293,7 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
 @records_ragged
 def ragged(
     values: Sequence[Any],
-    shape: Optional[Tuple[int, ...]] = None,
+    shape: Optional[tuple[int, ...]] = None,
     dtype: Any = 'float32',
     ctx: Optional[mx.Context] = None,
 ) -> NDArray:
@@ -435,7 +436,7 @@ def _uploaded(values: Any, ctx: Optional[mx.Context], dtype: Any) -> NDArray:
 
 def as_arrays(args: Sequence[Any], ctx: Optional[mx.Context]) -> Sequence[Any]:
     """Arguments of a block with everything that is not an array yet as one."""
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     template = flatten(list(args), (*ARRAYS, mx.sym.Symbol), leaves)
     dtypes = {
         leaf.dtype

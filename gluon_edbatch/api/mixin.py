@@ -1,6 +1,7 @@
 """The mixin of per-sample models."""
 
-from typing import Any, Hashable, Iterable, List, Optional, Sequence, Tuple, Union
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Optional, Union
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -43,7 +44,7 @@ class AutoBatchMixin:
         unpack: bool = False,
         keys: Optional[Iterable[Hashable]] = None,
         reuse: Optional[Reuse] = None,
-    ) -> List[Any]:
+    ) -> list[Any]:
         """The results for many samples, computed in batches.
 
         Parameters
@@ -80,7 +81,7 @@ class AutoBatchMixin:
         return forward(results)
 
 
-def _paired(keys: Iterable[Hashable], arguments: List[Any]) -> Iterable[Tuple[Hashable, Any]]:
+def _paired(keys: Iterable[Hashable], arguments: list[Any]) -> Iterable[tuple[Hashable, Any]]:
     keys = list(keys)
     if len(keys) != len(arguments):
         raise ValueError(f'{len(keys)} keys for {len(arguments)} samples')

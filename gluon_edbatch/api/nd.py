@@ -4,7 +4,8 @@ Inside a scope Python numbers and NumPy arrays are accepted where ``mx.nd`` insi
 Outside, the functions are those of ``mx.nd``.
 """
 
-from typing import Any, Callable, List, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable
 
 import mxnet as mx
 import numpy as np
@@ -56,7 +57,7 @@ def _function(name: str) -> Callable[..., Any]:
     return function
 
 
-def _lazy(recording: Recording, args: Sequence[Any]) -> List[Any]:
+def _lazy(recording: Recording, args: Sequence[Any]) -> list[Any]:
     """NumPy arrays as values of the recording, and an NDArray if there is no value yet, so that an
     operator on them is recorded."""
     if recording.runs_now(args):

@@ -3,7 +3,8 @@
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Callable, Hashable, Optional, Sequence, Tuple
+from collections.abc import Hashable, Sequence
+from typing import Any, Callable, Optional
 
 from ..errors import RecordError
 from ..record.hooks import current_recording
@@ -22,11 +23,11 @@ class _Circumstances:
         The function, autograd's mode, options.
     """
 
-    def __init__(self, of: Tuple[Callable[..., Any], Mode, CompileOptions]):
+    def __init__(self, of: tuple[Callable[..., Any], Mode, CompileOptions]):
         self.of = of
 
 
-_Name = Tuple[Hashable, _Circumstances]
+_Name = tuple[Hashable, _Circumstances]
 
 
 class Reuse:
@@ -131,7 +132,7 @@ class Reuse:
 
     def _record(
         self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]
-    ) -> Tuple[Any, Optional[Piece]]:
+    ) -> tuple[Any, Optional[Piece]]:
         """Run the function and keep what it recorded, if it can be used again."""
         begin, mode = Mark.of(recording), recording.mode
         result = function(*args)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -173,7 +173,7 @@ class batching:
             raise RuntimeError('a batching scope that was not entered has no graph')
         return self._recording.evaluator.graph(self._recording)
 
-    def schedules(self) -> List[Tuple[Graph, Schedule]]:
+    def schedules(self) -> list[tuple[Graph, Schedule]]:
         """The graph and the schedule of each evaluation so far."""
         counts = self._recording.evaluator.counts if self._recording else []
         return [(count.graph, count.schedule) for count in counts]

@@ -5,7 +5,7 @@ costs in the user's own code, or less.
 """
 
 import operator
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from .graph import (
 from .host import Host
 
 # What Python computes as `calculate` does, of numbers that are `_plain`.
-_QUICK: Dict[str, Callable] = {
+_QUICK: dict[str, Callable] = {
     'add': operator.add,
     'sub': operator.sub,
     'mul': operator.mul,
@@ -38,12 +38,12 @@ _QUICK: Dict[str, Callable] = {
     'ne': operator.ne,
 }
 _EXACT = 2**53  # smaller integers are the same as float64
-_PYTHON: Dict[str, Callable] = {'float': float, 'int': int, 'bool': bool}
+_PYTHON: dict[str, Callable] = {'float': float, 'int': int, 'bool': bool}
 
 
 def run_alone(
-    graph: ProgramGraph, host: Host, values: List[Any], max_steps: int, counts: Counts
-) -> Tuple[Finish, List[Any]]:
+    graph: ProgramGraph, host: Host, values: list[Any], max_steps: int, counts: Counts
+) -> tuple[Finish, list[Any]]:
     """Where a sample finishes, and what comes out: arrays of the host, and numbers of Python.
 
     Raises
@@ -70,7 +70,7 @@ def run_alone(
     raise StepsError(too_many(max_steps, blocks[number].name))
 
 
-def _compute(block: ProgramBlock, made: Dict[int, Any], host: Host, counts: Counts) -> None:
+def _compute(block: ProgramBlock, made: dict[int, Any], host: Host, counts: Counts) -> None:
     step: Any
     for step in block.steps:
         kind = type(step)
@@ -90,7 +90,7 @@ def _compute(block: ProgramBlock, made: Dict[int, Any], host: Host, counts: Coun
             made[step.output] = host.fill(step.constant, 1)
 
 
-def _calculated(step: Calculate, made: Dict[int, Any], counts: Counts) -> Any:
+def _calculated(step: Calculate, made: dict[int, Any], counts: Counts) -> Any:
     operands = [_of(made, place) for place in step.operands]
     if step.op in ORDERED and are_near(*operands):
         counts.near.append((step.line, 0))
@@ -112,7 +112,7 @@ def _plain(number: Any) -> bool:
     return number == number if kind is float else kind is int and -_EXACT < number < _EXACT
 
 
-def _given(block: ProgramBlock, to: Goto, made: Dict[int, Any]) -> List[Any]:
+def _given(block: ProgramBlock, to: Goto, made: dict[int, Any]) -> list[Any]:
     """What a block takes; a constant is the number that the block knows it as."""
     return [
         _PYTHON[spec.kind](place[0]) if type(place) is tuple else made[place]  # type: ignore
@@ -120,5 +120,5 @@ def _given(block: ProgramBlock, to: Goto, made: Dict[int, Any]) -> List[Any]:
     ]
 
 
-def _of(values: Dict[int, Any], place: Any) -> Any:
+def _of(values: dict[int, Any], place: Any) -> Any:
     return place[0] if isinstance(place, tuple) else values[place]

@@ -1,6 +1,6 @@
 """Numbers of samples, computed as Python computes them."""
 
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ NUMBERS = {'float': np.float64, 'int': np.int64, 'bool': np.bool_}
 NEAR = 1e-5  # of the larger of two numbers that are compared, or of 1
 ORDERED = ('lt', 'le', 'gt', 'ge')
 
-_OPS: Dict[str, Any] = {
+_OPS: dict[str, Any] = {
     'add': np.add,
     'sub': np.subtract,
     'mul': np.multiply,
@@ -51,7 +51,7 @@ _LARGEST = 2.0**63
 COMPARED = frozenset('lt le gt ge eq ne'.split())
 
 
-def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
+def calculate(step: Calculate, operands: list[Any], count: int) -> np.ndarray:
     """Numbers of numbers, as Python computes them.
 
     Raises
@@ -64,7 +64,7 @@ def calculate(step: Calculate, operands: List[Any], count: int) -> np.ndarray:
     return made if made.shape else np.full(count, made)
 
 
-def _calculated(step: Calculate, operands: List[Any]) -> Any:
+def _calculated(step: Calculate, operands: list[Any]) -> Any:
     op = step.op
     if op in ('max', 'min'):
         first, second = operands
@@ -110,7 +110,7 @@ def _is_whole(value: Any) -> bool:
     return value.dtype.kind in 'iub' if isinstance(value, np.ndarray) else isinstance(value, int)
 
 
-def _fault(op: str, operands: List[Any]) -> str:
+def _fault(op: str, operands: list[Any]) -> str:
     """What Python has an error for, or no number of these kinds."""
     if op in ('truediv', 'floordiv', 'mod') and not np.all(operands[1]):
         return 'a number is divided by zero'

@@ -1,7 +1,6 @@
 """What samples did in a program, counted while it runs."""
 
 from collections import deque
-from typing import Deque, Tuple
 
 from .graph import ProgramGraph, gotos
 
@@ -28,7 +27,7 @@ class Counts:
     def __init__(self, graph: ProgramGraph):
         self.samples = self.runs = 0
         self.taken = [[0] * max(1, len(gotos(block.end))) for block in graph.blocks]
-        self.near: Deque[Tuple[str, int]] = deque(maxlen=NEAR_KEPT)
+        self.near: deque[tuple[str, int]] = deque(maxlen=NEAR_KEPT)
 
 
 def too_many(max_steps: int, line: str) -> str:

@@ -1,6 +1,7 @@
 """Programs as data: the content of a bundle's manifest, and back, checked."""
 
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable
 
 from ..errors import BundleError
 from .calculate import KNOWN
@@ -42,7 +43,7 @@ def decoded_spec(data: Any) -> Any:
     return TensorSpec(tuple(shape), dtype)
 
 
-def encoded_network(network: Network) -> Dict[str, Any]:
+def encoded_network(network: Network) -> dict[str, Any]:
     """All but its graph, which is a host's."""
     return {
         'inputs': list(map(encoded_spec, network.inputs)),
@@ -62,7 +63,7 @@ def decoded_network(data: Mapping[str, Any], graph: Any) -> Network:
     return Network(graph, inputs, outputs, data['batched'], int(data['operators']))
 
 
-def encoded_block(block: ProgramBlock) -> Dict[str, Any]:
+def encoded_block(block: ProgramBlock) -> dict[str, Any]:
     """A block as plain JSON."""
     return {
         'name': block.name,
@@ -74,7 +75,7 @@ def encoded_block(block: ProgramBlock) -> Dict[str, Any]:
 
 def decoded_blocks(
     data: Sequence[Mapping[str, Any]], networks: Sequence[Network], parameters: int, constants: int
-) -> List[ProgramBlock]:
+) -> list[ProgramBlock]:
     """What `encoded_block` was given, one after the other.
 
     Raises
@@ -105,11 +106,11 @@ def _place(place: Any) -> Any:
     return {'constant': encoded_constant(place[0])} if isinstance(place, tuple) else place
 
 
-def _places(places: Sequence[Any]) -> List[Any]:
+def _places(places: Sequence[Any]) -> list[Any]:
     return list(map(_place, places))
 
 
-def _encoded_step(step: Step) -> Dict[str, Any]:
+def _encoded_step(step: Step) -> dict[str, Any]:
     if isinstance(step, RunNetwork):
         return {
             'do': 'run',
@@ -134,11 +135,11 @@ def _encoded_step(step: Step) -> Dict[str, Any]:
     return {'do': 'fill', 'output': step.output, 'constant': step.constant}
 
 
-def _encoded_goto(to: Goto) -> Dict[str, Any]:
+def _encoded_goto(to: Goto) -> dict[str, Any]:
     return {'block': to.block, 'values': _places(to.values)}
 
 
-def _encoded_end(end: End) -> Dict[str, Any]:
+def _encoded_end(end: End) -> dict[str, Any]:
     if isinstance(end, Finish):
         return {'finish': encoded(end.template), 'values': _places(end.values)}
     if isinstance(end, Goto):
@@ -167,7 +168,7 @@ def _value(data: Any) -> Any:
     return data
 
 
-def _values(data: Sequence[Any]) -> Tuple[Any, ...]:
+def _values(data: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(map(_value, data))
 
 
@@ -203,7 +204,7 @@ def _decoded_give(data: Mapping[str, Any]) -> GiveTensor:
     return GiveTensor(_value(data['output']), _value(data['input']), data['dtype'])
 
 
-_STEPS: Dict[str, Callable[[Mapping[str, Any]], Step]] = {
+_STEPS: dict[str, Callable[[Mapping[str, Any]], Step]] = {
     'run': lambda data: RunNetwork(
         _value(data['network']),
         _values(data['parameters']),
@@ -238,7 +239,7 @@ def _check_block(
         elif isinstance(step, FillTensor):
             _check(0 <= step.constant < constants, step)
     end = block.end
-    values: List[Any] = [end.condition] if isinstance(end, Choose) else []
+    values: list[Any] = [end.condition] if isinstance(end, Choose) else []
     values += [each for to in gotos(end) for each in to.values]
     values += list(end.values) if isinstance(end, Finish) else []
     _check(there.issuperset(place for place in values if not isinstance(place, tuple)), end)
@@ -247,7 +248,7 @@ def _check_block(
         _check(len(to.values) == len(blocks[to.block].takes), to)
 
 
-def _read_and_written(step: Any) -> Tuple[Sequence[Any], Sequence[int]]:
+def _read_and_written(step: Any) -> tuple[Sequence[Any], Sequence[int]]:
     if isinstance(step, RunNetwork):
         return step.inputs, step.outputs
     if isinstance(step, Calculate):

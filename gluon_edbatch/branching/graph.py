@@ -5,9 +5,9 @@ is a tensor (rows of an array, so many for each sample) or a number (one for eac
 or int64, or a bool). All of it is data: hosts (`machine`) need nothing else.
 """
 
-from typing import Any, List, NamedTuple, Tuple, Union
+from typing import Any, NamedTuple, Union
 
-Shape = Tuple[int, ...]
+Shape = tuple[int, ...]
 
 
 class TensorSpec(NamedTuple):
@@ -42,8 +42,8 @@ class Network(NamedTuple):
     """
 
     graph: Any
-    inputs: Tuple[TensorSpec, ...]
-    outputs: Tuple[TensorSpec, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
     batched: bool
     operators: int
 
@@ -52,9 +52,9 @@ class RunNetwork(NamedTuple):
     """A network on tensors."""
 
     network: int
-    parameters: Tuple[int, ...]  # which of the program's
-    inputs: Tuple[int, ...]
-    outputs: Tuple[int, ...]
+    parameters: tuple[int, ...]  # which of the program's
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
 class ReadNumber(NamedTuple):
@@ -72,7 +72,7 @@ class ReadNumber(NamedTuple):
     output: int
     input: int
     kind: str
-    rivals: Tuple[int, ...] = ()
+    rivals: tuple[int, ...] = ()
     line: str = ''
 
 
@@ -81,7 +81,7 @@ class Calculate(NamedTuple):
 
     output: int
     op: str
-    operands: Tuple[Union[int, Tuple[Any]], ...]
+    operands: tuple[Union[int, tuple[Any]], ...]
     line: str
 
 
@@ -107,7 +107,7 @@ class Goto(NamedTuple):
     """On to a block, with values for what it takes; a constant number is (value,)."""
 
     block: int
-    values: Tuple[Union[int, Tuple[Any]], ...]
+    values: tuple[Union[int, tuple[Any]], ...]
 
 
 class Choose(NamedTuple):
@@ -123,7 +123,7 @@ class Finish(NamedTuple):
     """The result, a nested structure: a number of `values` stands at each leaf."""
 
     template: Any
-    values: Tuple[Union[int, Tuple[Any]], ...]
+    values: tuple[Union[int, tuple[Any]], ...]
 
 
 End = Union[Goto, Choose, Finish]
@@ -141,8 +141,8 @@ class ProgramBlock(NamedTuple):
         The line of the user's where it begins.
     """
 
-    takes: Tuple[Spec, ...]
-    steps: List[Step]
+    takes: tuple[Spec, ...]
+    steps: list[Step]
     end: End
     name: str
 
@@ -161,14 +161,14 @@ class ProgramGraph(NamedTuple):
         Template of a sample's arguments (see `subgraph.structure`).
     """
 
-    blocks: List[ProgramBlock]
-    networks: List[Network]
-    parameters: List[Any]
-    constants: List[Any]
+    blocks: list[ProgramBlock]
+    networks: list[Network]
+    parameters: list[Any]
+    constants: list[Any]
     arguments: Any
 
 
-def gotos(end: End) -> List[Goto]:
+def gotos(end: End) -> list[Goto]:
     """Where an end leads."""
     if isinstance(end, Choose):
         return [end.then, end.other]

@@ -1,6 +1,7 @@
 """What computes for a program: MXNet, ONNX Runtime, or whatever else has arrays."""
 
-from typing import Any, List, Protocol, Sequence
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class Host(Protocol):
     def put(self, array: Any) -> Any:
         """An array of a sample's as the host has it."""
 
-    def run(self, run: RunNetwork, inputs: List[Any], samples: int) -> Sequence[Any]:
+    def run(self, run: RunNetwork, inputs: list[Any], samples: int) -> Sequence[Any]:
         """Results of a network."""
 
     def take(self, array: Any, samples: np.ndarray, rows: int) -> Any:
@@ -30,7 +31,7 @@ class Host(Protocol):
     def concat(self, arrays: Sequence[Any]) -> Any:
         """Their rows one after the other."""
 
-    def split(self, array: Any, rows: int, samples: int) -> List[Any]:
+    def split(self, array: Any, rows: int, samples: int) -> list[Any]:
         """An array for each sample."""
 
     def read(self, array: Any) -> np.ndarray:

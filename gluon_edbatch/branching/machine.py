@@ -6,7 +6,7 @@ for the others where ways meet, and those that are done leave. NumPy only: a hos
 """
 
 import heapq
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class Waiting(NamedTuple):
     """Samples that wait at a block, and the values that they have for it."""
 
     samples: np.ndarray
-    values: List[Any]
+    values: list[Any]
 
 
 class ProgramMachine:
@@ -57,8 +57,8 @@ class ProgramMachine:
     def __init__(self, graph: ProgramGraph, host: Host, max_steps: int, counts: Counts):
         self._blocks, self._host, self._max_steps = graph.blocks, host, max_steps
         self._counts = counts
-        self._waiting: Dict[int, List[Waiting]] = {}
-        self._heap: List[int] = []
+        self._waiting: dict[int, list[Waiting]] = {}
+        self._heap: list[int] = []
         self._ends = frozenset(
             [
                 number
@@ -70,7 +70,7 @@ class ProgramMachine:
         self._steps = np.zeros(0, np.int64)
         self.latest = np.zeros(0, np.int64)
 
-    def admit(self, samples: np.ndarray, values: List[Any]) -> None:
+    def admit(self, samples: np.ndarray, values: list[Any]) -> None:
         """Let samples begin, by their numbers, also while others are on their way."""
         self._counts.samples += len(samples)
         most = int(samples.max()) + 1
@@ -81,7 +81,7 @@ class ProgramMachine:
 
     def step(
         self, ends_first: bool = False
-    ) -> Optional[Tuple[np.ndarray, Finish, List[Tuple[Any, bool]]]]:
+    ) -> Optional[tuple[np.ndarray, Finish, list[tuple[Any, bool]]]]:
         """Run the first block at which samples wait; what comes out, if it is their last one: each
         value, and whether it is a tensor.
 
@@ -131,7 +131,7 @@ class ProgramMachine:
             heapq.heappush(self._heap, block)
         self._waiting.setdefault(block, []).append(group)
 
-    def _results(self, block: ProgramBlock, values: Dict[int, Any]) -> List[Tuple[Any, bool]]:
+    def _results(self, block: ProgramBlock, values: dict[int, Any]) -> list[tuple[Any, bool]]:
         tensors = {place for place, spec in enumerate(block.takes) if isinstance(spec, TensorSpec)}
         for step in block.steps:
             if isinstance(step, RunNetwork):
@@ -141,7 +141,7 @@ class ProgramMachine:
         end: Any = block.end
         return [(_of(values, place), place in tensors) for place in end.values]
 
-    def _together(self, block: ProgramBlock, groups: List[Waiting]) -> Waiting:
+    def _together(self, block: ProgramBlock, groups: list[Waiting]) -> Waiting:
         """All that wait at a block."""
         if len(groups) == 1:
             return groups[0]
@@ -152,9 +152,9 @@ class ProgramMachine:
         ]
         return Waiting(samples, values)
 
-    def _computed(self, block: ProgramBlock, group: Waiting) -> Dict[int, Any]:
+    def _computed(self, block: ProgramBlock, group: Waiting) -> dict[int, Any]:
         """All values of a block."""
-        values: Dict[int, Any] = dict(enumerate(group.values))
+        values: dict[int, Any] = dict(enumerate(group.values))
         count, host = len(group.samples), self._host
         step: Any
         for step in block.steps:
@@ -184,7 +184,7 @@ class ProgramMachine:
         if near.any():
             self._counts.near += [(line, sample) for sample in samples[near].tolist()]
 
-    def _ways(self, number: int, group: Waiting, values: Dict[int, Any]):
+    def _ways(self, number: int, group: Waiting, values: dict[int, Any]):
         end: Any = self._blocks[number].end
         taken = self._counts.taken[number]
         if isinstance(end, Goto):
@@ -223,5 +223,5 @@ class ProgramMachine:
         return Waiting(samples, taken)
 
 
-def _of(values: Dict[int, Any], place: Any) -> Any:
+def _of(values: dict[int, Any], place: Any) -> Any:
     return place[0] if isinstance(place, tuple) else values[place]

@@ -1,6 +1,7 @@
 """A program with the host that runs it: called with a list of samples."""
 
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class BranchingProgram:
         self.graph, self._host, self._max_steps = graph, host, max_steps
         self.counts = Counts(graph)
 
-    def __call__(self, samples: Sequence[Any]) -> List[Any]:
+    def __call__(self, samples: Sequence[Any]) -> list[Any]:
         """The results of all samples, which are NDArrays (or arrays) or tuples of arguments.
 
         Raises
@@ -51,15 +52,15 @@ class BranchingProgram:
             raise ProgramError('a program is called with a list of samples, and this one is empty')
         return self._of_one(samples[0]) if len(samples) == 1 else self._of_many(samples)
 
-    def _of_one(self, sample: Any) -> List[Any]:
+    def _of_one(self, sample: Any) -> list[Any]:
         leaves = leaves_of(0, sample, self.graph, self._host)
         end, found = run_alone(self.graph, self._host, leaves, self._max_steps, self.counts)
         return [unflatten(end.template, iter(found))]
 
-    def _of_many(self, samples: Sequence[Any]) -> List[Any]:
+    def _of_many(self, samples: Sequence[Any]) -> list[Any]:
         running = self.running()
         running.admit(range(len(samples)), samples)
-        results: List[Any] = [None] * len(samples)
+        results: list[Any] = [None] * len(samples)
         while len(running):
             for number, result in running.step():
                 results[number] = result
@@ -122,7 +123,7 @@ class RunningProgram:
         self.machine.admit(np.array(numbers, np.int64), values)
         self._count += len(samples)
 
-    def step(self, ends_first: bool = False) -> List[Tuple[int, Any]]:
+    def step(self, ends_first: bool = False) -> list[tuple[int, Any]]:
         """Run one block; gives number and result of samples that are done. With `ends_first` those
         that only wait for their results are first (see `ProgramMachine.step`).
 
@@ -140,7 +141,7 @@ class RunningProgram:
 
     def _finished(
         self, who: np.ndarray, end: Finish, values: Sequence[Any]
-    ) -> List[Tuple[int, Any]]:
+    ) -> list[tuple[int, Any]]:
         """Take the results of samples that are done apart."""
         columns = [self._column(value, spec, len(who)) for value, spec in values]
         return [
@@ -148,15 +149,15 @@ class RunningProgram:
             for place, sample in enumerate(who.tolist())
         ]
 
-    def _column(self, value: Any, is_tensor: bool, count: int) -> List[Any]:
+    def _column(self, value: Any, is_tensor: bool, count: int) -> list[Any]:
         if is_tensor:
             return self._host.split(value, len(value) // count, count)
         return value.tolist() if isinstance(value, np.ndarray) else [value] * count
 
 
-def leaves_of(number: int, sample: Any, graph: ProgramGraph, host: Host) -> List[Any]:
+def leaves_of(number: int, sample: Any, graph: ProgramGraph, host: Host) -> list[Any]:
     """The arrays of a sample, if it is like the example that the program was made with."""
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     sample = sample if isinstance(sample, tuple) else (sample,)
     if flatten(sample, host.arrays, leaves) != graph.arguments:
         raise ProgramError(f'sample {number} is not like the example: {brief(sample)}')
@@ -170,6 +171,6 @@ def leaves_of(number: int, sample: Any, graph: ProgramGraph, host: Host) -> List
     return list(map(host.put, leaves))
 
 
-def as_arguments(example: Any) -> Tuple[Any, ...]:
+def as_arguments(example: Any) -> tuple[Any, ...]:
     """One sample as a tuple of arguments."""
     return example if isinstance(example, tuple) else (example,)

@@ -1,7 +1,8 @@
 """A program, and what samples did in it, for people."""
 
 from collections import Counter
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 from .counts import Counts
 from .graph import (
@@ -51,14 +52,14 @@ class ProgramReport:
 
     def __init__(
         self,
-        counted: Sequence[Tuple[ProgramGraph, Counts]],
-        effects: Optional[Dict[str, int]] = None,
+        counted: Sequence[tuple[ProgramGraph, Counts]],
+        effects: Optional[dict[str, int]] = None,
     ):
         self.samples = sum([counts.samples for _, counts in counted])
         self.runs = sum([counts.runs for _, counts in counted])
         self.near = [each for _, counts in counted for each in counts.near]
         self.effects = effects or {}
-        self.paths: Dict[str, List[int]] = {}
+        self.paths: dict[str, list[int]] = {}
         for graph, counts in counted:
             for block, taken in zip(graph.blocks, counts.taken):
                 if isinstance(block.end, Choose) and any(taken):
@@ -86,7 +87,7 @@ def shown(graph: ProgramGraph) -> str:
     return '\n'.join(lines)
 
 
-def shown_block(graph: ProgramGraph, number: int) -> List[str]:
+def shown_block(graph: ProgramGraph, number: int) -> list[str]:
     """The lines of a block."""
     block = graph.blocks[number]
     takes = ', '.join([f'%{i} {_spec(spec)}' for i, spec in enumerate(block.takes)])
@@ -132,7 +133,7 @@ def _step(step: Any, graph: ProgramGraph) -> str:
     return f'%{step.output} = array of {source}'
 
 
-def _end(block: ProgramBlock) -> List[str]:
+def _end(block: ProgramBlock) -> list[str]:
     end = block.end
     if isinstance(end, Finish):
         return [f'return {shown_values(end.values)}']

@@ -2,7 +2,8 @@
 written as data."""
 
 from collections import namedtuple
-from typing import Any, Hashable, Iterator, List, Tuple, Union
+from collections.abc import Hashable, Iterator
+from typing import Any, Union
 
 import numpy as np
 
@@ -10,10 +11,10 @@ from ..errors import BundleError
 
 EQUAL_IF_SAME = frozenset((bool, int, str, bytes, type(None)))  # plain ones of one type
 LEAF = ('leaf',)
-ClassInfo = Union[type, Tuple[type, ...]]
+ClassInfo = Union[type, tuple[type, ...]]
 
 
-def flatten(value: Any, classes: ClassInfo, leaves: List[Any]) -> Tuple:
+def flatten(value: Any, classes: ClassInfo, leaves: list[Any]) -> tuple:
     """Append the leaves of `value`, which are of these classes and no bools, to `leaves` and
     return its template.
 
@@ -38,7 +39,7 @@ def flatten(value: Any, classes: ClassInfo, leaves: List[Any]) -> Tuple:
     return ('static', exact(value), value)
 
 
-def unflatten(template: Tuple, leaves: Iterator[Any]) -> Any:
+def unflatten(template: tuple, leaves: Iterator[Any]) -> Any:
     """Build what `flatten` took apart, with the next of `leaves` at each leaf."""
     kind = template[0]
     if kind == 'leaf':
@@ -74,7 +75,7 @@ _PLAIN = (bool, int, str, type(None))
 _CONTAINERS = {'list': list, 'tuple': tuple, 'dict': dict}
 
 
-def encoded(template: Tuple) -> Any:
+def encoded(template: tuple) -> Any:
     """A template as plain JSON.
 
     Raises
@@ -96,7 +97,7 @@ def encoded(template: Tuple) -> Any:
     return {'list' if issubclass(kind, list) else 'tuple': items}
 
 
-def decoded(data: Any) -> Tuple:
+def decoded(data: Any) -> tuple:
     """The template of what `encoded` gave; a named tuple has a class of its own.
 
     Raises

@@ -10,9 +10,10 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Type, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -45,10 +46,10 @@ class BundleWriter:
     """
 
     def __init__(self, folder: Union[str, Path], kind: str) -> None:
-        self.content: Dict[str, Any] = {}
+        self.content: dict[str, Any] = {}
         self._folder, self._kind = Path(folder), kind
         self._part = self._folder.with_name(f'{self._folder.name}.{os.getpid()}.part')
-        self._files: Dict[str, Dict[str, Any]] = {}
+        self._files: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> 'BundleWriter':
         folder = self._folder
@@ -60,7 +61,7 @@ class BundleWriter:
 
     def __exit__(
         self,
-        kind: Optional[Type[BaseException]],
+        kind: Optional[type[BaseException]],
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
@@ -79,7 +80,7 @@ class BundleWriter:
         """What was written under a name."""
         return (self._part / name).read_bytes()
 
-    def add_array(self, name: str, array: np.ndarray) -> Dict[str, Any]:
+    def add_array(self, name: str, array: np.ndarray) -> dict[str, Any]:
         """Write an array in NumPy's format; gives what `Bundle.array` takes."""
         stream = io.BytesIO()
         np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
@@ -119,8 +120,8 @@ class Bundle(NamedTuple):
     """
 
     folder: Path
-    content: Dict[str, Any]
-    files: Dict[str, bytes]
+    content: dict[str, Any]
+    files: dict[str, bytes]
 
     def array(self, entry: Mapping[str, Any]) -> np.ndarray:
         """The array of an entry that `BundleWriter.add_array` gave.
@@ -169,7 +170,7 @@ def read_bundle(folder: Union[str, Path], kind: str) -> Bundle:
     return Bundle(folder, manifest['content'], files)
 
 
-def _manifest(path: Path, kind: str) -> Dict[str, Any]:
+def _manifest(path: Path, kind: str) -> dict[str, Any]:
     if not path.is_file():
         raise BundleError(f'{path.parent} is no bundle: it has no {path.name}')
     if path.stat().st_size > _LARGEST:

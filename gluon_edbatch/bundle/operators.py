@@ -4,7 +4,8 @@ Attributes are as a manifest has them: numbers, lists, text. A function takes ar
 can write there, ``out``.
 """
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
@@ -88,7 +89,7 @@ def look_up(table: np.ndarray, ids: np.ndarray, out: Optional[np.ndarray] = None
 
 
 # A host that has faster functions may put them here before it makes programs.
-ACTIVATIONS: Dict[str, Function] = {
+ACTIVATIONS: dict[str, Function] = {
     'sigmoid': sigmoid,
     'tanh': np.tanh,
     'relu': relu,
@@ -134,7 +135,7 @@ def _comparison(function: Function) -> Function:
     return compare
 
 
-def _axes(attrs: Attrs, rank: int) -> Tuple[int, ...]:
+def _axes(attrs: Attrs, rank: int) -> tuple[int, ...]:
     """Those that a reduction is over."""
     axis = attrs.get('axis')
     if axis is None or axis in ([], ()):
@@ -174,7 +175,7 @@ def _slice_axis(attrs: Attrs) -> Function:
     axis, begin, end = attrs['axis'], attrs['begin'], attrs.get('end')
 
     def cut(x: np.ndarray) -> np.ndarray:
-        where: List[Any] = [slice(None)] * x.ndim
+        where: list[Any] = [slice(None)] * x.ndim
         where[axis] = slice(begin, end)
         return x[tuple(where)]
 
@@ -192,14 +193,14 @@ def _slice(attrs: Attrs) -> Function:
 def _split(attrs: Attrs) -> Function:
     parts, axis, squeeze = attrs['num_outputs'], attrs.get('axis', 1), attrs.get('squeeze_axis')
 
-    def split(x: np.ndarray) -> List[np.ndarray]:
+    def split(x: np.ndarray) -> list[np.ndarray]:
         width, before = x.shape[axis] // parts, (slice(None),) * (axis % x.ndim)
         found = [
             x[(*before, slice(begin, begin + width))] for begin in range(0, x.shape[axis], width)
         ]
         return [each.squeeze(axis) for each in found] if squeeze else found
 
-    def columns(x: np.ndarray) -> List[np.ndarray]:  # np.split takes ten times as long
+    def columns(x: np.ndarray) -> list[np.ndarray]:  # np.split takes ten times as long
         width = x.shape[1] // parts
         return [x[:, begin : begin + width] for begin in range(0, x.shape[1], width)]
 
@@ -303,7 +304,7 @@ def _sum_of_all(*arrays: np.ndarray) -> np.ndarray:
     return total
 
 
-_UNARY: Dict[str, Function] = {
+_UNARY: dict[str, Function] = {
     'abs': np.abs,
     'negative': np.negative,
     'exp': np.exp,
@@ -315,13 +316,13 @@ _UNARY: Dict[str, Function] = {
     'identity': copied,
     'BlockGrad': copied,
 }
-_BINARY: Dict[str, Function] = {
+_BINARY: dict[str, Function] = {
     'add': np.add,
     'sub': np.subtract,
     'mul': np.multiply,
     'div': np.divide,
 }
-_COMPARED: Dict[str, Function] = {
+_COMPARED: dict[str, Function] = {
     'equal': np.equal,
     'not_equal': np.not_equal,
     'greater': np.greater,
@@ -335,7 +336,7 @@ OUTSIDE_OF_CELLS = frozenset(
     ['Concat', 'tanh', 'sigmoid', 'relu', *[f'broadcast_{name}' for name in _BINARY]]
 )
 
-OPERATORS: Dict[str, Operator] = {
+OPERATORS: dict[str, Operator] = {
     **{name: _activation(name) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
     **{name: _unary(function) for name, function in _UNARY.items()},
     **{f'elemwise_{name}': _binary(function) for name, function in _BINARY.items()},

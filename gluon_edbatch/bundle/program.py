@@ -10,7 +10,8 @@ the subgraph's results go to where they are to lie at once.
 """
 
 from collections import Counter
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
@@ -30,9 +31,9 @@ from .steps import (
     softmax,
 )
 
-Entry = Tuple[int, int]
+Entry = tuple[int, int]
 INPUT = 'edb_input'
-_BROADCAST: Dict[str, Callable] = {
+_BROADCAST: dict[str, Callable] = {
     'add': np.add,
     'sub': np.subtract,
     'mul': np.multiply,
@@ -50,7 +51,7 @@ class CellNode(NamedTuple):
     op: str
     name: str
     attrs: Attrs
-    inputs: Tuple[Entry, ...]
+    inputs: tuple[Entry, ...]
 
 
 class Projection(NamedTuple):
@@ -113,7 +114,7 @@ class CellProgram:
         nodes: Sequence[Mapping[str, Any]],
         heads: Sequence[Sequence[int]],
         weights: Mapping[str, np.ndarray],
-        ragged: Set[int] = frozenset(),  # type: ignore[assignment]
+        ragged: set[int] = frozenset(),  # type: ignore[assignment]
     ):
         parsed = [
             CellNode(
@@ -172,40 +173,40 @@ class _ProgramMaker:
 
     def __init__(
         self,
-        nodes: List[CellNode],
-        heads: List[Entry],
+        nodes: list[CellNode],
+        heads: list[Entry],
         weights: Mapping[str, np.ndarray],
-        ragged: Set[int],
+        ragged: set[int],
     ):
         self.nodes, self.heads = nodes, heads
         self.weights, self.ragged = weights, ragged
-        self.steps: List[Step] = []
+        self.steps: list[Step] = []
         self.size = 0
-        self.inputs: List[Tuple[int, int]] = []
-        self.constants: List[Tuple[int, np.ndarray]] = []
-        self.written: Set[int] = set()
-        self._slots: Dict[Entry, int] = {}
-        self._long: Set[Entry] = set()
-        self._owned: Set[Entry] = set()  # may be written over by who reads them last
+        self.inputs: list[tuple[int, int]] = []
+        self.constants: list[tuple[int, np.ndarray]] = []
+        self.written: set[int] = set()
+        self._slots: dict[Entry, int] = {}
+        self._long: set[Entry] = set()
+        self._owned: set[Entry] = set()  # may be written over by who reads them last
         self._reads = Counter(entry for node in nodes for entry in node.inputs)
         self._reads.update(heads)
-        self._last: Dict[Entry, int] = {}
+        self._last: dict[Entry, int] = {}
         for index, node in enumerate(nodes):
             for entry in node.inputs:
                 self._last[entry] = index
         for entry in heads:
             self._last[entry] = len(nodes)
-        self._done: Set[int] = set()  # products that ran with an earlier one
+        self._done: set[int] = set()  # products that ran with an earlier one
         self._biases = {
             index: self._bias_of(node)
             for index, node in enumerate(nodes)
             if node.op == 'FullyConnected'
         }
-        self._zero_tails: Set[Entry] = set()  # zeros where calls have no values
-        self.projections: Dict[int, Projection] = {}
+        self._zero_tails: set[Entry] = set()  # zeros where calls have no values
+        self.projections: dict[int, Projection] = {}
 
     @property
-    def head_slots(self) -> List[int]:
+    def head_slots(self) -> list[int]:
         """Where the results are."""
         return [self._slots[entry] for entry in self.heads]
 
@@ -338,7 +339,7 @@ class _ProgramMaker:
     def _is_weight(self, entry: Entry) -> bool:
         return self.nodes[entry[0]].name in self.weights and not self.nodes[entry[0]].op
 
-    def _joined(self, group: Sequence[int]) -> Tuple[np.ndarray, Optional[np.ndarray], List[int]]:
+    def _joined(self, group: Sequence[int]) -> tuple[np.ndarray, Optional[np.ndarray], list[int]]:
         """Weights (inputs, outputs), biases if there are any, and where the columns end."""
         weights = [self.weights[self.nodes[self.nodes[place].inputs[1][0]].name] for place in group]
         joined = np.ascontiguousarray(np.concatenate(weights).T)
@@ -407,7 +408,7 @@ class _ProgramMaker:
 
     # --- ragged arguments ------------------------------------------------------------------------
 
-    def _of_ragged(self, index: int, node: CellNode, long: List[bool]) -> None:
+    def _of_ragged(self, index: int, node: CellNode, long: list[bool]) -> None:
         entry = (index, 0)
         sources = [self._slots[each] for each in node.inputs]
         kind = node.op.split('_', 1)[-1]

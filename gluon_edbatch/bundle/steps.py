@@ -3,13 +3,14 @@
 Ragged arguments lie by rank (see `program`).
 """
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
 from .operators import copied
 
-Env = List[Any]
+Env = list[Any]
 Outs = Sequence[np.ndarray]
 
 
@@ -25,9 +26,9 @@ class Segments(NamedTuple):
     """
 
     rows: int
-    counts: List[int]
+    counts: list[int]
 
-    def slices(self) -> List[Tuple[int, int]]:
+    def slices(self) -> list[tuple[int, int]]:
         """Of each rank: where it begins among all values, and how many it has."""
         begin, found = 0, []
         for count in self.counts:
@@ -56,7 +57,7 @@ class Joined(NamedTuple):
 
     weight: np.ndarray
     bias: Optional[np.ndarray]
-    ends: List[int]
+    ends: list[int]
     flat: bool
     has_zero_tail: bool
 
@@ -77,7 +78,7 @@ class Joined(NamedTuple):
 
 
 def product(
-    source: int, slots: List[int], joined: Joined, target: Optional[int], known: Optional[int]
+    source: int, slots: list[int], joined: Joined, target: Optional[int], known: Optional[int]
 ) -> Step:
     """Products with the same input, which may be in the slot `known` before."""
     cuts = list(zip(slots, [0, *joined.ends], joined.ends))
@@ -100,7 +101,7 @@ def product(
 
 def one_step(
     function: Callable,
-    sources: List[int],
+    sources: list[int],
     slot: int,
     target: Optional[int],
     reuse: Optional[int],
@@ -127,7 +128,7 @@ def one_step(
 
 
 def of_parents(
-    function: Callable, sources: List[int], long: List[bool], slot: int, reuse: Optional[int]
+    function: Callable, sources: list[int], long: list[bool], slot: int, reuse: Optional[int]
 ) -> Step:
     """A function of values and what their calls have one of, (n, 1, ...)."""
     turned = long[1]
@@ -215,7 +216,7 @@ def softmax(source: int, slot: int) -> Step:
     return step
 
 
-def masked(sources: List[int], slot: int, value: float) -> Step:
+def masked(sources: list[int], slot: int, value: float) -> Step:
     """Values from a rank on that each call tells are another number."""
 
     def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:

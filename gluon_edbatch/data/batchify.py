@@ -1,9 +1,10 @@
 """Minibatches of samples as they are."""
 
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 
-def as_list(samples: Sequence[Any]) -> List[Any]:
+def as_list(samples: Sequence[Any]) -> list[Any]:
     """The samples of a minibatch as a list: scopes batch trees and graphs, nothing stacks them.
 
     For `gluon.data.DataLoader`, whose own function makes arrays of them; its ``num_workers``

@@ -1,6 +1,7 @@
 """What a sample costs, before it is trained on."""
 
-from typing import Any, Callable, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable
 
 import numpy as np
 

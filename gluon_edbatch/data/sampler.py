@@ -1,7 +1,8 @@
 """Which samples each worker has in each step."""
 
 import heapq
-from typing import List, Optional, Sequence, Union, overload
+from collections.abc import Sequence
+from typing import Optional, Union, overload
 
 import numpy as np
 
@@ -84,7 +85,7 @@ class BalancedSampler:
         return len(self._ends)
 
     @property
-    def joined_sizes(self) -> List[int]:
+    def joined_sizes(self) -> list[int]:
         """Samples of all workers in each step of an epoch: what a sum of losses is divided by."""
         return np.diff([0, *self._ends]).tolist()
 
@@ -103,7 +104,7 @@ class BalancedSampler:
         """
         return EpochOfMinibatches(self, self._joined(number))
 
-    def deal(self, joined: np.ndarray) -> List[List[int]]:
+    def deal(self, joined: np.ndarray) -> list[list[int]]:
         """The samples of a step, dealt out to all workers.
 
         Parameters
@@ -117,7 +118,7 @@ class BalancedSampler:
             For each worker n / workers of them, rounded up or down, in the order of `joined`.
         """
         least, more = divmod(len(joined), self.num_workers)
-        hands: List[List[int]] = [[] for _ in range(self.num_workers)]
+        hands: list[list[int]] = [[] for _ in range(self.num_workers)]
         loads = [(0.0, worker) for worker in range(self.num_workers)]
         costs = self.costs[joined]
         for place in np.argsort(-costs, kind='stable').tolist():
@@ -130,7 +131,7 @@ class BalancedSampler:
                 heapq.heappush(loads, (load + costs[place], worker))
         return [joined[sorted(hand)].tolist() for hand in hands]
 
-    def _joined(self, epoch: int) -> List[np.ndarray]:
+    def _joined(self, epoch: int) -> list[np.ndarray]:
         """The samples of each step, of all workers together."""
         count = len(self.costs)
         random = np.random.RandomState([self.seed, epoch])
@@ -138,7 +139,7 @@ class BalancedSampler:
         steps = np.split(order, self._ends[:-1])
         if self.bucket_steps == 1:
             return steps
-        bucketed: List[np.ndarray] = []
+        bucketed: list[np.ndarray] = []
         for begin in range(0, len(steps), self.bucket_steps):
             bucket = steps[begin : begin + self.bucket_steps]
             samples = np.concatenate(bucket)
@@ -153,7 +154,7 @@ class BalancedSampler:
         return bucketed
 
 
-class EpochOfMinibatches(Sequence[List[int]]):
+class EpochOfMinibatches(Sequence[list[int]]):
     """Minibatches of one worker, as lists of indices; a slice leaves out what is done."""
 
     def __init__(self, sampler: BalancedSampler, steps: Sequence[np.ndarray]):
@@ -164,12 +165,12 @@ class EpochOfMinibatches(Sequence[List[int]]):
         return len(self._steps)
 
     @overload
-    def __getitem__(self, index: int) -> List[int]: ...
+    def __getitem__(self, index: int) -> list[int]: ...
 
     @overload
     def __getitem__(self, index: slice) -> 'EpochOfMinibatches': ...
 
-    def __getitem__(self, index: Union[int, slice]) -> Union[List[int], 'EpochOfMinibatches']:
+    def __getitem__(self, index: Union[int, slice]) -> Union[list[int], 'EpochOfMinibatches']:
         if isinstance(index, slice):
             return EpochOfMinibatches(self._sampler, self._steps[index])
         if self._sampler.num_workers == 1:
@@ -177,7 +178,7 @@ class EpochOfMinibatches(Sequence[List[int]]):
         return self._sampler.deal(self._steps[index])[self._sampler.rank]
 
 
-def _ends(count: int, joined: int, workers: int) -> List[int]:
+def _ends(count: int, joined: int, workers: int) -> list[int]:
     """Where each step ends among all samples; every worker has one at least in the last."""
     ends = list(range(joined, count, joined))
     if ends and count - ends[-1] < workers:

@@ -17,8 +17,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 RANK = 'GLUON_EDBATCH_RANK'  # of a worker, from 0: MXNet's own ranks have no order
 GUARD = Path(__file__).with_name('guard.py')
@@ -87,7 +88,7 @@ class Job:
 
     def __init__(self, options: argparse.Namespace, hosts: Sequence[str]):
         self._options, self._hosts = options, hosts
-        self._processes: List[Process] = []
+        self._processes: list[Process] = []
         self._sources: Any = selectors.DefaultSelector()
         self._texts = {1: b'', 2: b''}  # for the launcher's streams, whose readers may be slow
         self._unread: Optional[OSError] = None  # why they cannot be written to
@@ -153,7 +154,7 @@ class Job:
             self._sources.register(source, selectors.EVENT_READ, (process, number))
         return True
 
-    def _look(self) -> List[Process]:
+    def _look(self) -> list[Process]:
         """Copy what processes write; returns those that run. Waits a glance if nothing comes."""
         before = time.monotonic()
         # Nothing is read, nor counted as silence, while somebody holds the terminal.
@@ -188,7 +189,7 @@ class Job:
                 self._texts[number], self._unread = b'', error
         return not any(self._texts.values())
 
-    def _verdict(self, running: Sequence[Process], begun: bool) -> Optional[Tuple[int, str]]:
+    def _verdict(self, running: Sequence[Process], begun: bool) -> Optional[tuple[int, str]]:
         """Return the exit status of the job, if it is over, and why it ends early."""
         silence, now = self._options.silence, time.monotonic()
         # A worker rather than a server, which ends because a worker is missing.
@@ -238,7 +239,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return 1
 
 
-def read_hosts(path: str) -> List[str]:
+def read_hosts(path: str) -> list[str]:
     """Read machines from a file: ``[USER@]HOST[:PORT]`` begins a line, and ``#`` a remark."""
     lines = Path(path).read_text(encoding='utf-8').splitlines()
     hosts = [words[0] for words in (line.split('#')[0].split() for line in lines) if words]

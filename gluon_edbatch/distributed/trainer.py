@@ -1,6 +1,7 @@
 """A `gluon.Trainer` whose gradients are those of all workers."""
 
-from typing import Any, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -60,7 +61,7 @@ class Trainer(gluon.Trainer):
                     "added up in float32: net.cast('float32')"
                 )
         self._workers = workers
-        self._unshared: List[gluon.Parameter] = list(self._params)
+        self._unshared: list[gluon.Parameter] = list(self._params)
         self._share()
 
     def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:

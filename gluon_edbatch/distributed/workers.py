@@ -4,7 +4,8 @@ import os
 import sys
 import threading
 import traceback
-from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn, Optional
 
 import mxnet as mx
 import numpy as np
@@ -95,7 +96,7 @@ class Workers:
 
     def __init__(self, store: Optional[mx.kvstore.KVStore]):
         self._store = store
-        self._slots: Dict[int, _Slot] = {}
+        self._slots: dict[int, _Slot] = {}
         self.rank: int = 0 if store is None else int(os.environ.get(RANK, store.rank))
         self.size: int = 1 if store is None else store.num_workers
 
@@ -136,7 +137,7 @@ class Workers:
         if self._store is not None:
             kvstore.barrier(self._store)
 
-    def sum(self, arrays: Sequence[NDArray]) -> List[NDArray]:
+    def sum(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Arrays added up over all workers, in one exchange; does not wait for it.
 
         Parameters

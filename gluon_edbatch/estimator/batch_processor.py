@@ -1,6 +1,7 @@
 """What `gluon.contrib.estimator.Estimator` does with a minibatch that is a list of samples."""
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -12,7 +13,7 @@ from ..api.functional import concat
 from ..api.scope import DEFAULT_SCHEDULER, batching
 from ..schedule import Scheduler
 
-Outcome = Tuple[List[Any], List[NDArray], List[NDArray], List[NDArray]]
+Outcome = tuple[list[Any], list[NDArray], list[NDArray], list[NDArray]]
 
 
 class BatchProcessor(gluon_estimator.BatchProcessor):
@@ -43,7 +44,7 @@ class BatchProcessor(gluon_estimator.BatchProcessor):
 
     def __init__(
         self,
-        split: Optional[Callable[[Any], Tuple[Any, Any]]] = None,
+        split: Optional[Callable[[Any], tuple[Any, Any]]] = None,
         scheduler: Union[str, Scheduler] = DEFAULT_SCHEDULER,
         timing: bool = False,
     ):

@@ -1,6 +1,7 @@
 """Metrics of an `Estimator` for TensorBoard."""
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from mxnet.gluon.contrib.estimator import BatchEnd, EpochEnd, TrainEnd

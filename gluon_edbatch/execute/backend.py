@@ -1,6 +1,6 @@
 """What runs batches: the native operators where they can, MXNet's own for all else."""
 
-from typing import Optional, Protocol, Tuple
+from typing import Optional, Protocol
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Backend(Protocol):
         appear in the arenas. Returns what differentiates them, if there is anything."""
 
 
-BACKENDS: Tuple[Backend, ...] = (native, functions, cached)
+BACKENDS: tuple[Backend, ...] = (native, functions, cached)
 
 
 def is_run(node_type: NodeType) -> bool:

@@ -15,7 +15,7 @@ import time
 import traceback
 import weakref
 from functools import partial
-from typing import Callable, List, Optional
+from typing import Callable, Optional
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -78,7 +78,7 @@ class BackwardPass:
         self._machine = None
 
     def __call__(
-        self, arena: int, head: NDArray, targets: List[NDArray], requests: List[int]
+        self, arena: int, head: NDArray, targets: list[NDArray], requests: list[int]
     ) -> None:
         """Gradients of the parameters and of the given arrays, in this order.
 
@@ -110,8 +110,8 @@ class BackwardPass:
         machine: Machine,
         arena: int,
         head: NDArray,
-        targets: List[NDArray],
-        requests: List[int],
+        targets: list[NDArray],
+        requests: list[int],
     ) -> None:
         unwritten = [
             index
@@ -132,7 +132,7 @@ class BackwardPass:
         gradients.zero_inputs()
 
 
-def connect(machine: Machine) -> List[Optional[Callable[[], NDArray]]]:
+def connect(machine: Machine) -> list[Optional[Callable[[], NDArray]]]:
     """How to put each arena of an evaluation on autograd's tape.
 
     Parameters

@@ -1,7 +1,7 @@
 """How long the batches of an evaluation take, where a scope asks (``batching(timing=True)``)."""
 
 import time
-from typing import Callable, List, Tuple
+from typing import Callable
 
 import mxnet as mx
 import numpy as np
@@ -14,7 +14,7 @@ class Clock:
     def __init__(self, batches: int):
         mx.nd.waitall()  # what failed before is no fault of these
         self._seconds = np.zeros(batches)
-        self._laps: List[Tuple[int, NDArray]] = []  # nanoseconds, from which batch on
+        self._laps: list[tuple[int, NDArray]] = []  # nanoseconds, from which batch on
 
     def run(self, first: int, step: Callable[[], None]) -> None:
         """Run what begins with this batch: it alone, unless it asks for `laps`."""

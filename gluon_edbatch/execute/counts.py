@@ -1,8 +1,9 @@
 """What an evaluation did: the figures that reports are made of."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class EvaluationCounts(NamedTuple):
     sums: Optional[Sums] = None
 
     @property
-    def large(self) -> Dict[int, str]:
+    def large(self) -> dict[int, str]:
         """Serial of a type -> why its calls ran eagerly for their size: no calls did."""
         return {}
 
@@ -65,7 +66,7 @@ class Work(NamedTuple):
     edges: Edges
     table: FormTable
     kinds: np.ndarray
-    types: List[NodeType]
+    types: list[NodeType]
     asked_by: Site
     started: float
     sums: Optional[Sums] = None
@@ -77,7 +78,7 @@ class EagerCounts:
     in full when somebody asks."""
 
     work: Work
-    large: Dict[int, str]
+    large: dict[int, str]
     early: bool
     collect_s: float
     execute_s: float
@@ -138,14 +139,14 @@ def calls_written(count: Counts) -> np.ndarray:
     return written
 
 
-def passes_of(count: Counts) -> Dict[int, Tuple[str, ...]]:
+def passes_of(count: Counts) -> dict[int, tuple[str, ...]]:
     """For each type of an evaluation, by serial, the compile options that made a difference: to
     what is compiled, and in this evaluation."""
     if isinstance(count, EagerCounts):
         return {
             kind.serial: ('at_once',) * (kind.serial in count.large) for kind in count.work.types
         }
-    changed: Dict[int, Set[str]] = {}
+    changed: dict[int, set[str]] = {}
     for group in count.plan.groups:
         mine = changed.setdefault(group.node_type.serial, set())
         mine |= executable(group.node_type).changed_by
@@ -157,7 +158,7 @@ def passes_of(count: Counts) -> Dict[int, Tuple[str, ...]]:
     }
 
 
-def options_among(node_type: NodeType, *names: Iterable[str]) -> Tuple[str, ...]:
+def options_among(node_type: NodeType, *names: Iterable[str]) -> tuple[str, ...]:
     """Those compile options of a type that are in one of several collections of names."""
     found = set().union(*names)
     return tuple([name for name in node_type.options.names() if name in found])

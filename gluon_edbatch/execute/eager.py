@@ -6,7 +6,8 @@ before the batches, if they read only what is given, what was computed before, a
 """
 
 from collections import defaultdict
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -57,11 +58,11 @@ class EagerCalls:
 
     def __init__(self, recording: Recording, calls: Calls):
         self._recording, self._calls = recording, calls
-        self._arrays: Dict[int, NDArray] = {}  # by value, those that calls read or computed
-        self._together: Dict[Tuple[int, ArenaKey], List[int]] = defaultdict(list)
-        self.arenas: Dict[ArenaKey, Any] = {}
-        self.values: List[int] = []
-        self.rows: List[int] = []
+        self._arrays: dict[int, NDArray] = {}  # by value, those that calls read or computed
+        self._together: dict[tuple[int, ArenaKey], list[int]] = defaultdict(list)
+        self.arenas: dict[ArenaKey, Any] = {}
+        self.values: list[int] = []
+        self.rows: list[int] = []
         self._next_row = 0
         self._find_arenas_read()
 
@@ -103,7 +104,7 @@ class EagerCalls:
 
     # --- arguments -------------------------------------------------------------------------------
 
-    def _reads(self, position: int) -> Iterator[Tuple[ArenaKey, Kind, List[int]]]:
+    def _reads(self, position: int) -> Iterator[tuple[ArenaKey, Kind, list[int]]]:
         """The values of each argument of a call."""
         calls = self._calls
         form = self._recording.forms[calls.forms[position]]
@@ -226,13 +227,13 @@ def _as_recorded(array: NDArray, values: Any) -> NDArray:
 # --- a graph, operator by operator ---------------------------------------------------------------
 
 
-def run_graph(node_type: NodeType, variables: Dict[str, NDArray]) -> List[NDArray]:
+def run_graph(node_type: NodeType, variables: dict[str, NDArray]) -> list[NDArray]:
     """The results of a type's subgraph, computed as the user's code would have done."""
     graph = node_type.graph.subgraph
     if any(node.bodies for node in graph.nodes):
         results = CachedOp(graph.symbol)(*[variables[name] for name in graph.variables])
         return [results] if isinstance(results, NDArray) else results
-    values: List[List[NDArray]] = []
+    values: list[list[NDArray]] = []
     for node in graph.nodes:
         if node.is_variable:
             values.append([variables[node.name]])

@@ -3,8 +3,9 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Callable, Optional, Union
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -49,7 +50,7 @@ from .machine import Machine
 from .steps import steps
 from .verify import needs_verification, verify
 
-Results = Dict[ArenaKey, Union[Arena, EagerArena]]
+Results = dict[ArenaKey, Union[Arena, EagerArena]]
 _LARGE = 'to copy their arrays into batches would take longer'  # why calls run eagerly
 _MOST_CALLS = 1 << 17  # of one part of an evaluation; their arenas are some 100 MB
 
@@ -82,10 +83,10 @@ class Evaluator:
         self.scheduler = scheduler
         self._timing = timing
         self.pending = Pending()
-        self.counts: Deque[Counts] = deque(maxlen=None if keeps_counts else 0)
-        self.forced: List[Site] = []
-        self.reasons: Dict[Site, str] = {}
-        self.rounds: Set[Site] = set()
+        self.counts: deque[Counts] = deque(maxlen=None if keeps_counts else 0)
+        self.forced: list[Site] = []
+        self.reasons: dict[Site, str] = {}
+        self.rounds: set[Site] = set()
         self.inside_s = 0.0
         self.forgotten_calls = self._forgotten = 0  # of the first so many evaluations
         self.forgotten_sums = 0
@@ -173,7 +174,7 @@ class Evaluator:
                 run(recording, part)
                 self.pending.ran(part.calls)
 
-    def _large_types(self, recording: Recording, work: Work) -> List[NodeType]:
+    def _large_types(self, recording: Recording, work: Work) -> list[NodeType]:
         if self._timing or not (recording.options.at_once and is_ours(self.scheduler)):
             return []
         calls = np.bincount(work.kinds).tolist()
@@ -248,7 +249,7 @@ class Evaluator:
             if number not in recording.results:
                 raise forgotten(recording.site_of_use(value))
 
-    def kinds_left_out(self, recording: Recording) -> Set[ArenaKey]:
+    def kinds_left_out(self, recording: Recording) -> set[ArenaKey]:
         """The kinds of the partial sums that were left out."""
         forms = self.pending.forms_left_out()
         return {recording.forms[form].node_type.outputs[0].arena for form in forms}
@@ -336,7 +337,7 @@ def is_ours(scheduler: Scheduler) -> bool:
     )
 
 
-def _types(recording, calls: Calls, table) -> Tuple[np.ndarray, List[NodeType]]:
+def _types(recording, calls: Calls, table) -> tuple[np.ndarray, list[NodeType]]:
     """The types of these calls, by serial; and of each call its place among them."""
     kinds, forms = kinds_of(calls.forms, table.types)
     return kinds, [recording.forms[form].node_type for form in forms]
@@ -442,7 +443,7 @@ def _verify(machine, batch, calls, recording) -> None:
     verify(machine, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
 
 
-def _arenas(machine: Machine) -> List[Arena]:
+def _arenas(machine: Machine) -> list[Arena]:
     """What the rows of each arena are to those who read values."""
     return [
         Arena(raw, connected, memory, machine.is_over)

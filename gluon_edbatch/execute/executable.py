@@ -1,7 +1,8 @@
 """What was compiled of each type, and proved of it, so far: types themselves are facts only."""
 
 import itertools
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Optional
 from weakref import WeakSet
 
 import numpy as np
@@ -53,7 +54,7 @@ class Executable:
 
     def __init__(self, node_type: NodeType):
         self.number = next(_number)
-        self.programs: Dict[Tuple[Tuple[str, ...], bool], CachedProgram] = {}
+        self.programs: dict[tuple[tuple[str, ...], bool], CachedProgram] = {}
         self.native: Optional[NativeProgram] = None
         self.not_native: Optional[str] = None
         self.plans = RecurringPlans()
@@ -63,7 +64,7 @@ class Executable:
         self.verified_padding = self.verified and (
             not node_type.ragged or node_type.lengths is not None or bool(node_type.tables)
         )
-        self.changed_by: Set[str] = {'whole_values'} if node_type.whole else set()
+        self.changed_by: set[str] = {'whole_values'} if node_type.whole else set()
         self.may_run_eagerly = node_type.options.at_once and _may_run_eagerly(node_type)
         kept = [(each.rows, each.arena) for each in node_type.arguments]
         kept += zip(node_type.factors, [spec.arena for spec in node_type.outputs])
@@ -71,7 +72,7 @@ class Executable:
         self.parameter_bytes = sum(  # those of imported symbols do not tell their shape
             [_bytes(each.shape or (), each.dtype) for each in node_type.parameters]
         )
-        self.frames: Dict[tuple, Frame] = {}
+        self.frames: dict[tuple, Frame] = {}
 
 
 def _bytes(shape: Sequence[int], dtype: Any) -> int:
@@ -101,6 +102,6 @@ def executable(node_type: NodeType) -> Executable:
     return found
 
 
-def all_known() -> Dict[NodeType, Executable]:
+def all_known() -> dict[NodeType, Executable]:
     """Those of all types that are there."""
     return {node_type: executable(node_type) for node_type in list(_compiled)}

@@ -6,7 +6,8 @@ they differ, calls of this kind run one by one from then on, which is right, and
 """
 
 import copy
-from typing import Any, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -31,10 +32,10 @@ class _FunctionRun(NamedTuple):
     """A Function that ran on some rows of a batch."""
 
     function: autograd.Function
-    inputs: List[NDArray]
-    results: List[NDArray]
+    inputs: list[NDArray]
+    results: list[NDArray]
 
-    def backward(self, heads: Sequence[NDArray]) -> List[NDArray]:
+    def backward(self, heads: Sequence[NDArray]) -> list[NDArray]:
         """Gradients of the inputs."""
         found = self.function.backward(*heads)
         found = [found] if isinstance(found, NDArray) else list(found)
@@ -73,9 +74,9 @@ class FunctionTape(NamedTuple):
     """
 
     batch: Batch
-    parts: List[_FunctionRun]
-    inputs: List[NDArray]
-    heads: List[Optional[NDArray]]
+    parts: list[_FunctionRun]
+    inputs: list[NDArray]
+    heads: list[Optional[NDArray]]
     line: str
 
     def backward(self, gradients: Gradients) -> None:
@@ -97,7 +98,7 @@ class FunctionTape(NamedTuple):
         ]
         autograd.backward(*map(list, zip(*wanted)), retain_graph=True)
 
-    def _gradients(self) -> List[List[NDArray]]:
+    def _gradients(self) -> list[list[NDArray]]:
         begins = [0] * len(self.heads)
         found = []
         for part in self.parts:
@@ -172,8 +173,8 @@ def _taped(machine: Machine, batch: Batch, position: int) -> NDArray:
 
 
 def _parts(
-    batch: Batch, call: FunctionCall, inputs: List[NDArray], rows: Sequence[int]
-) -> List[_FunctionRun]:
+    batch: Batch, call: FunctionCall, inputs: list[NDArray], rows: Sequence[int]
+) -> list[_FunctionRun]:
     """Run a batch as one call if that is right, else call by call."""
     bounds = np.cumsum([0, *rows]).tolist()
     if len(rows) == 1:
@@ -197,11 +198,11 @@ def _parts(
     return parts
 
 
-def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -> List[NDArray]:
+def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -> list[NDArray]:
     return [array if node_type.alone else array._slice(begin, end).copy() for array in inputs]
 
 
-def _run(node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int) -> _FunctionRun:
+def _run(node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int) -> _FunctionRun:
     function = call.signature.new()
     function._used = True
     arrays = iter(inputs)
@@ -222,7 +223,7 @@ class _OtherShapes(ValueError):
 
 
 def _run_alone(
-    node_type: NodeType, call: FunctionCall, inputs: List[NDArray], rows: int
+    node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int
 ) -> _FunctionRun:
     """Run one call; if it returns other shapes, calls of its class are recorded no more."""
     try:

@@ -1,6 +1,7 @@
 """Where a backward pass leaves gradients: in arenas of its own, and where MXNet wants them."""
 
-from typing import Any, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 from mxnet.ndarray import NDArray
 
@@ -38,7 +39,7 @@ class Gradients:
             WRITTEN if each in WRITES else ADDED if each == ADD else NOT_WANTED for each in requests
         ]
 
-    def of_arena(self, index: int) -> Tuple[Optional[NDArray], str]:
+    def of_arena(self, index: int) -> tuple[Optional[NDArray], str]:
         """That of an arena, for somebody who adds to it, and has to zero it first if it is
         `WRITTEN`."""
         gradient = self._arenas[index]
@@ -48,7 +49,7 @@ class Gradients:
         self._unwritten.discard(index)
         return gradient, mode
 
-    def of_input(self, place: Optional[int]) -> Tuple[Optional[NDArray], str]:
+    def of_input(self, place: Optional[int]) -> tuple[Optional[NDArray], str]:
         """The same for an input of the tape, where there is one."""
         if place is None:
             return None, NOT_WANTED

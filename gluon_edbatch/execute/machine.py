@@ -1,7 +1,8 @@
 """What batches run on: arenas, which are filled with what was given, and how batches read them."""
 
 import math
-from typing import Any, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional, Protocol
 
 import mxnet as mx
 import numpy as np
@@ -68,25 +69,25 @@ class Machine:
         self.clock = clock
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
         self.is_quiet = not self.taped
-        self.memories: List[Optional[Memory]] = []  # of the arenas; None if not pooled
-        self._touched: List[Memory] = []
-        self.arenas: List[Any] = [self._arena_for(arena) for arena in plan.arenas]
+        self.memories: list[Optional[Memory]] = []  # of the arenas; None if not pooled
+        self._touched: list[Memory] = []
+        self.arenas: list[Any] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory(array.shape, array.dtype, array.ctx)
             if self.taped and np.issubdtype(array.dtype, np.floating)
             else None
             for array in self.arenas
         ]
-        self.gradients: List[Any] = [memory and memory.array for memory in self._gradient_memories]
-        self.tapes: List[Tape] = []
+        self.gradients: list[Any] = [memory and memory.array for memory in self._gradient_memories]
+        self.tapes: list[Tape] = []
         self.fence: Optional[NDArray] = None
         self.weights = Weights(recording, self.taped)
-        self.given: List[Tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
+        self.given: list[tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
         self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)
-        self.unread: List[NDArray] = []  # gradients of private rows that no batch needed
+        self.unread: list[NDArray] = []  # gradients of private rows that no batch needed
         self.is_over = False
-        self._aliases: Dict[Tuple[int, int], NDArray] = {}
-        self._indices: Dict[mx.Context, NDArray] = {}
+        self._aliases: dict[tuple[int, int], NDArray] = {}
+        self._indices: dict[mx.Context, NDArray] = {}
         self._fill()
 
     # --- inputs ----------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Machine:
 
     def _fill(self) -> None:
         """Write what was given: host arrays first, while nothing waits to write the arenas."""
-        device: List[tuple] = []
+        device: list[tuple] = []
         filled = list(zip(range(len(self.arenas)), self.plan.arenas, self.arenas))
         for index, arena, array in filled:
             self._fill_from_host(arena, array, device, index)
@@ -154,7 +155,7 @@ class Machine:
             self.given.append((given.original, index, begin, end))
 
     def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
-        pieces: List[Tuple[int, np.ndarray]] = []
+        pieces: list[tuple[int, np.ndarray]] = []
         if arena.zero is not None and self.memories[index] is not None and not self.is_quiet:
             array._slice(arena.zero, arena.zero + 1)[:] = 0
         elif arena.zero is not None:
@@ -269,7 +270,7 @@ class Machine:
         begin: Any = batch.reads[position].lengths
         return self.index_array(batch.node_type.ctx)._slice(begin, begin + batch.rows)
 
-    def rows_of_calls(self, batch: Batch) -> List[int]:
+    def rows_of_calls(self, batch: Batch) -> list[int]:
         """How many rows each call of a batch has."""
         forms = self._calls.forms[batch.nodes].tolist()
         return [self.recording.forms[form].rows for form in forms]
@@ -316,9 +317,9 @@ def parents_of(read: Read) -> Read:
     return Read(read.arena, True, begin, begin + read.end - read.begin)
 
 
-def _neighbours(device: List[tuple]) -> Iterator[List[tuple]]:
+def _neighbours(device: list[tuple]) -> Iterator[list[tuple]]:
     """Inputs that lie one after the other in an arena, together."""
-    run: List[tuple] = []
+    run: list[tuple] = []
     for item in device:
         if run and (item[0], item[2]) != (run[-1][0], run[-1][3]):
             yield run
@@ -328,7 +329,7 @@ def _neighbours(device: List[tuple]) -> Iterator[List[tuple]]:
         yield run
 
 
-def _write(arrays: List[NDArray], target: NDArray) -> None:
+def _write(arrays: list[NDArray], target: NDArray) -> None:
     """Copy arrays into the rows of another: the engine is given one operator, not one an array."""
     if len(arrays) == 1 or target.dtype == np.bool_:
         for array, begin in zip(arrays, np.cumsum([0] + [len(array) for array in arrays])):

@@ -1,6 +1,7 @@
 """What of a plan runs at once, and by which backend."""
 
-from typing import Any, Iterator, NamedTuple, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Step(NamedTuple):
     first: int
     last: int
     backend: Backend
-    unproved: Tuple[int, ...] = ()
+    unproved: tuple[int, ...] = ()
 
     def run(self, machine: Machine) -> None:
         """Run the batches: the results appear in their rows of the arenas."""
@@ -89,7 +90,7 @@ def _uneven(group: Group) -> np.ndarray:
     return uneven
 
 
-def _backends(plan: Plan) -> Tuple[np.ndarray, np.ndarray]:
+def _backends(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """The kind of each batch, and the first backend that can run it."""
     kinds, backends = np.zeros((2, plan.size), np.int8)
     for group in plan.groups:

@@ -4,7 +4,8 @@ Types whose every operator has a batching rule are proved already; all others, a
 arguments (whose padding must not matter), are compared at their first batch that could differ.
 """
 
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Optional
 
 import mxnet as mx
 import numpy as np
@@ -107,7 +108,7 @@ def _verify_packed(machine, batch, line: str) -> None:
     known.verified = known.verified_padding = True
 
 
-def _cut(node_type, inputs, begin, end, lengths) -> List[NDArray]:
+def _cut(node_type, inputs, begin, end, lengths) -> list[NDArray]:
     lengths = iter(lengths.tolist())
     cut = []
     for argument, array in zip(node_type.arguments, inputs):
@@ -119,7 +120,7 @@ def _cut(node_type, inputs, begin, end, lengths) -> List[NDArray]:
     return cut
 
 
-def _kinds(node_type, lengths, masked: str = SLICE) -> Tuple[str, ...]:
+def _kinds(node_type, lengths, masked: str = SLICE) -> tuple[str, ...]:
     """How to read arrays; `masked` ragged ones whose padding shows."""
     lengths = iter(np.asarray(lengths).tolist())
 
@@ -136,10 +137,10 @@ def run_unrecorded(
     machine,
     node_type: NodeType,
     inputs: Sequence[NDArray],
-    kinds: Tuple[str, ...],
+    kinds: tuple[str, ...],
     training: bool,
     lengths: Optional[np.ndarray] = None,
-) -> List[NDArray]:
+) -> list[NDArray]:
     """What a type makes of arrays, without autograd; `lengths` (rows, ragged arguments) are for
     those of a masked kind."""
     program = program_for(node_type, kinds)

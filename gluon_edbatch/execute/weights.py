@@ -1,7 +1,5 @@
 """Parameters of an evaluation: their values as they were recorded, and gradients of its own."""
 
-from typing import Dict, List, Tuple
-
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
@@ -35,12 +33,12 @@ class Weights:
 
     def __init__(self, recording: Recording, taped: bool):
         self._recording, self._taped = recording, taped
-        self.arrays: List[NDArray] = []
-        self._places: Dict[int, int] = {}
-        self._values: Dict[Tuple[int, bool, bool, bool], NDArray] = {}
-        self._packs: Dict[tuple, NDArray] = {}
-        self._accumulated: List[NDArray] = []  # gradients that batches add to: zero at first
-        self._shares: List[Tuple[int, NDArray]] = []  # of which of `arrays`, all or a part of them
+        self.arrays: list[NDArray] = []
+        self._places: dict[int, int] = {}
+        self._values: dict[tuple[int, bool, bool, bool], NDArray] = {}
+        self._packs: dict[tuple, NDArray] = {}
+        self._accumulated: list[NDArray] = []  # gradients that batches add to: zero at first
+        self._shares: list[tuple[int, NDArray]] = []  # of which of `arrays`, all or a part of them
 
     def of(self, node_type: NodeType, program: CachedProgram, source: Source) -> NDArray:
         """What a program of a type gets for a parameter or a pack."""
@@ -100,7 +98,7 @@ class Weights:
         autograd.mark_variables([value], [gradient], 'add')
         return gradient
 
-    def pack(self, node_type: NodeType, positions: Tuple[int, ...]) -> NDArray:
+    def pack(self, node_type: NodeType, positions: tuple[int, ...]) -> NDArray:
         """Several parameters as recorded, one after the other in one array.
 
         Made anew in each evaluation, it can never be stale. The parameters' gradients are slices

@@ -1,8 +1,9 @@
 """Arguments of noted calls: when two calls are one, and values in the place of handles."""
 
 import math
+from collections.abc import Hashable, Iterable
 from types import MethodType
-from typing import Any, Callable, Dict, Hashable, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Optional
 
 from ..errors import RecordError
 from .handles import Virtual
@@ -17,7 +18,7 @@ def key_of_op(op: Callable) -> Hashable:
     return id(op)
 
 
-def note(items: Iterable[Any], key: List[Hashable], owner: object) -> Tuple[Iterable[Any], int]:
+def note(items: Iterable[Any], key: list[Hashable], owner: object) -> tuple[Iterable[Any], int]:
     """Arguments as they are now.
 
     Handles, arrays and most else are the same only if they are the same object, which the call
@@ -73,7 +74,7 @@ def note(items: Iterable[Any], key: List[Hashable], owner: object) -> Tuple[Iter
 
 
 def resolve(
-    items: Any, parts: Dict[tuple, Any], convert: Optional[Callable[[Any], Any]] = None
+    items: Any, parts: dict[tuple, Any], convert: Optional[Callable[[Any], Any]] = None
 ) -> list:
     """Arguments with values in the place of handles.
 

@@ -1,8 +1,9 @@
 """`Fold`: calls are noted sample by sample, and run together when their results are asked for."""
 
+from collections.abc import Hashable, Sequence
 from contextlib import ExitStack
 from itertools import chain
-from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -87,7 +88,7 @@ class Fold:
         self.scheduler = scheduler
         self.volatile = volatile
         self.scope: Optional[batching] = None
-        self._calls: List[NotedCall] = []
+        self._calls: list[NotedCall] = []
         self.reset()
         if cuda:
             self.cuda()
@@ -176,7 +177,7 @@ class Fold:
         return self._note(0, op, op, args)
 
     def _note(self, batch_axis: int, op: Any, op_key: Hashable, args: Sequence[Any]) -> Virtual:
-        key: List[Hashable] = [batch_axis, op_key]
+        key: list[Hashable] = [batch_axis, op_key]
         copies, depth = note(args, key, self._owner)
         place = tuple(key)
         handle = self._known.get(place)
@@ -202,12 +203,12 @@ class Fold:
         """Forget all that was noted; handles of it cannot be used any more."""
         self._forget_values(0)
         self._calls = []
-        self._known: Dict[tuple, Virtual] = {}
+        self._known: dict[tuple, Virtual] = {}
         self._owner = object()
 
     # --- computing -------------------------------------------------------------------------------
 
-    def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> List[NDArray]:
+    def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> list[NDArray]:
         """Compute results.
 
         Parameters
@@ -229,7 +230,7 @@ class Fold:
             if reset:
                 self.reset()
 
-    def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> List[NDArray]:
+    def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> list[NDArray]:
         """Compute results with the methods of a block.
 
         What was noted is kept, and runs anew whenever a block is applied.
@@ -251,7 +252,7 @@ class Fold:
         finally:
             self._forget_values(0)
 
-    def _compute(self, nodes: Sequence[Sequence[Any]], block: Any, kept: bool) -> List[NDArray]:
+    def _compute(self, nodes: Sequence[Sequence[Any]], block: Any, kept: bool) -> list[NDArray]:
         lists = [list(items) for items in nodes]
         note(lists, [], self._owner)  # are all handles of this fold?
         ctx = self.ctx or context_of(block)
@@ -265,8 +266,8 @@ class Fold:
             return [joined(items, row, ctx) for items, row in zip(lists, values)]
 
     def _replayed(
-        self, lists: List[list], block: Any, ctx: Optional[mx.Context], kept: bool
-    ) -> List[list]:
+        self, lists: list[list], block: Any, ctx: Optional[mx.Context], kept: bool
+    ) -> list[list]:
         """Make the calls that were not made yet; gives the values that are wanted."""
         ran = self._ran
         try:
@@ -302,7 +303,7 @@ class Fold:
         """Forget what calls returned, from some number on."""
         for call in self._calls[begin:]:
             call.value = None
-        self._parts: Dict[tuple, Any] = (
+        self._parts: dict[tuple, Any] = (
             {key: part for key, part in self._parts.items() if key[0] < begin} if begin else {}
         )
         self._ran = begin

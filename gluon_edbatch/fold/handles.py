@@ -2,8 +2,9 @@
 
 import operator
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from types import MethodType
-from typing import Any, Callable, Dict, Iterable, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, NoReturn, Optional, Union
 
 from mxnet import gluon
 
@@ -28,7 +29,7 @@ class Handle(ABC):
     batch_axis: int
     batch: bool
 
-    def __getitem__(self, index: Union[int, slice]) -> Union['Handle', Tuple['Handle', ...]]:
+    def __getitem__(self, index: Union[int, slice]) -> Union['Handle', tuple['Handle', ...]]:
         """An element of the list or tuple that the call returns, or a row of the array.
 
         ``[:n]`` gives the first n; how many there are is not known before the call runs.
@@ -50,7 +51,7 @@ class Handle(ABC):
             f'them use .split(n)'
         )
 
-    def split(self, num: int) -> Tuple['Handle', ...]:
+    def split(self, num: int) -> tuple['Handle', ...]:
         """The first `num` results."""
         return tuple([self._part(i) for i in range(num)] if num > 0 else self[:num])
 
@@ -155,7 +156,7 @@ class Virtual(Handle):
         self.path = path
         self.batch = batch
         self.batch_axis = call.batch_axis
-        self._parts: Optional[Dict[Any, Virtual]] = None
+        self._parts: Optional[dict[Any, Virtual]] = None
 
     def _part(self, step: Any) -> 'Virtual':
         parts = self._parts
@@ -167,7 +168,7 @@ class Virtual(Handle):
             part = parts[step] = Virtual(self.call, self.path + (step,), self.batch or not added)
         return part
 
-    def value(self, parts: Dict[tuple, Any]) -> Any:
+    def value(self, parts: dict[tuple, Any]) -> Any:
         """The value, once the call ran.
 
         Parameters

@@ -1,6 +1,7 @@
 """Results that were asked for in one list, put together along their batch axis."""
 
-from typing import Any, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np

@@ -1,8 +1,9 @@
 """What a fold has noted, step by step."""
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, Dict, Iterable
+from typing import Any
 
 import numpy as np
 from mxnet import gluon
@@ -14,7 +15,7 @@ from .handles import NotedCall, op_name
 
 def summary(calls: Iterable[NotedCall]) -> str:
     """Lines such as ``15 x Dense(dense0)((1, 4))`` under the depth of these calls."""
-    steps: Dict[int, Counter] = {}
+    steps: dict[int, Counter] = {}
     for call in calls:
         steps.setdefault(call.depth, Counter())[_text(call)] += 1
     total = sum([sum(step.values()) for step in steps.values()])

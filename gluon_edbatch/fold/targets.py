@@ -1,6 +1,6 @@
 """What a noted op is called as, and with, so that a scope records what it does."""
 
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -45,7 +45,7 @@ class Targets:
     def __init__(self, recording: Any, block: Any):
         self._values = ScopeValues(recording)
         self._block = block
-        self._callees: Dict[Any, Target] = {}
+        self._callees: dict[Any, Target] = {}
 
     def of(self, call: NotedCall) -> Target:
         """What to call for an op."""
@@ -76,7 +76,7 @@ class ScopeValues:
 
     def __init__(self, recording: Any):
         self._recording = recording
-        self._known: Dict[int, Any] = {}  # by id; the calls keep the arrays
+        self._known: dict[int, Any] = {}  # by id; the calls keep the arrays
 
     def of_array(self, item: Any) -> Any:
         """A dense NDArray as a value; anything else is handed through."""

@@ -1,7 +1,8 @@
 """`Unfold`: the interface of `Fold`, computed at once."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 from mxnet import autograd
@@ -157,14 +158,14 @@ class Unfold:
     def _ctx(self) -> Optional[mx.Context]:
         return self.ctx or context_of(self.block)
 
-    def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> List[NDArray]:
+    def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> list[NDArray]:
         """The results of each list as one array (see `Fold`)."""
         lists = [list(items) for items in nodes]
         return [
             joined(items, [_value(item, None) for item in items], self._ctx()) for items in lists
         ]
 
-    def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> List[NDArray]:
+    def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> list[NDArray]:
         """The results of each list as one array.
 
         Parameters

@@ -1,6 +1,7 @@
 """Recurrent cells unrolled in a fold."""
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Optional, Union
 
 import mxnet as mx
 from mxnet.gluon.rnn import RecurrentCell
@@ -22,7 +23,7 @@ def fold_unroll(
     layout: str = 'NTC',
     merge_outputs: Optional[bool] = None,
     valid_length: Optional[Any] = None,
-) -> Tuple[Union[Handle, List[Handle]], List[Handle]]:
+) -> tuple[Union[Handle, list[Handle]], list[Handle]]:
     """Note what ``cell.unroll`` does; each step of each sample is a call that can be batched.
 
     Parameters
@@ -93,12 +94,12 @@ def unroll(
     layout: str,
     merge_outputs: bool,
     valid_length: Optional[NDArray],
-) -> Tuple[Any, Any]:
+) -> tuple[Any, Any]:
     """``cell.unroll``."""
     return cell.unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
 
 
-def _begin_state(cell: RecurrentCell, inputs: Any, layout: str) -> Optional[List[NDArray]]:
+def _begin_state(cell: RecurrentCell, inputs: Any, layout: str) -> Optional[list[NDArray]]:
     """What ``cell.unroll`` would begin with, if the inputs are known already. To make it within the
     scope would count up in the cell, and so make the scope look at the cell anew."""
     first, axis = (inputs[0], 0) if isinstance(inputs, list) else (inputs, layout.index('N'))

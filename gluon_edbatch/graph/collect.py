@@ -1,17 +1,12 @@
 """From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
 
+from collections.abc import Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
-    Dict,
-    FrozenSet,
-    List,
     NamedTuple,
     Optional,
-    Sequence,
-    Set,
-    Tuple,
 )
 
 import numpy as np
@@ -111,7 +106,7 @@ class FormTable(NamedTuple):
     taped: np.ndarray  # 1 if recorded under autograd.record()
     first_outputs: np.ndarray  # where its first is among all outputs, form after form
     output_rows: np.ndarray  # rows of each of these
-    of_several_rows: FrozenSet[int]  # serials of types that have calls of several rows, or of none
+    of_several_rows: frozenset[int]  # serials of types that have calls of several rows, or of none
     additions: Optional[np.ndarray] = None  # see `NodeType.addition`; None if all are 0
 
 
@@ -123,7 +118,7 @@ def _select(offsets, items, keep):
 
 
 _MOST_TABLES = 256
-_tables: Dict[Tuple[bytes, bytes], FormTable] = {}  # of recordings of the same forms
+_tables: dict[tuple[bytes, bytes], FormTable] = {}  # of recordings of the same forms
 
 
 def form_table(recording: 'Recording') -> FormTable:
@@ -151,7 +146,7 @@ class Pending:
     def __init__(self):
         self._seen_nodes = self._seen_lengths = self._seen_values = 0
         self._waiting: Optional[Calls] = None
-        self._left_out: List[Tuple[int, Calls, np.ndarray]] = []  # by which evaluation, which calls
+        self._left_out: list[tuple[int, Calls, np.ndarray]] = []  # by which evaluation, which calls
 
     def calls(self, recording: 'Recording', table: FormTable) -> Calls:
         """All calls that wait, those recorded since the last look included."""
@@ -226,7 +221,7 @@ class Pending:
             found = left if found is None else _joined(found, left)
         return None if found is None else _in_order(found)
 
-    def forms_left_out(self) -> Set[int]:
+    def forms_left_out(self) -> set[int]:
         """The forms of the calls that were left out."""
         return {
             form
@@ -319,7 +314,7 @@ def as_sums(
     read: np.ndarray,
     wanted: np.ndarray,
     form_of_sum: Callable[[int], int],
-) -> Tuple[Calls, Optional[Sums]]:
+) -> tuple[Calls, Optional[Sums]]:
     """Let additions whose partial sums nobody reads run as one sum each.
 
     Parameters
@@ -352,7 +347,7 @@ def as_sums(
 
 def ancestors(
     calls: Calls, edges: Edges, wanted: np.ndarray, evaluation: np.ndarray
-) -> Tuple[Calls, Edges]:
+) -> tuple[Calls, Edges]:
     """The calls that the values `wanted` need; `evaluation` tells which values are there."""
     keep = needed(*edges, calls.outputs, evaluation, wanted)
     if len(keep) == len(calls):

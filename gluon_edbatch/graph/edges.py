@@ -4,7 +4,7 @@ This module is compiled by Cython where a compiler is present (the types are in 
 runs as it stands where not: then its loops take some 0.3 µs an edge.
 """
 
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -37,10 +37,10 @@ def number_calls(
     forms: np.ndarray,
     ends: np.ndarray,
     table: Any,
-    first: Tuple[int, int, int],
+    first: tuple[int, int, int],
     rows: np.ndarray,
     taped: np.ndarray,
-) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Number new calls and what they compute, and note what is known of that.
 
     Parameters
@@ -80,7 +80,7 @@ def number_calls(
     return ids, outputs, offsets, length_offsets
 
 
-def kinds_of(forms: np.ndarray, types: np.ndarray) -> Tuple[np.ndarray, Any]:
+def kinds_of(forms: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, Any]:
     """The types of calls.
 
     Parameters
@@ -117,7 +117,7 @@ def kinds_of(forms: np.ndarray, types: np.ndarray) -> Tuple[np.ndarray, Any]:
 
 def among(
     offsets: np.ndarray, args: np.ndarray, outputs: np.ndarray, evaluation: np.ndarray
-) -> Tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Which calls read what others of them compute.
 
     Parameters
@@ -195,7 +195,7 @@ def needed(
 
 def addition_trees(
     calls: Any, additions: np.ndarray, read: np.ndarray, wanted: np.ndarray
-) -> Tuple[np.ndarray, int]:
+) -> tuple[np.ndarray, int]:
     """Find the additions that can run as one sum, as nothing else reads their partial sums.
 
     Parameters
@@ -256,7 +256,7 @@ def addition_trees(
     return result, found
 
 
-def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> Tuple[np.ndarray, ...]:
+def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> tuple[np.ndarray, ...]:
     """Write each tree of additions as one call that reads all that they add up, from left to right.
 
     Parameters
@@ -325,7 +325,7 @@ def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> Tuple[np.
     )
 
 
-def consumers(offsets: np.ndarray, inputs: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+def consumers(offsets: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Who reads each node: the three arrays of `graph.Consumers`.
 
     Parameters

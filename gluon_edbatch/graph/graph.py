@@ -5,9 +5,10 @@ below treats many nodes at once: a minibatch has thousands of them, and a Python
 each would cost more than running the minibatch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -172,7 +173,7 @@ class Graph:
         return heights(*self.edges)
 
     @property
-    def edges(self) -> Tuple[np.ndarray, np.ndarray]:
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
         """``offsets`` and ``inputs`` as int64 and int32 in one piece each."""
         return (
             np.ascontiguousarray(self.offsets, np.int64),

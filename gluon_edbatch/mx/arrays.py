@@ -3,8 +3,9 @@
 import ctypes
 import math
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -126,9 +127,9 @@ def written_at_once(array: NDArray, begin: int, rows: np.ndarray) -> bool:
 
 
 @contextmanager
-def values_read() -> Iterator[List[NDArray]]:
+def values_read() -> Iterator[list[NDArray]]:
     """Note the arrays whose values this thread reads while it lasts, by ``asnumpy`` or ``if``."""
-    read: List[NDArray] = []
+    read: list[NDArray] = []
     thread, asnumpy = threading.get_ident(), NDArray.asnumpy
 
     def noting(self: NDArray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """What of Gluon's blocks is not public."""
 
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import mxnet as mx
 from mxnet import gluon
@@ -30,9 +31,9 @@ def call_plain(block: gluon.HybridBlock, args: Sequence[Any], ctx: mx.Context) -
     return block.hybrid_forward(mx.nd, *args, **parameters)
 
 
-def names_of_blocks(net: gluon.Block) -> Dict[gluon.Block, List[str]]:
+def names_of_blocks(net: gluon.Block) -> dict[gluon.Block, list[str]]:
     """All blocks in a model, each with its names there, with dots between; the model is ``net``."""
-    found: Dict[gluon.Block, List[str]] = {net: ['net']}
+    found: dict[gluon.Block, list[str]] = {net: ['net']}
 
     def look(block: gluon.Block, prefix: str) -> None:
         for name, child in block._children.items():

@@ -4,7 +4,6 @@ and the loader does not know."""
 import ctypes
 from importlib.util import find_spec
 from pathlib import Path
-from typing import List
 
 # What libmxnet.so asks for by name; the others find each other.
 LIBRARIES = (
@@ -22,7 +21,7 @@ LIBRARIES = (
 DRIVER = 'libcuda.so.1'
 
 
-def folders() -> List[str]:
+def folders() -> list[str]:
     """Where NVIDIA's packages have libraries, if they are installed."""
     packages = find_spec('nvidia')
     return [

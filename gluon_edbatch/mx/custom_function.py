@@ -7,7 +7,8 @@ and drops gradients that are to be added.
 import ctypes
 import itertools
 import traceback
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
 
 import mxnet as mx
 from mxnet import autograd
@@ -23,12 +24,12 @@ WRITES, ADD = (1, 2), 3  # what MXNet may want done with a gradient, if anything
 class _Recorded(NamedTuple):
     """What the tape has of a function, until MXNet deletes it."""
 
-    backward: Callable[[List[NDArray], List[NDArray], List[int]], None]
+    backward: Callable[[list[NDArray], list[NDArray], list[int]], None]
     numpy: bool  # whether it was recorded in NumPy's shapes
     callbacks: MXCallbackList  # MXNet holds it by address only
 
 
-_alive: Dict[int, _Recorded] = {}
+_alive: dict[int, _Recorded] = {}
 _serial = itertools.count(1)  # zero would come back as None
 
 
@@ -63,7 +64,7 @@ _CALLBACKS = c_array(_CALLBACK, [ctypes.cast(entry, _CALLBACK) for entry in (_ba
 def record_function(
     inputs: Sequence[NDArray],
     outputs: Sequence[NDArray],
-    backward: Callable[[List[NDArray], List[NDArray], List[int]], None],
+    backward: Callable[[list[NDArray], list[NDArray], list[int]], None],
 ) -> None:
     """Tell autograd that `outputs` were computed from `inputs`.
 

@@ -2,7 +2,8 @@
 without its operators, or without its engine."""
 
 import ctypes
-from typing import Any, Callable, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 import numpy as np
 from mxnet.base import _LIB, MXNetError, NDArrayHandle

@@ -9,7 +9,8 @@ else gives each such recording a copy, then the array is an ordinary one again.
 import os
 import threading
 import weakref
-from typing import Any, Callable, ContextManager, Dict, List, Optional
+from contextlib import AbstractContextManager
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 from mxnet.base import _LIB, NDArrayHandle, check_call
@@ -23,7 +24,7 @@ os.register_at_fork(
     before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
 )
 # id of an array -> who watches it; these hold the array, and strike themselves off when they go
-_guards: Dict[int, List['weakref.ref[Watched]']] = {}
+_guards: dict[int, list['weakref.ref[Watched]']] = {}
 
 
 class _Guarded:
@@ -82,11 +83,11 @@ class GuardedNumpyArray(_Guarded, mx.np.ndarray):
 
 
 _GUARDED = {NDArray: GuardedArray, mx.np.ndarray: GuardedNumpyArray}
-_PLAIN: Dict[type, type] = {guarded: plain for plain, guarded in _GUARDED.items()}
+_PLAIN: dict[type, type] = {guarded: plain for plain, guarded in _GUARDED.items()}
 PLAIN_OR_GUARDED = (*_GUARDED, *_PLAIN)  # classes of arrays that can be watched
 
 
-def no_touches() -> ContextManager[Any]:
+def no_touches() -> AbstractContextManager[Any]:
     """As long as this lasts whoever touches a watched array in another thread waits.
 
     Within it nothing may be waited for that Python has a part in: that may be about to touch one.

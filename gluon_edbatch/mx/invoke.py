@@ -4,9 +4,9 @@ import ctypes
 import os
 import re
 import threading
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Dict, Sequence, Tuple
 
 from mxnet.base import (
     _LIB,
@@ -69,7 +69,7 @@ def has_operator(op: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=None)
+@cache
 def operator_handle(op: str) -> int:
     """MXNet's own handle of an operator."""
     handle = OpHandle()
@@ -97,7 +97,7 @@ def run_for_effect(op: str, handles: Sequence[NDArrayHandle], **attributes: str)
     check_call(_LIB.MXNDArrayFree(NDArrayHandle(results[0])))
 
 
-@lru_cache(maxsize=None)
+@cache
 def operator_name(handle: int) -> str:
     """The name that an operator has in graphs, whichever of its aliases the handle is of."""
     name = ctypes.c_char_p()
@@ -116,8 +116,8 @@ def attribute_default(op: str, attribute: str) -> str:
     return found.group(1) if found else ''
 
 
-@lru_cache(maxsize=None)
-def _information(op: str) -> Tuple[str, Dict[str, str]]:
+@cache
+def _information(op: str) -> tuple[str, dict[str, str]]:
     """The attribute that counts arrays, and what MXNet's documentation says of each attribute."""
     texts, number = [ctypes.c_char_p() for _ in range(4)], mx_uint()
     lists = [ctypes.POINTER(ctypes.c_char_p)() for _ in range(3)]

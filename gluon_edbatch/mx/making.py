@@ -3,7 +3,8 @@ which the compiled ``fresh.py`` uses.
 """
 
 import ctypes
-from typing import Any, List, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Union
 
 import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call, get_last_ffi_error, mx_uint
@@ -11,7 +12,7 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import NDArrayBase
 
 
-def empty(shape: Tuple[int, ...], device: int, number: int, late: bool, dtype: int) -> NDArray:
+def empty(shape: tuple[int, ...], device: int, number: int, late: bool, dtype: int) -> NDArray:
     """See `fresh.empty`."""
     handle = NDArrayHandle()
     check_call(
@@ -40,14 +41,14 @@ def write(array: NDArray, begin: int, rows: np.ndarray, dtype: int) -> bool:
     return False
 
 
-def wait(handles: List[NDArrayHandle]) -> None:
+def wait(handles: list[NDArrayHandle]) -> None:
     """See `fresh.wait`."""
     for handle in handles:
         check_call(_LIB.MXNDArrayWaitToRead(handle))
 
 
 def run(
-    address: int, words: np.ndarray, handles: List[NDArrayHandle], nanoseconds: float
+    address: int, words: np.ndarray, handles: list[NDArrayHandle], nanoseconds: float
 ) -> Union[bool, str]:
     """See `fresh.run`; gives the message if it failed."""
     message = _Message()

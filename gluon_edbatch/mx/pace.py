@@ -10,7 +10,7 @@ all others read memory that was never written.
 
 import threading
 from collections import deque
-from typing import Deque, Optional
+from typing import Optional
 
 from mxnet.ndarray import NDArray
 
@@ -19,7 +19,7 @@ AHEAD = 2  # evaluations
 
 class _Fences(threading.local):
     def __init__(self):
-        self.fences: Deque[NDArray] = deque()
+        self.fences: deque[NDArray] = deque()
 
 
 _local = _Fences()

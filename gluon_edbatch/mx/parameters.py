@@ -1,6 +1,7 @@
 """What of Gluon's parameters is there, where asking in public is an error if it is not."""
 
-from typing import Iterator, List, Optional, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Optional
 
 import mxnet as mx
 from mxnet import gluon
@@ -12,7 +13,7 @@ def arrays_of(parameter: gluon.Parameter) -> Sequence[NDArray]:
     return parameter._data or ()
 
 
-def contexts(block: gluon.Block) -> Iterator[List[mx.Context]]:
+def contexts(block: gluon.Block) -> Iterator[list[mx.Context]]:
     """Where each initialised parameter of a block and its descendants is."""
     for parameter in block.params.values():
         if parameter._data is not None or parameter._deferred_init:

@@ -11,7 +11,7 @@ import itertools
 import math
 import threading
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -48,10 +48,10 @@ class Memory:
 
     __slots__ = ('array', 'shown', 'handed', '_pool', '_ticket')
 
-    def __init__(self, shape: Tuple[int, ...], dtype: Any, ctx: mx.Context, idle: bool = False):
+    def __init__(self, shape: tuple[int, ...], dtype: Any, ctx: mx.Context, idle: bool = False):
         self._ticket: Optional[int] = None
         self.shown = False
-        self.handed: List[Any] = [] if idle else [None]
+        self.handed: list[Any] = [] if idle else [None]
         size = math.prod(shape)
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:
             self.array, self.handed = empty(shape, dtype, ctx), []
@@ -92,10 +92,10 @@ class _Pool:
     def __init__(self):
         self._lock = threading.Lock()
         self._tickets = itertools.count()
-        self._lent: Dict[int, Tuple[tuple, NDArray]] = {}
-        self._returned: Deque[Tuple[int, bool, bool]] = deque()
+        self._lent: dict[int, tuple[tuple, NDArray]] = {}
+        self._returned: deque[tuple[int, bool, bool]] = deque()
         # (dtype, ctx, idle) -> (size, ticket of the last use, piece), the smallest first
-        self._free: Dict[tuple, List[Tuple[int, int, NDArray]]] = {}
+        self._free: dict[tuple, list[tuple[int, int, NDArray]]] = {}
         self._free_bytes = self._lent_bytes = 0
         self._peak = 0.0
 

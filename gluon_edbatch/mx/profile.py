@@ -1,7 +1,7 @@
 """Spans of this package's own in what MXNet's profiler writes."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Iterator
 
 import mxnet as mx
 

@@ -7,9 +7,10 @@ C form (``reading.h``) and never runs `read`.
 """
 
 import ctypes
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache
 from struct import pack
-from typing import Optional, Sequence, Tuple
+from typing import Optional
 
 import mxnet as mx
 import numpy as np
@@ -27,7 +28,7 @@ _PROBED = 16  # words of an NDArray in C++, which has more
 _ENTRY = 24  # bytes of a place on the tape: a node, and which of its outputs
 
 
-def read(array: NDArray, most: int, node_at: int) -> Optional[Tuple[bytes, bytes, bytes]]:
+def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes, bytes]]:
     """What an array holds when the engine has computed it; does not count as a touch.
 
     Parameters
@@ -98,7 +99,7 @@ IN_C = (
 )
 
 
-@lru_cache(maxsize=None)
+@cache
 def node_offset() -> int:
     """Where in an NDArray, as it lies in memory, stands its place on autograd's tape, as MXNet has
     no function that tells whether there is one; -1 if that is not to be seen.

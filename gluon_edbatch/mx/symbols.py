@@ -2,7 +2,7 @@
 
 import itertools
 from functools import partial
-from typing import Any, Callable, Dict, Optional, Set, Tuple
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 from mxnet.symbol.register import _symbol_creator
@@ -94,7 +94,7 @@ def _of_numpy(op: str, *symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
     )
 
 
-def registered() -> Set[str]:
+def registered() -> set[str]:
     """MXNet's own names of all operators; aliases and gradients left out."""
     ops = map(operator_handle, mx.operator.get_all_registered_operators())
     return {
@@ -104,11 +104,11 @@ def registered() -> Set[str]:
     }
 
 
-def infer_shape(symbol: mx.sym.Symbol, shapes: Dict[str, Tuple[int, ...]]):
+def infer_shape(symbol: mx.sym.Symbol, shapes: dict[str, tuple[int, ...]]):
     """As ``Symbol.infer_shape``, which prints its arguments if shapes do not fit."""
     return symbol._infer_shape_impl(False, **shapes)
 
 
-def infer_type(symbol: mx.sym.Symbol, dtypes: Dict[str, Any]):
+def infer_type(symbol: mx.sym.Symbol, dtypes: dict[str, Any]):
     """As ``Symbol.infer_type``, which prints its arguments if dtypes do not fit."""
     return symbol._infer_type_impl(False, **dtypes)

@@ -5,9 +5,10 @@ writes ``execute/native/src/opcodes.h``, after an operator with a formula was ad
 """
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from ..mx.symbols import registered
 from . import OPS, Op, op_of

@@ -1,7 +1,8 @@
 """Rules for operators that divide something among the values along an axis: reductions of all
 values, and operators that give each value its own result of these."""
 
-from typing import Callable, Optional, Sequence, TypeVar
+from collections.abc import Sequence
+from typing import Callable, Optional, TypeVar
 
 from .attrs import Attrs
 

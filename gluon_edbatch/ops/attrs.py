@@ -1,17 +1,17 @@
 """Attributes of operators: MXNet's text, read as what it means."""
 
-from typing import Any, Dict, List, Optional, Set, Tuple, Union
+from typing import Any, Optional, Union
 
-Shape = Tuple[int, ...]
+Shape = tuple[int, ...]
 MaybeNone = Union[int, Any]  # None where an operator of MXNet allows it, which its rule knows
 
 
-def unlike(one: Shape, other: Shape) -> List[int]:
+def unlike(one: Shape, other: Shape) -> list[int]:
     """The axes in which two shapes differ."""
     return [axis for axis, sizes in enumerate(zip(one, other)) if sizes[0] != sizes[1]]
 
 
-class Attrs(Dict[str, str]):
+class Attrs(dict[str, str]):
     """Attributes of a node: MXNet's text, read as what it means."""
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -28,7 +28,7 @@ class Attrs(Dict[str, str]):
         """Any number."""
         return float(self.get(name, default))
 
-    def integers(self, name: str) -> Tuple[MaybeNone, ...]:
+    def integers(self, name: str) -> tuple[MaybeNone, ...]:
         """A tuple of whole numbers and None, or one that stands for itself; empty if there is
         none."""
         parts = self.get(name, '').strip('()[] ').split(',')
@@ -45,7 +45,7 @@ class Attrs(Dict[str, str]):
         axis = self.integer(name, default)
         return axis if axis is None else axis % rank
 
-    def order(self, op: str, rank: int) -> List[int]:
+    def order(self, op: str, rank: int) -> list[int]:
         """Of an array's axes, as ``transpose`` or ``SwapAxis`` puts them."""
         axes = list(range(rank))
         if op == 'transpose':
@@ -54,7 +54,7 @@ class Attrs(Dict[str, str]):
         axes[one], axes[other] = other, one
         return axes
 
-    def axes(self, rank: int, name: str = 'axis') -> Set[int]:
+    def axes(self, rank: int, name: str = 'axis') -> set[int]:
         """Those that a reduction is over, whether they are named or excluded."""
         named = {axis % rank for axis in self.integers(name)}
         every = set(range(rank))

@@ -2,7 +2,6 @@
 here."""
 
 from enum import IntEnum
-from typing import List, Type
 
 from .instructions import BINARY, UNARY, Function, Opcode, Place, Spread
 
@@ -44,7 +43,7 @@ def header() -> str:
     )
 
 
-def _enum(numbers: Type[IntEnum]) -> str:
+def _enum(numbers: type[IntEnum]) -> str:
     names = ',\n'.join(f'  k{_camel(each.name)} = {each.value}' for each in numbers)
     return f'enum {numbers.__name__} : int64_t {{\n{names}\n}};\n'
 
@@ -53,7 +52,7 @@ def _camel(name: str) -> str:
     return name.title().replace('_', '')
 
 
-def _switch(kind: str, numbers: str, functions: List[Function]) -> str:
+def _switch(kind: str, numbers: str, functions: list[Function]) -> str:
     cases = '\n'.join(
         f'    case {each.number}: body({each.name}<T>{{{_REALS[each.reals]}}}, '
         f'Slope{{"{each.name}", {_READS[each.needs]}}}); break;'

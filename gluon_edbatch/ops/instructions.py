@@ -8,7 +8,7 @@ side, costs nothing. ``opcodes.h`` of ``execute/native/src`` is made of what is 
 """
 
 from enum import IntEnum
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 
 class Opcode(IntEnum):
@@ -61,8 +61,8 @@ class Function(NamedTuple):
     reals: int
 
 
-UNARY: List[Function] = []  # by number: of one argument
-BINARY: List[Function] = []  # of two
+UNARY: list[Function] = []  # by number: of one argument
+BINARY: list[Function] = []  # of two
 
 
 def unary_function(name: str, needs: str = '', reals: int = 0) -> Function:
@@ -75,7 +75,7 @@ def binary_function(name: str, needs: str = '') -> Function:
     return _declared(BINARY, name, needs, 0)
 
 
-def _declared(functions: List[Function], name: str, needs: str, reals: int) -> Function:
+def _declared(functions: list[Function], name: str, needs: str, reals: int) -> Function:
     functions.append(Function(name, len(functions), needs, reals))
     return functions[-1]
 
@@ -140,8 +140,8 @@ class Instruction(NamedTuple):
     b: View = NO_VIEW
     parameter: int = -1
     bias: int = -1
-    numbers: Tuple[int, ...] = ()
-    reals: Tuple[float, ...] = ()
+    numbers: tuple[int, ...] = ()
+    reals: tuple[float, ...] = ()
 
     @property
     def third(self) -> View:
@@ -216,10 +216,10 @@ class RowProgram(NamedTuple):
         Bytes of an element: 4 or 8.
     """
 
-    registers: List[Register]
-    instructions: List[Instruction]
-    parameters: List[Tuple[int, int]]
-    packs: List[Tuple[int, ...]]
+    registers: list[Register]
+    instructions: list[Instruction]
+    parameters: list[tuple[int, int]]
+    packs: list[tuple[int, ...]]
     arguments: int
     outputs: int
     element_size: int
@@ -234,7 +234,7 @@ class RowProgram(NamedTuple):
         return '\n'.join([*registers, *parameters, *map(str, self.instructions)])
 
 
-def read_backward(instruction: Instruction) -> List[View]:
+def read_backward(instruction: Instruction) -> list[View]:
     """The views whose values the backward pass of an instruction reads."""
     op, out, a, b = instruction[:4]
     if op is Opcode.UNARY:

@@ -1,14 +1,15 @@
 """What rules of lowering read and write: the program under way."""
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from .attrs import Attrs, Shape
 from .instructions import ADD, AFFINE, COPY, Instruction, Opcode, Register, Spread, View
 
-Entry = Tuple[int, int]  # node and output
+Entry = tuple[int, int]  # node and output
 
 
 class Unsupported(Exception):
@@ -96,12 +97,12 @@ class ShapedNode(NamedTuple):
     index: int  # type: ignore[assignment]  # tuples have a method of that name
     op: str
     attrs: Attrs
-    sources: Tuple[Entry, ...]
-    shapes: List[Shape]
+    sources: tuple[Entry, ...]
+    shapes: list[Shape]
     name: str
 
 
-Values = List[Union[Value, Any]]  # None for what is folded
+Values = list[Union[Value, Any]]  # None for what is folded
 
 
 def width_of(shape: Sequence[int]) -> int:
@@ -138,8 +139,8 @@ class LoweringContext:
 
     def __init__(
         self,
-        nodes: List[ShapedNode],
-        heads: List[Entry],
+        nodes: list[ShapedNode],
+        heads: list[Entry],
         batch_shape: Shape,
         training: bool,
         element_size: int,
@@ -149,12 +150,12 @@ class LoweringContext:
         self.batch_shape = batch_shape
         self.training = training
         self.element_size = element_size
-        self.registers: List[Register] = []
-        self.instructions: List[Instruction] = []
-        self.parameters: List[Tuple[int, int]] = []
-        self.values: Dict[Entry, Value] = {}
-        self.placed: Dict[Entry, View] = {}
-        self.folded: Set[int] = set()
+        self.registers: list[Register] = []
+        self.instructions: list[Instruction] = []
+        self.parameters: list[tuple[int, int]] = []
+        self.values: dict[Entry, Value] = {}
+        self.placed: dict[Entry, View] = {}
+        self.folded: set[int] = set()
 
     def call(self, index: int) -> 'LoweredCall':
         """What an operator is applied to."""
@@ -289,7 +290,7 @@ class LoweredCall(NamedTuple):
             raise Unsupported(f'has {self.op} of a parameter')
         return self.inputs
 
-    def as_rows(self) -> List[Value]:
+    def as_rows(self) -> list[Value]:
         """The inputs, parameters repeated for each row, and rows for each of their values."""
         ragged = any(value.ragged for value in self.inputs)
         return [self.low.rows(self.node, value, ragged) for value in self.inputs]

@@ -1,6 +1,7 @@
 """Rules for operators of MXNet 1.9.1 that do harm in a graph: others that do the same."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from .attrs import Shape
 from .rows import OpCall
@@ -21,16 +22,16 @@ class Application(NamedTuple):
 
     op: str
     inputs: Sequence[int]
-    shapes: List[Shape]
-    attrs: Dict[str, Any]
+    shapes: list[Shape]
+    attrs: dict[str, Any]
 
 
 MendingRule = Callable[
-    [OpCall], Optional[List[Application]]
+    [OpCall], Optional[list[Application]]
 ]  # the last one's outputs are the result
 
 
-def sequence_last(call: OpCall) -> Optional[List[Application]]:
+def sequence_last(call: OpCall) -> Optional[list[Application]]:
     """Without lengths its gradient is written beside the array."""
     if call.attrs.flag('use_sequence_length'):
         return None
@@ -43,14 +44,14 @@ def sequence_last(call: OpCall) -> Optional[List[Application]]:
     ]
 
 
-def sort(call: OpCall) -> Optional[List[Application]]:
+def sort(call: OpCall) -> Optional[list[Application]]:
     """Its gradient forgets that the last axis is the default."""
     if 'axis' in call.attrs:
         return None
     return [Application(call.op, [0], call.outputs, {'axis': -1, **call.attrs})]
 
 
-def deconvolution(call: OpCall) -> Optional[List[Application]]:
+def deconvolution(call: OpCall) -> Optional[list[Application]]:
     """Outside training oneDNN's way of storing weights is written over the memory that they are in.
     Rows of an arena are a part of theirs, which MXNet then refuses to read."""
     if not call.batched[1]:

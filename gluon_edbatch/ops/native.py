@@ -4,7 +4,7 @@ A rule appends instructions, or gives the result another view of what is there.
 """
 
 import math
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Optional
 
 import numpy as np
 
@@ -30,7 +30,7 @@ NativeRule = Callable[[LoweredCall], None]
 
 
 def unary(
-    function: Function, reals: Callable[[Attrs], Tuple[float, ...]] = lambda _: ()
+    function: Function, reals: Callable[[Attrs], tuple[float, ...]] = lambda _: ()
 ) -> NativeRule:
     """An elementwise function; `reals` gives its numbers."""
 
@@ -367,7 +367,7 @@ def slice_channel(call: LoweredCall) -> None:
         _cut(call, axis, output * size, (output + 1) * size, output)
 
 
-def _rows_to_join(call: LoweredCall) -> List[Value]:
+def _rows_to_join(call: LoweredCall) -> list[Value]:
     """The inputs of a concatenation."""
     if call.arranged:
         raise Unsupported(f'has {call.op} by heads')
@@ -446,7 +446,7 @@ def batch_dot(call: LoweredCall) -> None:
     call.emit(Opcode.BATCH_PRODUCT, a, b, numbers=numbers)
 
 
-def _product_of_values(call: LoweredCall, a: Value, b: Value, turned: Tuple[bool, bool]) -> None:
+def _product_of_values(call: LoweredCall, a: Value, b: Value, turned: tuple[bool, bool]) -> None:
     """Each value by the matrix of its row; or a sum of products of the values of a row."""
     low = call.low
     if a.ragged and not b.ragged and not turned[0] and len(a.shape) == 1:

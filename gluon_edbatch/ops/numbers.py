@@ -5,7 +5,7 @@ and calls with different numbers share a batch.
 """
 
 from math import prod
-from typing import Any, Callable, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -37,7 +37,7 @@ class Numbered(NamedTuple):
     number: float
     dtype: Any
     each_row: bool
-    rest: Tuple[Tuple[str, str], ...]
+    rest: tuple[tuple[str, str], ...]
     symbol: Callable[[mx.sym.Symbol, mx.sym.Symbol], mx.sym.Symbol]
 
 

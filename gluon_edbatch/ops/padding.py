@@ -8,9 +8,10 @@ what is zero gives none. Where an operator wants something else there than what 
 `subgraph.padding` writes it there first.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from math import inf, isfinite, prod
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple, Optional
 
 from .attrs import Attrs, Shape
 
@@ -30,7 +31,7 @@ class Unproved(Exception):
     """Padding may change the result."""
 
 
-States = List[Optional[At]]  # of the inputs; None for those without a ragged axis
+States = list[Optional[At]]  # of the inputs; None for those without a ragged axis
 
 
 class RaggedEntry(NamedTuple):
@@ -51,12 +52,12 @@ class AxisLink(NamedTuple):
         Of the results; None where nothing of them has that length.
     """
 
-    inputs: Tuple[Optional[int], ...]
+    inputs: tuple[Optional[int], ...]
     result: Optional[int]
 
 
-Places = Sequence[Tuple[int, int]]  # inputs of an operator and padded axes of theirs
-LinksRule = Callable[[Places], List[AxisLink]]
+Places = Sequence[tuple[int, int]]  # inputs of an operator and padded axes of theirs
+LinksRule = Callable[[Places], list[AxisLink]]
 
 
 def known_links(*links: AxisLink) -> LinksRule:
@@ -64,7 +65,7 @@ def known_links(*links: AxisLink) -> LinksRule:
     return lambda places: list(links)
 
 
-def same_axes(places: Places) -> List[AxisLink]:
+def same_axes(places: Places) -> list[AxisLink]:
     """Of an operator of three arrays of one shape."""
     return [
         AxisLink(
@@ -101,7 +102,7 @@ class RaggedCall:
     ):
         self.attrs = attrs
         self.states = list(states)
-        self.fills: Dict[int, At] = {}
+        self.fills: dict[int, At] = {}
         self.counted = self.limited = self.across = False
         self._inputs, self._result = inputs, result
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Optional
 
 from .apart import ApartRule
 from .attrs import Attrs
@@ -13,7 +13,7 @@ from .padding import LinksRule, PaddingRule
 from .rows import RowsRule
 from .whole import WholeRule
 
-Affine = Callable[[Attrs], Tuple[float, float]]  # what it multiplies by, and adds
+Affine = Callable[[Attrs], tuple[float, float]]  # what it multiplies by, and adds
 ModeRule = Callable[[Attrs, bool], bool]  # of attributes, and whether in training mode
 _NOISE = ('_random_', '_sample_', '_image_random_')  # begin names of operators that draw
 
@@ -113,9 +113,9 @@ class Op:
     broadcasting: Optional[str] = None
     aligned: Optional[str] = None
     of_axis: Callable[[Attrs], Optional[int]] = lambda attrs: None
-    indices: Tuple[int, ...] = ()
-    weights: Tuple[int, ...] = ()
-    unread: Tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
+    weights: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()
     own_gradient: bool = False
     noise: Optional[ModeRule] = None
     statistics: Optional[ModeRule] = None
@@ -135,7 +135,7 @@ class Op:
         return self.noise is not None and self.noise(attrs, training)
 
 
-OPS: Dict[str, Op] = {}
+OPS: dict[str, Op] = {}
 
 
 def register(op: Op) -> None:

@@ -5,7 +5,7 @@ depends on its own rows only. That each keeps a whole number of positions is che
 operators alike.
 """
 
-from typing import Callable, List, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from .attrs import Attrs, Shape
 
@@ -25,9 +25,9 @@ class OpCall(NamedTuple):
 
     op: str
     attrs: Attrs
-    batched: List[bool]
-    inputs: List[Shape]
-    outputs: List[Shape]
+    batched: list[bool]
+    inputs: list[Shape]
+    outputs: list[Shape]
 
 
 RowsRule = Callable[[OpCall], bool]

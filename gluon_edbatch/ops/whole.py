@@ -3,9 +3,10 @@
 None if it may be one that leaves rows alone, as the rows of all values are rows, too.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -50,8 +51,8 @@ class LiftedCall(NamedTuple):
 
     op: str
     attrs: Attrs
-    inputs: List[LiftedValue]
-    outputs: List[Shape]
+    inputs: list[LiftedValue]
+    outputs: list[Shape]
 
     @property
     def call(self) -> OpCall:
@@ -78,7 +79,7 @@ class LiftedCall(NamedTuple):
         """That of the first input which an attribute names, behind the batch's."""
         return self.attrs.axis(key, self.rank, default) + 1
 
-    def later(self, axes: Sequence[int]) -> Tuple[int, ...]:
+    def later(self, axes: Sequence[int]) -> tuple[int, ...]:
         """The same for axes."""
         return tuple(axis % self.rank + 1 for axis in axes)
 
@@ -86,7 +87,7 @@ class LiftedCall(NamedTuple):
         """The operator, with some attributes changed, of other symbols."""
         return symbol_function(self.op)(*symbols, **{**self.attrs, **changed})
 
-    def batched_inputs(self) -> List[mx.sym.Symbol]:
+    def batched_inputs(self) -> list[mx.sym.Symbol]:
         """All inputs with the batch in front; those that all calls share are repeated."""
         like = next(value.symbol for value in self.inputs if value.batched)
         return [value.symbol if value.batched else _repeated(value, like) for value in self.inputs]
@@ -171,7 +172,7 @@ def broadcasting(call: LiftedCall) -> mx.sym.Symbol:
     return call.apply(*_aligned(call))
 
 
-def _aligned(call: LiftedCall) -> List[mx.sym.Symbol]:
+def _aligned(call: LiftedCall) -> list[mx.sym.Symbol]:
     rank = len(call.outputs[0])
     return [
         shaped(value.symbol, (1,) * (rank - len(value.shape)) + value.shape)

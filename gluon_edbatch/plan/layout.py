@@ -4,7 +4,8 @@ This module is compiled by Cython where a compiler is present (the types are in 
 runs as it stands where not: then it takes some microseconds a call.
 """
 
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -95,14 +96,14 @@ class _Planner:
     ):
         locations = recording.locations
         self._recording, self._types = recording, types
-        self.arenas: List[ArenaPlan] = []
-        self._index: Dict[ArenaKey, int] = {}  # of arenas
+        self.arenas: list[ArenaPlan] = []
+        self._index: dict[ArenaKey, int] = {}  # of arenas
         # type, argument: the arena of an earlier evaluation where its values lie
-        self._in_place: Dict[Tuple[int, int], int] = {}
+        self._in_place: dict[tuple[int, int], int] = {}
         self._lies_there = False
         self._of_several_rows = table.of_several_rows
-        self._placed: Dict[int, Tuple[int, int]] = {}  # arrays of the user: row, rows
-        self._sources: Dict[Tuple[int, int, int], int] = {}  # arena, evaluation, taped: number
+        self._placed: dict[int, tuple[int, int]] = {}  # arrays of the user: row, rows
+        self._sources: dict[tuple[int, int, int], int] = {}  # arena, evaluation, taped: number
         self._latest = -1, -1, 0, 0
         self._numbers_at = 0  # row of number 0, were it there
         self.indices, self.gathered, self.sliced = Indices(2 * len(calls.args)), 0, 0
@@ -114,9 +115,9 @@ class _Planner:
         self._evaluation, self._row = locations.evaluation.data, locations.row.data
         self._rows = locations.rows.data
         self._sizes = [0] * len(types)  # of the groups; where their columns begin; and so on
-        self._begins: List[Any] = [None] * len(types)
-        self._writes: List[Any] = [None] * len(types)
-        self._before: List[Any] = [None] * len(types)
+        self._begins: list[Any] = [None] * len(types)
+        self._writes: list[Any] = [None] * len(types)
+        self._before: list[Any] = [None] * len(types)
         self._results = 0
 
     # --- rows of inputs --------------------------------------------------------------------------
@@ -180,7 +181,7 @@ class _Planner:
         ]
         for node in range(len(self._forms)):
             self._note_sources(node, sources[self._kinds[node]])
-        placed: Dict[tuple, int] = {}
+        placed: dict[tuple, int] = {}
         for kind, node_type in enumerate(self._types):
             for position, place in enumerate(node_type.places):
                 argument = node_type.arguments[position]
@@ -199,7 +200,7 @@ class _Planner:
             same = number >= 0 and known in (number, _NONE)
             sources[place] = number if same else _SEVERAL
 
-    def _lying(self, number: int, key: ArenaKey, placed: Dict[tuple, int]) -> int:
+    def _lying(self, number: int, key: ArenaKey, placed: dict[tuple, int]) -> int:
         """The arena of an earlier evaluation as one of this; -1 if it is none of rows in memory."""
         found = self._recording.results[number][key]
         if not isinstance(found, Arena):
@@ -442,7 +443,7 @@ class _Planner:
         gather, uneven = self._flag_column(), self._flag_column()
         return Reads(arena, gather, self._column(), self._column(), self._column(), uneven=uneven)
 
-    def _with_lengths(self, reads: List[Reads]) -> List[Reads]:
+    def _with_lengths(self, reads: list[Reads]) -> list[Reads]:
         """With the lengths of padded arguments, in batches that have padding."""
         uneven = np.any([read.uneven for read in reads if read.uneven is not None], axis=0)
         for position, place in enumerate(self._node_type.places):

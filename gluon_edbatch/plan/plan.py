@@ -8,7 +8,7 @@ of numbers: there are hundreds of them, and few types. Nothing here touches MXNe
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -103,8 +103,8 @@ class Batch(NamedTuple):
     node_type: NodeType
     nodes: np.ndarray
     rows: int
-    reads: Tuple[Read, ...]
-    writes: Tuple[Write, ...]
+    reads: tuple[Read, ...]
+    writes: tuple[Write, ...]
     hoisted: bool = False
 
     def __str__(self) -> str:
@@ -195,9 +195,9 @@ class Group(NamedTuple):
     rows: np.ndarray
     nodes: np.ndarray
     bounds: np.ndarray
-    reads: Tuple[Reads, ...]
-    writes: Tuple[Writes, ...]
-    known: FrozenSet[int] = frozenset()
+    reads: tuple[Reads, ...]
+    writes: tuple[Writes, ...]
+    known: frozenset[int] = frozenset()
     hoisted: bool = False
 
     @property
@@ -217,7 +217,7 @@ class Group(NamedTuple):
         )
 
 
-Part = Tuple[Group, int, int]  # of a group, its batches from one position to before another
+Part = tuple[Group, int, int]  # of a group, its batches from one position to before another
 
 
 class Import(NamedTuple):
@@ -265,9 +265,9 @@ class ArenaPlan:
         self.earlier = earlier
         self.rows = 0
         self.zero: Optional[int] = None
-        self.scalars: Optional[Tuple[int, int, int]] = None
-        self.arrays: List[Tuple[int, int]] = []
-        self.imports: List[Import] = []
+        self.scalars: Optional[tuple[int, int, int]] = None
+        self.arrays: list[tuple[int, int]] = []
+        self.imports: list[Import] = []
 
     def __str__(self) -> str:
         row_shape, dtype, ctx = self.key[:3]
@@ -311,13 +311,13 @@ class Plan:
         If it is used again: what native runs were told, by their batches and threads.
     """
 
-    arenas: List[ArenaPlan]
-    groups: List[Group]
+    arenas: list[ArenaPlan]
+    groups: list[Group]
     values: np.ndarray
     indices: np.ndarray
     gathered_rows: int
     sliced_rows: int
-    tables: Optional[Dict[tuple, Any]] = None
+    tables: Optional[dict[tuple, Any]] = None
 
     def __str__(self) -> str:
         """Arenas, groups, then one line a batch."""
@@ -333,12 +333,12 @@ class Plan:
         return sum([group.size for group in self.groups])
 
     @cached_property
-    def private(self) -> List[bool]:
+    def private(self) -> list[bool]:
         """Whether each arena is private."""
         return [arena.private for arena in self.arenas]
 
     @cached_property
-    def places(self) -> Tuple[np.ndarray, np.ndarray]:
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
         """Group of each batch, and its position there: two (batches,) int64 arrays, in the order
         in which the batches run."""
         groups, positions = np.empty((2, self.size), np.int64)
@@ -347,24 +347,24 @@ class Plan:
             positions[group.numbers] = np.arange(group.size)
         return groups, positions
 
-    def parts(self, first: int, last: int) -> List[Part]:
+    def parts(self, first: int, last: int) -> list[Part]:
         """Groups of the batches from number `first` to before `last`, in the order of `groups`."""
         if last - first == self.size:  # most often, and several times as fast
             return [(group, 0, group.size) for group in self.groups]
         groups, positions = (column[first:last].tolist() for column in self.places)
-        begins: Dict[int, int] = {}
-        ends: Dict[int, int] = {}
+        begins: dict[int, int] = {}
+        ends: dict[int, int] = {}
         for group, position in zip(groups, positions):
             begins.setdefault(group, position)
             ends[group] = position + 1
         return [(self.groups[group], begins[group], ends[group]) for group in sorted(begins)]
 
-    def batches_between(self, first: int, last: int) -> List[Batch]:
+    def batches_between(self, first: int, last: int) -> list[Batch]:
         """Batches from number `first` to before `last`, in the order in which they run."""
         groups, positions = (column[first:last].tolist() for column in self.places)
         return [self.groups[group].batch(place) for group, place in zip(groups, positions)]
 
     @property
-    def batches(self) -> List[Batch]:
+    def batches(self) -> list[Batch]:
         """All batches, to look at: execution goes by groups."""
         return self.batches_between(0, self.size)

@@ -8,7 +8,7 @@ value. Only the first evaluation of a scope is: what later ones read of earlier 
 import threading
 from collections import OrderedDict
 from dataclasses import replace
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Planned(NamedTuple):
 class _KeptPlan(NamedTuple):
     calls: Calls
     table: FormTable
-    specs: List[Tuple[int, Any]]  # of the user's arrays: which one, and its spec
+    specs: list[tuple[int, Any]]  # of the user's arrays: which one, and its spec
     rows: np.ndarray  # of the values that are computed
     planned: Planned
 
@@ -60,7 +60,7 @@ class RecurringPlans:
     def __init__(self) -> None:
         self.hits = 0
         # By schedule and identity of the forms; a reused identity is seen when plans are compared.
-        self._kept: OrderedDict[Tuple[Schedule, int], Optional[_KeptPlan]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Schedule, int], Optional[_KeptPlan]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:

@@ -4,7 +4,8 @@ Numbers that the user gave are compared; of all else only what it is made of, by
 row for one of each argument: words that are looked up, and maybe their tags.
 """
 
-from typing import Callable, Dict, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Repeats:
 
     def __init__(self, plan: Plan, traits: Sequence[Traits], numbers: Numbers):
         self._plan, self._traits, self._numbers = plan, traits, numbers
-        self._same: Dict[int, np.ndarray] = {}  # arena -> for each row the first that is the same
+        self._same: dict[int, np.ndarray] = {}  # arena -> for each row the first that is the same
         self._found = False
 
     def among(self, read: Reads) -> Optional[Distinct]:

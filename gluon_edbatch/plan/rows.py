@@ -4,7 +4,7 @@ This module is compiled by Cython where a compiler is present (the types are in 
 runs as it stands where not.
 """
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def words(numbers: np.ndarray, most: int) -> Optional[np.ndarray]:
     return result
 
 
-def distinct(keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different ones of small integers, in linear time.
 
     Parameters

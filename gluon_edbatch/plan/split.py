@@ -4,8 +4,9 @@ Results lie in the order of the batches, so that each reads a slice; or there is
 would be the same, which is read by index.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import List, Optional, Sequence, Tuple
+from typing import Optional
 
 import numpy as np
 
@@ -82,8 +83,8 @@ def look_ups_apart(plan: Plan) -> Plan:
 
 
 def _apart(
-    plan: Plan, group: Group, parts: Split, indices: List[np.ndarray], at_once: bool
-) -> Tuple[Group, Group]:
+    plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], at_once: bool
+) -> tuple[Group, Group]:
     """The early part of a group, in one batch or in as many; and its batches without it. What is
     found gets arenas of its own, the last of the plan."""
     writes, found = [], []
@@ -109,8 +110,8 @@ def _apart(
 
 
 def _once(
-    plan: Plan, group: Group, parts: Split, indices: List[np.ndarray], distinct: Distinct
-) -> Tuple[Group, Group]:
+    plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], distinct: Distinct
+) -> tuple[Group, Group]:
     """The early part of a group for the rows that hold something else, in one batch; and its
     batches without it, which read by index what was found."""
     count, ends = np.array([len(distinct.first)]), np.cumsum(group.rows)
@@ -149,20 +150,20 @@ def _new_arena(plan: Plan, arena: ArenaPlan, rows: int) -> int:
     return len(plan.arenas) - 1
 
 
-def _read_all(plan: Plan, read: Reads, indices: List[np.ndarray]) -> Reads:
+def _read_all(plan: Plan, read: Reads, indices: list[np.ndarray]) -> Reads:
     """One read of what these read one after the other."""
     if not read.gather.any() and (read.end[:-1] == read.begin[1:]).all():
         return Reads(read.arena, np.zeros(1, bool), read.begin[:1], read.end[-1:])
     return _by_index(read.arena, rows_read(plan.indices, read), indices)
 
 
-def _by_index(arena: int, rows: np.ndarray, indices: List[np.ndarray]) -> Reads:
+def _by_index(arena: int, rows: np.ndarray, indices: list[np.ndarray]) -> Reads:
     """The read of one batch."""
     begin = _add_indices(rows, indices)
     return Reads(arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
 
 
-def _add_indices(rows: np.ndarray, indices: List[np.ndarray]) -> int:
+def _add_indices(rows: np.ndarray, indices: list[np.ndarray]) -> int:
     """Where they are among all indices of the plan."""
     begin = sum(map(len, indices))
     indices.append(rows.astype(indices[0].dtype))

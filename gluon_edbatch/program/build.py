@@ -1,6 +1,7 @@
 """Blocks while they are made: what is computed of which values, sorted into networks and steps."""
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -40,9 +41,9 @@ class Shared:
 
     def __init__(self, training: bool, ctx: mx.Context):
         self.ctx = ctx
-        self.constants: List[np.ndarray] = []
+        self.constants: list[np.ndarray] = []
         self.training = training
-        self._traced: Dict[Any, Any] = {}
+        self._traced: dict[Any, Any] = {}
 
     def traced(self, block: gluon.HybridBlock, template: Any, shapes: Sequence[TensorSpec]) -> Any:
         """A block's graph, and the specs of its outputs."""
@@ -75,8 +76,8 @@ def _harmless(graph: Subgraph, inputs: Sequence[TensorSpec]) -> Subgraph:
 
 
 def _specs(
-    graph: Subgraph, inputs: Sequence[TensorSpec], parameters: Dict[str, Any]
-) -> List[TensorSpec]:
+    graph: Subgraph, inputs: Sequence[TensorSpec], parameters: dict[str, Any]
+) -> list[TensorSpec]:
     """Of the results."""
     shapes = {INPUT % place: spec.shape for place, spec in enumerate(inputs)}
     dtypes = {INPUT % place: np.dtype(spec.dtype) for place, spec in enumerate(inputs)}
@@ -100,11 +101,11 @@ class Builder:
         self.shared, self.name = shared, name
         self._takes = len(takes)
         self.line = name
-        self._specs: List[Spec] = list(takes)
-        self._made: List[Made] = []
-        self._filled: Dict[int, SampleTensor] = {}
+        self._specs: list[Spec] = list(takes)
+        self._made: list[Made] = []
+        self._filled: dict[int, SampleTensor] = {}
 
-    def taken(self) -> List[Dynamic]:
+    def taken(self) -> list[Dynamic]:
         """Values for what the block takes."""
         return [self._value(place) for place in range(self._takes)]
 
@@ -182,9 +183,9 @@ class Builder:
             self._filled[constant] = SampleTensor(self, place, spec, True)
         return self._filled[constant]
 
-    def apply(self, op: str, arguments: Sequence[Any], attributes: Dict[str, Any]) -> Any:
+    def apply(self, op: str, arguments: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """An operator, as ``mx.sym`` has it."""
-        leaves: List[Any] = []
+        leaves: list[Any] = []
         kinds = (SampleTensor, mx.nd.NDArray)
         template = flatten((tuple(arguments), attributes), kinds, leaves)
         variables = iter([mx.sym.var(INPUT % place) for place in range(len(leaves))])
@@ -201,12 +202,12 @@ class Builder:
         return results[0] if len(results) == 1 else results
 
     def call(
-        self, block: gluon.HybridBlock, arguments: Tuple[Any, ...], keywords: Dict[str, Any]
+        self, block: gluon.HybridBlock, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
         """A block, as it is hybridized."""
         if keywords:
             raise ProgramError(f'{block.name} gets {", ".join(keywords)} by name: give it by place')
-        leaves: List[Any] = []
+        leaves: list[Any] = []
         template = flatten(arguments, (SampleTensor, mx.nd.NDArray), leaves)
         graph, specs = self.shared.traced(block, template[1:], [_spec(each) for each in leaves])
         results = self._apply(graph.subgraph, graph.parameters, leaves, specs)
@@ -215,10 +216,10 @@ class Builder:
     def _apply(
         self,
         graph: Subgraph,
-        parameters: Dict[str, Any],
+        parameters: dict[str, Any],
         leaves: Sequence[Any],
         specs: Sequence[TensorSpec],
-    ) -> List[SampleTensor]:
+    ) -> list[SampleTensor]:
         inputs = tuple([self._place(self._tensor(each)) for each in leaves])
         outputs = tuple([self._new(spec) for spec in specs])
         self._made.append(Applied(graph, parameters, inputs, outputs))

@@ -2,9 +2,10 @@
 
 import inspect
 import math
+from collections.abc import Set as AbstractSet
 from functools import lru_cache, partial, reduce
 from types import FunctionType, MethodType
-from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -27,7 +28,7 @@ class Framed(NamedTuple):
 
     function: Any  # written in Python
     arguments: tuple
-    keywords: Dict[str, Any]
+    keywords: dict[str, Any]
 
 
 def entered(call: Framed, target: str) -> Activation:
@@ -80,14 +81,14 @@ class ProgramCalls:
             )
         return container
 
-    def result(self, builder: Any, call: Invoke, names: Dict[str, Any]) -> Any:
+    def result(self, builder: Any, call: Invoke, names: dict[str, Any]) -> Any:
         """What a call gives, or the function to go into."""
         name = call.function
         function = names[name] if name in names else self.functions[name]
-        arguments: List[Any] = []
+        arguments: list[Any] = []
         for starred, name in call.arguments:
             arguments += list(names[name]) if starred else [names[name]]
-        keywords: Dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         for key, name in call.keywords:
             keywords.update(names[name] if key is None else {key: names[name]})
         if function is _call_at:
@@ -103,9 +104,9 @@ class ProgramCalls:
         return self._of_function(builder, function, tuple(arguments), keywords)
 
     def _of_function(
-        self, builder: Any, function: Any, arguments: tuple, keywords: Dict[str, Any]
+        self, builder: Any, function: Any, arguments: tuple, keywords: dict[str, Any]
     ) -> Any:
-        leaves: List[Any] = []
+        leaves: list[Any] = []
         _leaves_of((arguments, keywords), leaves)
         if leaves and type(getattr(function, '__self__', None)) is mx.nd.NDArray:
             function = getattr(builder.fill(function.__self__), function.__name__)
@@ -259,7 +260,7 @@ def _takes_values(function: Any) -> bool:
     )
 
 
-def _leaves_of(value: Any, found: List[Any]) -> None:
+def _leaves_of(value: Any, found: list[Any]) -> None:
     if isinstance(value, Dynamic):
         found.append(value)
     elif isinstance(value, (list, tuple, set)):
@@ -282,7 +283,7 @@ def _operator_of(function: Any) -> str:
     return ''
 
 
-def _of_block(builder: Any, block: gluon.Block, arguments: tuple, keywords: Dict[str, Any]) -> Any:
+def _of_block(builder: Any, block: gluon.Block, arguments: tuple, keywords: dict[str, Any]) -> Any:
     """A HybridBlock is a static network; any other block is gone into."""
     if has_hooks(block):
         raise ProgramError(f'{block.name} has a forward hook, which a program would not call')
@@ -404,7 +405,7 @@ def _of_number(op: str, own: Callable) -> Callable:
 
 def _array(builder: Any, source: Any, ctx: Any = None, dtype: Any = None) -> Any:
     """``mx.nd.array`` of numbers, some of which are the sample's."""
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     _leaves_of(source, leaves)
     if not leaves:
         return _as_values(builder, mx.nd.array(source, ctx=ctx, dtype=dtype))
@@ -486,7 +487,7 @@ def _full(builder: Any, shape: Any, val: Any, **keywords: Any) -> Any:
     return made * _number(builder, val)
 
 
-_SPECIAL: Dict[Any, Callable] = {
+_SPECIAL: dict[Any, Callable] = {
     isinstance: _isinstance,
     type: _type,
     any: _any_or_all('or', any),
@@ -549,7 +550,7 @@ def _not(value: Any) -> Any:
 
 def _in(value: Any, holder: Any) -> Any:
     """Whether a number is one of others."""
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     _leaves_of((value, holder), leaves)
     if not leaves or (not isinstance(value, Dynamic) and isinstance(holder, dict)):
         return value in holder

@@ -8,8 +8,9 @@ import json
 import math
 import tempfile
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -39,7 +40,7 @@ from ..subgraph.trace import INPUT
 from .lower import PARAMETER
 
 SOURCES = Path(__file__).with_name('cpp')
-Pair = Tuple[int, Tuple[int, ...]]  # a network, and which of the program's parameters it has
+Pair = tuple[int, tuple[int, ...]]  # a network, and which of the program's parameters it has
 
 _DTYPES = {
     'float32': 'kFloat32', 'float64': 'kFloat64', 'uint8': 'kUint8', 'int32': 'kInt32',
@@ -158,7 +159,7 @@ def _separated(items: Sequence[str]) -> str:
     return ',\n     '.join(items)
 
 
-def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: Dict[Pair, int]) -> str:
+def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: dict[Pair, int]) -> str:
     """The function of a block: its values have the numbers that ``print(program)`` shows."""
     read = _read(block)
     lines = [
@@ -171,9 +172,9 @@ def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: Dict[
     return f'void block{number}(Machine& m) {{\n' + ''.join(f'  {each}\n' for each in lines) + '}\n'
 
 
-def _read(block: ProgramBlock) -> Set[Any]:
+def _read(block: ProgramBlock) -> set[Any]:
     """Which values of a block are looked at."""
-    read: List[Any] = []
+    read: list[Any] = []
     for step in block.steps:
         if isinstance(step, RunNetwork):
             read += step.inputs
@@ -194,7 +195,7 @@ def _taken(spec: Spec) -> str:
     return f'numbers<{_NUMBERS[spec.kind]}>' if isinstance(spec, NumberSpec) else 'tensor'
 
 
-def _step(step: Step, numbers: Dict[Pair, int]) -> str:
+def _step(step: Step, numbers: dict[Pair, int]) -> str:
     if isinstance(step, RunNetwork):
         made, given = _values(step.outputs), _values(step.inputs)
         number = numbers[step.network, step.parameters]
@@ -222,7 +223,7 @@ def _values(places: Sequence[int]) -> str:
     return ', '.join([f'v{place}' for place in places])
 
 
-def _end(end: Any, graph: ProgramGraph) -> List[str]:
+def _end(end: Any, graph: ProgramGraph) -> list[str]:
     if isinstance(end, Goto):
         return [f'm.go({_way(end, graph)});']
     if isinstance(end, Choose):
@@ -255,7 +256,7 @@ def _way(to: Goto, graph: ProgramGraph) -> str:
     return f'{{{to.block}, {{{", ".join(values)}}}}}'
 
 
-def _json(template: Tuple) -> Iterator[Any]:
+def _json(template: tuple) -> Iterator[Any]:
     """Texts, and LEAF where a result stands."""
     kind = template[0]
     if template == LEAF:

@@ -1,11 +1,12 @@
 """Blocks as they are made and optimised: before operators are put together to networks."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple, Union
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Union
 
 from ..branching.graph import Calculate, Choose, End, FillTensor, GiveTensor, Goto, ReadNumber, Spec
 from ..subgraph.ir import Subgraph
 
-Place = Union[int, Tuple[Any]]  # a value of the block, or a constant number
+Place = Union[int, tuple[Any]]  # a value of the block, or a constant number
 
 
 class Applied(NamedTuple):
@@ -20,9 +21,9 @@ class Applied(NamedTuple):
     """
 
     graph: Subgraph
-    parameters: Dict[str, Any]
-    inputs: Tuple[int, ...]
-    outputs: Tuple[int, ...]
+    parameters: dict[str, Any]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
 Made = Union[Applied, ReadNumber, Calculate, GiveTensor, FillTensor]
@@ -44,13 +45,13 @@ class Draft(NamedTuple):
     """
 
     takes: int
-    specs: Tuple[Spec, ...]
-    made: Tuple[Made, ...]
+    specs: tuple[Spec, ...]
+    made: tuple[Made, ...]
     end: End
     name: str
 
 
-def read_by(made: Made) -> List[int]:
+def read_by(made: Made) -> list[int]:
     """Values that something is made of."""
     if isinstance(made, Applied):
         return list(made.inputs)
@@ -61,12 +62,12 @@ def read_by(made: Made) -> List[int]:
     return [made.input] if isinstance(made, GiveTensor) and isinstance(made.input, int) else []
 
 
-def written_by(made: Made) -> Tuple[int, ...]:
+def written_by(made: Made) -> tuple[int, ...]:
     """Values that are made."""
     return made.outputs if isinstance(made, Applied) else (made.output,)
 
 
-def read_by_end(end: End) -> List[int]:
+def read_by_end(end: End) -> list[int]:
     """Values that go on, or decide."""
     if isinstance(end, Choose):
         places: Sequence[Place] = [end.condition, *end.then.values, *end.other.values]
@@ -75,7 +76,7 @@ def read_by_end(end: End) -> List[int]:
     return [place for place in places if isinstance(place, int)]
 
 
-def renamed(made: Made, names: Dict[int, int]) -> Made:
+def renamed(made: Made, names: dict[int, int]) -> Made:
     """The same on other values."""
 
     def new(place: Any) -> Any:
@@ -93,7 +94,7 @@ def renamed(made: Made, names: Dict[int, int]) -> Made:
     return made._replace(output=new(made.output), input=new(made.input))
 
 
-def renamed_end(end: End, names: Dict[int, Place]) -> End:
+def renamed_end(end: End, names: dict[int, Place]) -> End:
     """The same with other values."""
 
     def new(place: Any) -> Any:
@@ -109,7 +110,7 @@ def renamed_end(end: End, names: Dict[int, Place]) -> End:
     return end._replace(values=tuple(map(new, end.values)))
 
 
-def needed(made: Sequence[Made], places: Iterable[int]) -> Tuple[Made, ...]:
+def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:
     """What some values are made of, in the same order."""
     wanted, kept = set(places), []
     for each in reversed(made):
@@ -119,7 +120,7 @@ def needed(made: Sequence[Made], places: Iterable[int]) -> Tuple[Made, ...]:
     return tuple(reversed(kept))
 
 
-def is_needed(made: Made, wanted: Set[int]) -> bool:
+def is_needed(made: Made, wanted: set[int]) -> bool:
     """Whether some of the wanted values are made, or an index is looked at that may be an error."""
     is_index = isinstance(made, Calculate) and made.op == 'index'
     return is_index or not wanted.isdisjoint(written_by(made))

@@ -1,8 +1,9 @@
 """Step 5: programs written as bundles, which hosts run, with MXNet or without."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Set, Union
+from typing import Any, Union
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -64,10 +65,10 @@ def write_program(
 
 def _add_onnx(
     bundle: BundleWriter, graph: ProgramGraph, parameters: Sequence[NDArray]
-) -> List[Dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """A file for each network with the parameters that it has: so weights are constants to those
     who run it, which they lay out as they like."""
-    entries: List[Dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for number, own in sorted(_pairs(graph)):
         name = f'network{number}-{len(entries)}.onnx'
         weights = [parameters[place] for place in own]
@@ -76,7 +77,7 @@ def _add_onnx(
     return entries
 
 
-def _pairs(graph: ProgramGraph) -> Set[Pair]:
+def _pairs(graph: ProgramGraph) -> set[Pair]:
     steps = [step for block in graph.blocks for step in block.steps]
     return {(step.network, step.parameters) for step in steps if isinstance(step, RunNetwork)}
 
@@ -126,7 +127,7 @@ def load_program(folder: Union[str, Path], ctx: Any = None) -> BranchingProgram:
     return BranchingProgram(graph, MXNetHost(graph, ctx), int(content['max_steps']))
 
 
-def _graph_of(bundle: Bundle, entry: Dict[str, Any]) -> Subgraph:
+def _graph_of(bundle: Bundle, entry: dict[str, Any]) -> Subgraph:
     data = bundle.files.get(entry.get('symbol', ''))
     if data is None:
         raise BundleError(f'{bundle.folder}: the manifest has no network {entry.get("symbol")!r}')

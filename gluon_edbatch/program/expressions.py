@@ -3,7 +3,8 @@
 
 import ast
 import copy
-from typing import Any, List, NoReturn, Sequence
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from ..errors import ProgramError
 from .flow import Branch, CodeBlock, End, Invoke, Jump, Statement, site
@@ -154,9 +155,9 @@ class ExpressionRewriter:
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def _values(self, nodes: Sequence[ast.expr]) -> List[ast.expr]:
+    def _values(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
         """Simple expressions, evaluated in this order where that could matter."""
-        made: List[ast.expr] = []
+        made: list[ast.expr] = []
         for place, node in enumerate(nodes):
             value = self._value(node)
             if not isinstance(value, ast.Constant) and any(

@@ -2,15 +2,15 @@
 
 import linecache
 from types import CodeType
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 
 class Statement(NamedTuple):
     """A statement on values that are there: it reads names, and writes some."""
 
     code: CodeType
-    reads: FrozenSet[str]
-    writes: FrozenSet[str]
+    reads: frozenset[str]
+    writes: frozenset[str]
     line: int
 
 
@@ -19,8 +19,8 @@ class Invoke(NamedTuple):
 
     target: str
     function: str
-    arguments: Tuple[Tuple[bool, str], ...]  # whether it has a star
-    keywords: Tuple[Tuple[Optional[str], str], ...]  # None: two stars
+    arguments: tuple[tuple[bool, str], ...]  # whether it has a star
+    keywords: tuple[tuple[Optional[str], str], ...]  # None: two stars
     to: 'CodeBlock'
     line: int
 
@@ -65,21 +65,21 @@ class CodeBlock:
     """
 
     def __init__(self) -> None:
-        self.statements: List[Statement] = []
+        self.statements: list[Statement] = []
         self.end: Any = None
         self.number = -1
-        self.live: FrozenSet[str] = frozenset()
+        self.live: frozenset[str] = frozenset()
         self.joins = False
 
     @property
-    def next(self) -> List['CodeBlock']:
+    def next(self) -> list['CodeBlock']:
         """Where it leads."""
         if isinstance(self.end, Branch):
             return [self.end.then, self.end.other]
         return [] if isinstance(self.end, Return) else [self.end.to]
 
     @property
-    def reads_at_end(self) -> FrozenSet[str]:
+    def reads_at_end(self) -> frozenset[str]:
         """Names that the end needs."""
         end = self.end
         if isinstance(end, Invoke):
@@ -104,8 +104,8 @@ class Flow(NamedTuple):
 
     function: Any  # a FunctionType, which mypy would bind
     file: str
-    blocks: List[CodeBlock]
-    places: Dict[str, str]
+    blocks: list[CodeBlock]
+    places: dict[str, str]
 
     @property
     def returns(self) -> int:
@@ -122,9 +122,9 @@ def site(file: str, line: int) -> str:
     return f'{file}:{line}: {linecache.getline(file, line).strip()}'.rstrip(': ')
 
 
-def connected(entry: CodeBlock) -> List[CodeBlock]:
+def connected(entry: CodeBlock) -> list[CodeBlock]:
     """The blocks that can be reached, empty ones left out, numbered and looked through."""
-    order: List[CodeBlock] = []
+    order: list[CodeBlock] = []
     _visit(entry, order, set())
     order.reverse()
     before = {id(block): 0 for block in order}
@@ -144,7 +144,7 @@ def connected(entry: CodeBlock) -> List[CodeBlock]:
     return order
 
 
-def _visit(block: CodeBlock, order: List[CodeBlock], seen: set) -> None:
+def _visit(block: CodeBlock, order: list[CodeBlock], seen: set) -> None:
     """Append blocks, what they lead to first."""
     # Where a loop ends is visited before its inside, and so comes after it in the end.
     waiting = [(block, reversed(block.next))]
@@ -160,14 +160,14 @@ def _visit(block: CodeBlock, order: List[CodeBlock], seen: set) -> None:
             waiting.append((to, reversed(to.next)))
 
 
-def _live_before(block: CodeBlock) -> FrozenSet[str]:
+def _live_before(block: CodeBlock) -> frozenset[str]:
     live = live_after(block) | block.reads_at_end
     for statement in reversed(block.statements):
         live = (live - statement.writes) | statement.reads
     return live
 
 
-def live_after(block: CodeBlock) -> FrozenSet[str]:
+def live_after(block: CodeBlock) -> frozenset[str]:
     """Names that are read where a block leads."""
     live = frozenset().union(*[to.live for to in block.next])
     return live - {block.end.target} if isinstance(block.end, Invoke) else live

@@ -1,6 +1,7 @@
 """The host in MXNet: networks are CachedOps, on any context, under autograd as well."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -18,7 +19,7 @@ class _Compiled(NamedTuple):
     """A network as an operator, and what it is given: inputs (True) or parameters, by number."""
 
     op: InTurns
-    sources: List[Tuple[bool, int]]
+    sources: list[tuple[bool, int]]
 
 
 class MXNetHost:
@@ -39,14 +40,14 @@ class MXNetHost:
 
     def __init__(self, graph: ProgramGraph, ctx: mx.Context):
         self._graph, self._ctx = graph, ctx
-        self._compiled: Dict[Any, _Compiled] = {}
-        self._constants: Dict[int, mx.nd.NDArray] = {}
+        self._compiled: dict[Any, _Compiled] = {}
+        self._constants: dict[int, mx.nd.NDArray] = {}
 
     def put(self, array: Any) -> Any:
         """An array of a sample's."""
         return array
 
-    def run(self, run: RunNetwork, inputs: List[Any], samples: int) -> Sequence[Any]:
+    def run(self, run: RunNetwork, inputs: list[Any], samples: int) -> Sequence[Any]:
         """Results of a network."""
         network = self._graph.networks[run.network]
         if samples == 1 or network.batched:
@@ -67,7 +68,7 @@ class MXNetHost:
     def _sample(self, array: Any, rows: int, sample: int) -> Any:
         return mx.nd.slice_axis(array, axis=0, begin=sample * rows, end=(sample + 1) * rows)
 
-    def _call(self, run: RunNetwork, inputs: List[Any], alone: bool) -> Sequence[Any]:
+    def _call(self, run: RunNetwork, inputs: list[Any], alone: bool) -> Sequence[Any]:
         op, sources = self._found(run, alone)
         parameters, ctx = self._graph.parameters, self._ctx
         arrays = [
@@ -99,7 +100,7 @@ class MXNetHost:
         """Their rows one after the other."""
         return mx.nd.concat(*arrays, dim=0)
 
-    def split(self, array: Any, rows: int, samples: int) -> List[Any]:
+    def split(self, array: Any, rows: int, samples: int) -> list[Any]:
         """An array for each sample."""
         if samples == 1:
             return [array]

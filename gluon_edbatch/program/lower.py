@@ -1,6 +1,7 @@
 """Step 4: static networks, each once, for the operators of all blocks."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -29,7 +30,7 @@ PARAMETER = 'edb_parameter%d'
 
 
 def lowered(
-    drafts: Sequence[Draft], constants: List[Any], arguments: Any, training: bool
+    drafts: Sequence[Draft], constants: list[Any], arguments: Any, training: bool
 ) -> ProgramGraph:
     """The program of finished blocks."""
     networks, constants = _Networks(training), list(constants)
@@ -42,10 +43,10 @@ def lowered(
     return ProgramGraph(blocks, networks.all, networks.parameters, constants, arguments)
 
 
-def _needed_only(drafts: Sequence[Draft], constants: List[Any]) -> Tuple[List[Draft], List[Any]]:
+def _needed_only(drafts: Sequence[Draft], constants: list[Any]) -> tuple[list[Draft], list[Any]]:
     """Without constants of blocks and values that were left out."""
-    number_of: Dict[int, int] = {}
-    kept: List[Draft] = []
+    number_of: dict[int, int] = {}
+    kept: list[Draft] = []
     for draft in drafts:
         made = [
             each._replace(constant=number_of.setdefault(each.constant, len(number_of)))
@@ -57,9 +58,9 @@ def _needed_only(drafts: Sequence[Draft], constants: List[Any]) -> Tuple[List[Dr
     return kept, [constants[number] for number in number_of]
 
 
-def _with_arrays(draft: Draft, constants: List[Any]) -> Draft:
+def _with_arrays(draft: Draft, constants: list[Any]) -> Draft:
     """Arrays made of numbers that passes found to be constant are constants of the program."""
-    made: List[Made] = []
+    made: list[Made] = []
     for each in draft.made:
         if isinstance(each, GiveTensor) and isinstance(each.input, tuple):
             constants.append(np.array(each.input, each.dtype))
@@ -71,15 +72,15 @@ def _with_arrays(draft: Draft, constants: List[Any]) -> Draft:
 class _Level(NamedTuple):
     """What can be computed together: numbers, then operators, then numbers that are read."""
 
-    before: List[Made]
-    applied: List[Applied]
-    after: List[Made]
+    before: list[Made]
+    applied: list[Applied]
+    after: list[Made]
 
 
-def _levels(draft: Draft) -> List[_Level]:
+def _levels(draft: Draft) -> list[_Level]:
     """By how often numbers are read and given again before."""
     level = dict.fromkeys(range(draft.takes), 0)
-    levels: Dict[int, _Level] = {}
+    levels: dict[int, _Level] = {}
     for made in draft.made:
         own = max([level[place] for place in read_by(made)], default=0)
         found = levels.setdefault(own, _Level([], [], []))
@@ -94,14 +95,14 @@ def _levels(draft: Draft) -> List[_Level]:
     return [levels[own] for own in sorted(levels)]
 
 
-def _steps(draft: Draft, networks: '_Networks') -> List[Step]:
+def _steps(draft: Draft, networks: '_Networks') -> list[Step]:
     """One network for each level: operators are put together as far as they can be."""
     wanted = set(read_by_end(draft.end))
     for made in draft.made:
         if not isinstance(made, Applied):
             wanted.update(read_by(made))
     levels = _levels(draft)
-    steps: List[Any] = []
+    steps: list[Any] = []
     for number, level in enumerate(levels):
         steps += level.before
         if level.applied:
@@ -120,12 +121,12 @@ class _Networks:
     """All networks of a program, whatever their parameters, and these."""
 
     def __init__(self, training: bool):
-        self.all: List[Network] = []
-        self.parameters: List[gluon.Parameter] = []
+        self.all: list[Network] = []
+        self.parameters: list[gluon.Parameter] = []
         self._training = training
-        self._number_of: Dict[Any, int] = {}
+        self._number_of: dict[Any, int] = {}
 
-    def run(self, draft: Draft, applied: List[Applied], wanted: Set[int]) -> RunNetwork:
+    def run(self, draft: Draft, applied: list[Applied], wanted: set[int]) -> RunNetwork:
         """One network for operators, of which some results are wanted."""
         joined = _JoinedGraphs(applied)
         made = [place for each in applied for place in each.outputs]
@@ -172,11 +173,11 @@ class _JoinedGraphs:
     """
 
     def __init__(self, applied: Sequence[Applied]):
-        self.nodes: List[Node] = []
-        self.inputs: List[int] = []
-        self.parameters: List[Any] = []
-        self.entry_of: Dict[int, Entry] = {}
-        self._variable_of: Dict[int, Entry] = {}
+        self.nodes: list[Node] = []
+        self.inputs: list[int] = []
+        self.parameters: list[Any] = []
+        self.entry_of: dict[int, Entry] = {}
+        self._variable_of: dict[int, Entry] = {}
         made = {place for each in applied for place in each.outputs}
         for each in applied:
             for place in each.inputs:
@@ -191,7 +192,7 @@ class _JoinedGraphs:
         return Entry(len(self.nodes) - 1)
 
     def _add(self, each: Applied, number: int) -> None:
-        entries: Dict[int, Entry] = {}  # of the first output of each of its nodes
+        entries: dict[int, Entry] = {}  # of the first output of each of its nodes
 
         def moved(entry: Entry) -> Entry:
             first = entries[entry.node]
@@ -219,7 +220,7 @@ class _JoinedGraphs:
 
 
 def _of_batches(
-    graph: Subgraph, inputs: Tuple[TensorSpec, ...], outputs: Tuple[TensorSpec, ...], training: bool
+    graph: Subgraph, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], training: bool
 ) -> Network:
     """The network for several samples at once, where rules say how."""
     count = len(graph.operators)

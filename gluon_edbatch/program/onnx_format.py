@@ -3,9 +3,10 @@
 import io
 import tempfile
 import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, Iterator, Sequence, Set
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -113,7 +114,7 @@ def _arrange(model: Any, graph: Subgraph) -> None:
     model.graph.output.extend(ordered)
 
 
-def _hold(model: Any, inputs: Set[str]) -> None:
+def _hold(model: Any, inputs: set[str]) -> None:
     """Weights that are listed as inputs are no constants to ONNX Runtime."""
     kept = [each for each in model.graph.input if each.name in inputs]
     del model.graph.input[:]

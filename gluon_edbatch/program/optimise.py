@@ -4,8 +4,9 @@ Where a pass changes nothing, it gives the same drafts again; all are repeated u
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Optional
 
 from ..branching.calculate import calculate
 from ..branching.graph import Calculate, Choose, End, Finish, GiveTensor, Goto, gotos
@@ -25,7 +26,7 @@ from .draft import (
     written_by,
 )
 
-Drafts = List[Draft]
+Drafts = list[Draft]
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Optimised:
     """
 
     drafts: Drafts
-    effects: Dict[str, int] = field(default_factory=dict)
+    effects: dict[str, int] = field(default_factory=dict)
 
 
 def optimise(drafts: Drafts, training: bool, without: Sequence[str] = ()) -> Optimised:
@@ -60,8 +61,8 @@ def optimise(drafts: Drafts, training: bool, without: Sequence[str] = ()) -> Opt
 
 def _in_order(drafts: Drafts) -> Drafts:
     """Those that can be reached, in an order in which loops come before what follows them."""
-    order: List[int] = []
-    seen: Set[int] = {0}
+    order: list[int] = []
+    seen: set[int] = {0}
     waiting = [(0, iter(_before_inside(drafts[0].end)))]
     while waiting:
         number, following = waiting[-1]
@@ -82,7 +83,7 @@ def _in_order(drafts: Drafts) -> Drafts:
     ]
 
 
-def _before_inside(end: End) -> List[int]:
+def _before_inside(end: End) -> list[int]:
     """What is visited first comes last."""
     return [to.block for to in reversed(gotos(end))]
 
@@ -93,9 +94,9 @@ def _redirected(end: End, goto: Callable[[Goto], Goto]) -> End:
     return goto(end) if isinstance(end, Goto) else end
 
 
-def _ways_to(drafts: Drafts) -> List[List[Goto]]:
+def _ways_to(drafts: Drafts) -> list[list[Goto]]:
     """All that leads to each block; to the first, the program's call."""
-    ways: List[List[Goto]] = [[] for _ in drafts]
+    ways: list[list[Goto]] = [[] for _ in drafts]
     for draft in drafts:
         for to in gotos(draft.end):
             ways[to.block].append(to)
@@ -109,7 +110,7 @@ def _tidied(draft: Draft) -> Draft:
 # --- passes --------------------------------------------------------------------------------------
 
 
-def _threaded(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
+def _threaded(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
     """Ways to a block that computes nothing lead to where it leads."""
     count = 0
 
@@ -121,7 +122,7 @@ def _threaded(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
             if target.made or not isinstance(target.end, Goto) or to.block in seen:
                 return to
             seen.add(to.block)
-            names: Dict[int, Place] = dict(enumerate(to.values))
+            names: dict[int, Place] = dict(enumerate(to.values))
             moved: Any = renamed_end(target.end, names)
             to, count = moved, count + 1
 
@@ -129,10 +130,10 @@ def _threaded(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
     return made, count
 
 
-def _merged(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
+def _merged(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
     """A block that only one other leads to, without a choice, becomes a part of that."""
     drafts, ways, count = list(drafts), _ways_to(drafts), 0
-    gone: Set[int] = set()
+    gone: set[int] = set()
     for number in range(len(drafts)):
         while number not in gone and isinstance(drafts[number].end, Goto):
             to: Any = drafts[number].end
@@ -149,7 +150,7 @@ def _merged(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
 def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
     """Two blocks as one."""
     shift = len(first.specs) - second.takes
-    names: Dict[int, Place] = dict(enumerate(to.values))
+    names: dict[int, Place] = dict(enumerate(to.values))
     names.update({place: place + shift for place in range(second.takes, len(second.specs))})
     constants = {place: each for place, each in names.items() if isinstance(each, tuple)}
     moved = [
@@ -171,11 +172,11 @@ def _decided(end: End) -> End:
     return end
 
 
-def _places(names: Dict[int, Place]) -> Dict[int, int]:
+def _places(names: dict[int, Place]) -> dict[int, int]:
     return {place: new for place, new in names.items() if isinstance(new, int)}
 
 
-def _with_constants(made: Made, before: Made, constants: Dict[int, Any]) -> Made:
+def _with_constants(made: Made, before: Made, constants: dict[int, Any]) -> Made:
     """Operands that are constant numbers; `before` has the names that they are known by."""
     if isinstance(before, GiveTensor) and before.input in constants:
         return made._replace(input=constants[before.input])  # type: ignore[call-arg]
@@ -190,9 +191,9 @@ def _with_constants(made: Made, before: Made, constants: Dict[int, Any]) -> Made
     return made._replace(operands=operands)
 
 
-def _without_dead(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
+def _without_dead(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
     """Blocks take only what they, or later ones, read."""
-    read: List[Set[int]] = [set() for _ in drafts]
+    read: list[set[int]] = [set() for _ in drafts]
     changed = True
     while changed:
         changed = False
@@ -206,10 +207,10 @@ def _without_dead(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
     return made, sum([draft.takes for draft in drafts]) - sum([draft.takes for draft in made])
 
 
-def _read_of(draft: Draft, read: List[Set[int]]) -> Set[int]:
+def _read_of(draft: Draft, read: list[set[int]]) -> set[int]:
     """What it takes and reads, if later blocks take only that."""
     end = draft.end
-    places: Set[Any] = {end.condition} if isinstance(end, Choose) else set()
+    places: set[Any] = {end.condition} if isinstance(end, Choose) else set()
     if isinstance(end, Finish):
         places.update(read_by_end(end))
     for to in gotos(end):
@@ -222,7 +223,7 @@ def _read_of(draft: Draft, read: List[Set[int]]) -> Set[int]:
     return {place for place in wanted if place < draft.takes}
 
 
-def _taking(draft: Draft, own: List[int], kept: List[List[int]]) -> Draft:
+def _taking(draft: Draft, own: list[int], kept: list[list[int]]) -> Draft:
     """The same block that takes some of its values only."""
 
     def goto(to: Goto) -> Goto:
@@ -240,11 +241,11 @@ def _taking(draft: Draft, own: List[int], kept: List[List[int]]) -> Draft:
     )
 
 
-def _with_constant_takes(drafts: Drafts, _: bool) -> Tuple[Drafts, int]:
+def _with_constant_takes(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
     """Numbers that are the same wherever a block is come to from, and what is computed of such."""
     ways, made, count = _ways_to(drafts), [], 0
     for number, draft in enumerate(drafts):
-        constants: Dict[int, Any] = {}
+        constants: dict[int, Any] = {}
         for place in range(draft.takes if number else 0):
             values = {_exact(to.values[place]) for to in ways[number]}
             if len(values) == 1 and isinstance(ways[number][0].values[place], tuple):
@@ -259,9 +260,9 @@ def _exact(place: Place) -> Any:
     return (type(place[0]), repr(place[0])) if isinstance(place, tuple) else place
 
 
-def _folded(draft: Draft, constants: Dict[int, Any]) -> Tuple[Draft, int]:
+def _folded(draft: Draft, constants: dict[int, Any]) -> tuple[Draft, int]:
     """With numbers that are known in the place of values."""
-    kept: List[Made] = []
+    kept: list[Made] = []
     used = set(read_by_end(draft.end)).union(*[read_by(made) for made in draft.made])
     count = len(used.intersection(constants))
     for made in draft.made:
@@ -286,16 +287,16 @@ def _folded(draft: Draft, constants: Dict[int, Any]) -> Tuple[Draft, int]:
     return draft._replace(made=tuple(kept), end=end), count
 
 
-def _without_identities(drafts: Drafts, training: bool) -> Tuple[Drafts, int]:
+def _without_identities(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
     """Operators that change nothing, and values that a block takes twice."""
     ways, made, count = _ways_to(drafts), [], 0
     for number, draft in enumerate(drafts):
-        names: Dict[int, int] = {}
-        first: Dict[Any, int] = {}
+        names: dict[int, int] = {}
+        first: dict[Any, int] = {}
         for place in range(draft.takes if number else 0):
             key = tuple([_exact(to.values[place]) for to in ways[number]])
             names[place] = first.setdefault(key, place)
-        kept: List[Made] = []
+        kept: list[Made] = []
         for each in draft.made:
             each = renamed(each, names)
             same = _same_as(each, draft, training)
@@ -328,13 +329,13 @@ def _same_as(made: Made, draft: Draft, training: bool) -> Optional[int]:
     return None
 
 
-def _without_repeated(drafts: Drafts, training: bool) -> Tuple[Drafts, int]:
+def _without_repeated(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
     """What a block computes twice of the same values."""
     count, result = 0, []
     for draft in drafts:
-        known: Dict[Any, Tuple[int, ...]] = {}
-        names: Dict[int, int] = {}
-        kept: List[Made] = []
+        known: dict[Any, tuple[int, ...]] = {}
+        names: dict[int, int] = {}
+        kept: list[Made] = []
         for made in draft.made:
             made = renamed(made, names)
             key = _key(made, training)
@@ -361,7 +362,7 @@ def _key(made: Made, training: bool) -> Any:
     return type(made), made._replace(output=-1), tuple(map(_exact, places))
 
 
-def _hoisted(drafts: Drafts, training: bool) -> Tuple[Drafts, int]:
+def _hoisted(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
     """What both ways of a choice begin with runs before it, for all samples at once."""
     drafts, ways, count = list(drafts), _ways_to(drafts), 0
     for number, draft in enumerate(drafts):
@@ -383,7 +384,7 @@ def _hoisted(drafts: Drafts, training: bool) -> Tuple[Drafts, int]:
 def _first_shared(draft: Draft, drafts: Drafts, training: bool) -> Any:
     """The three blocks with one operator moved to the first; None if there is none."""
     end: Any = draft.end
-    found: Dict[Any, Applied] = {}
+    found: dict[Any, Applied] = {}
     for to in (end.then, end.other):
         target, names = drafts[to.block], _places(dict(enumerate(to.values)))
         for made in target.made:
@@ -430,7 +431,7 @@ def _taking_more(draft: Draft, made: Applied) -> Draft:
     )
 
 
-PASSES: Dict[str, Callable[[Drafts, bool], Tuple[Drafts, int]]] = {
+PASSES: dict[str, Callable[[Drafts, bool], tuple[Drafts, int]]] = {
     'thread': _threaded,
     'constants': _with_constant_takes,
     'identities': _without_identities,

@@ -1,7 +1,8 @@
 """What a user gets: a network with branches over values, as a program for many samples."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Union
+from typing import Any, Union
 
 import mxnet as mx
 import numpy as np
@@ -74,16 +75,16 @@ class Program:
 
     def __init__(self, net: gluon.Block, example: Any, max_steps: int, without: Sequence[str]):
         self._net, self._max_steps, self._without = net, max_steps, without
-        leaves: List[Any] = []
+        leaves: list[Any] = []
         self._template = flatten(as_arguments(example), mx.nd.NDArray, leaves)
         if not leaves:
             raise ProgramError('the example has no NDArray: a program computes with arrays')
-        self._specs: List[Any] = [
+        self._specs: list[Any] = [
             TensorSpec(leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves
         ]
         self._ctx = leaves[0].ctx
-        self._effects: Dict[str, int] = {}
-        self._programs: Dict[bool, BranchingProgram] = {}
+        self._effects: dict[str, int] = {}
+        self._programs: dict[bool, BranchingProgram] = {}
         self._of_mode(False)
 
     def _of_mode(self, training: bool) -> BranchingProgram:
@@ -101,7 +102,7 @@ class Program:
         """The program of inference mode."""
         return self._of_mode(False)
 
-    def __call__(self, samples: Sequence[Any]) -> List[Any]:
+    def __call__(self, samples: Sequence[Any]) -> list[Any]:
         """The results of all samples.
 
         Parameters

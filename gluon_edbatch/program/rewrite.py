@@ -10,16 +10,17 @@ import ast
 import copy
 import inspect
 import textwrap
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache
 from types import FunctionType
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any
 
 from ..errors import ProgramError
 from .expressions import INSTEAD, ITEM, ITEMS, MORE, OWN, ExpressionRewriter, call, load
 from .flow import Branch, CodeBlock, Flow, Return, connected
 
 
-@lru_cache(maxsize=None)
+@cache
 def flow_of(function: FunctionType) -> Flow:
     """The control flow of a function of the user's.
 
@@ -57,10 +58,10 @@ class _FunctionRewriter(ExpressionRewriter):
     def __init__(self, file: str):
         super().__init__(file)
         self._entry = self._block
-        self.places: Dict[str, str] = {}
-        self._loops: List[Tuple[CodeBlock, CodeBlock]] = []  # where to continue, where to break to
+        self.places: dict[str, str] = {}
+        self._loops: list[tuple[CodeBlock, CodeBlock]] = []  # where to continue, where to break to
 
-    def run(self, definition: ast.FunctionDef) -> List[CodeBlock]:
+    def run(self, definition: ast.FunctionDef) -> list[CodeBlock]:
         """All blocks that can be reached."""
         self._body(definition.body)
         self._end(Return(self._keep(ast.Constant(None)).id, self._line))
@@ -109,7 +110,7 @@ class _FunctionRewriter(ExpressionRewriter):
         elif isinstance(target, (ast.Tuple, ast.List)):
             names = [self._name() for _ in target.elts]
             inner = [part.value if isinstance(part, ast.Starred) else part for part in target.elts]
-            stores: List[ast.expr] = [
+            stores: list[ast.expr] = [
                 ast.Starred(ast.Name(name, ast.Store()), ast.Store())
                 if isinstance(part, ast.Starred)
                 else ast.Name(name, ast.Store())
@@ -215,7 +216,7 @@ class _FunctionRewriter(ExpressionRewriter):
             if isinstance(each, ast.Name)
         }
         node = _Renamed(own).visit(copy.deepcopy(node))
-        body: List[ast.stmt] = [self._added(made, node)]
+        body: list[ast.stmt] = [self._added(made, node)]
         for generator in reversed(node.generators):
             for test in reversed(generator.ifs):
                 body = [ast.If(test, body, [], lineno=self._line)]

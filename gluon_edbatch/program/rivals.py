@@ -1,7 +1,7 @@
 """Of what a number that is read was chosen: where that is as good as equal, rounding may have
 decided (see `branching.graph.ReadNumber`)."""
 
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ _ORDERED = frozenset(
 _SAME_ELEMENT = frozenset('Reshape reshape Flatten expand_dims squeeze Cast cast _copy'.split())
 
 
-def rivals_of(builder: Any, made: List[Made], place: int) -> Tuple[int, ...]:
+def rivals_of(builder: Any, made: list[Made], place: int) -> tuple[int, ...]:
     """A tensor of which the two largest elements were compared for a value of a block.
 
     Parameters
@@ -61,7 +61,7 @@ def _is_rounded(tensor: SampleTensor) -> bool:
     return np.issubdtype(tensor.dtype, np.floating)
 
 
-def _together(node: Node, found: List[SampleTensor]) -> SampleTensor:
+def _together(node: Node, found: list[SampleTensor]) -> SampleTensor:
     """What was compared, in one tensor that has the largest elements of it."""
     if node.op == _OF_THE_SMALLEST:
         return apply('negative', found[0])
@@ -74,6 +74,6 @@ def _together(node: Node, found: List[SampleTensor]) -> SampleTensor:
     return apply('concat', *sides, dim=1)
 
 
-def places_of_inputs(applied: Applied) -> Dict[str, int]:
+def places_of_inputs(applied: Applied) -> dict[str, int]:
     """Values of a block, by their names in a graph that is applied to them."""
     return {INPUT % position: place for position, place in enumerate(applied.inputs)}

@@ -1,8 +1,9 @@
 """Running a state: one block of a program, as far as a value decides, or ways may meet."""
 
 import re
+from collections.abc import Sequence
 from types import FunctionType
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 from mxnet import gluon
@@ -43,9 +44,9 @@ class Standing(NamedTuple):
 
     state: State
     taken: Taken
-    widened: FrozenSet[Path]
-    origins: Tuple[FrozenSet[Any], ...]
-    shared: Tuple[bool, ...]
+    widened: frozenset[Path]
+    origins: tuple[frozenset[Any], ...]
+    shared: tuple[bool, ...]
 
 
 class Ran(NamedTuple):
@@ -62,7 +63,7 @@ class Ran(NamedTuple):
     """
 
     builder: Builder
-    ways: Tuple[State, ...]
+    ways: tuple[State, ...]
     result: Any = None
 
 
@@ -85,16 +86,16 @@ class BlockRunner:
     def __init__(self, net: gluon.Block, training: bool, ctx: mx.Context):
         self._shared = Shared(training, ctx)
         self.constants = self._shared.constants
-        self.foreign: Set[int] = containers_within([net], _held)
+        self.foreign: set[int] = containers_within([net], _held)
         self._net = net
         self._calls = ProgramCalls(self.foreign)
-        self._scopes: Dict[FunctionType, Dict[str, Any]] = {}
+        self._scopes: dict[FunctionType, dict[str, Any]] = {}
         # With their states, whose objects are told apart by their ids.
-        self._ran: Dict[Tuple, Tuple[Standing, Ran]] = {}
+        self._ran: dict[tuple, tuple[Standing, Ran]] = {}
 
-    def entry(self, arguments: Tuple, specs: List[Spec]) -> State:
+    def entry(self, arguments: tuple, specs: list[Spec]) -> State:
         """Where the network is called."""
-        given: List[Any] = Builder(self._shared, specs, '').taken()
+        given: list[Any] = Builder(self._shared, specs, '').taken()
         for tensor in given:
             tensor.shared = True  # with the user
         called = Framed(_called, (self._net, *unflatten(arguments, iter(given))), {})
@@ -124,7 +125,7 @@ class BlockRunner:
             if ran is not None:
                 return ran._replace(ways=tuple(map(pruned, ran.ways)))
 
-    def _step(self, builder: Builder, stack: List[Activation]) -> Optional[Ran]:
+    def _step(self, builder: Builder, stack: list[Activation]) -> Optional[Ran]:
         """Run one block of the innermost function; what came of all, if it ends there."""
         top = stack[-1]
         for statement in top.block.statements:
@@ -156,7 +157,7 @@ class BlockRunner:
                 return Ran(builder, (tuple(stack),))
         return Ran(builder, (tuple(stack),)) if stack[-1].block.joins else None
 
-    def _invoked(self, builder: Builder, call: Invoke, stack: List[Activation]) -> Any:
+    def _invoked(self, builder: Builder, call: Invoke, stack: list[Activation]) -> Any:
         """What a call gives, or the function that begins."""
         result = self._calls.result(builder, call, stack[-1].names)
         if not isinstance(result, Framed):
@@ -169,7 +170,7 @@ class BlockRunner:
         scope = self._scope(top.flow.function)
         _guarded(builder, lambda: exec(statement.code, scope, top.names))
 
-    def _scope(self, function: FunctionType) -> Dict[str, Any]:
+    def _scope(self, function: FunctionType) -> dict[str, Any]:
         """Its global variables, which are not the program's own."""
         if function not in self._scopes:
             names = function.__globals__
@@ -238,7 +239,7 @@ def _condition(value: Any) -> Any:
     return bool(value)
 
 
-def _held(value: Any) -> List[Any]:
+def _held(value: Any) -> list[Any]:
     """What an object has."""
     if isinstance(value, (type, FunctionType)) or not hasattr(value, '__dict__'):
         return []

@@ -13,7 +13,7 @@ What is found out of numbers holds for the first way, too, so all ways are gone 
 but a block that begins as it did before is not run again (`run.BlockRunner`).
 """
 
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Set, Tuple
+from typing import Any, NamedTuple
 
 import mxnet as mx
 from mxnet import gluon
@@ -47,12 +47,12 @@ class Specialised(NamedTuple):
     constants : list of numpy.ndarray
     """
 
-    drafts: List[Draft]
-    constants: List[Any]
+    drafts: list[Draft]
+    constants: list[Any]
 
 
 def specialise(
-    net: gluon.Block, arguments: Tuple, specs: List[Spec], training: bool, ctx: mx.Context
+    net: gluon.Block, arguments: tuple, specs: list[Spec], training: bool, ctx: mx.Context
 ) -> Specialised:
     """All blocks of a network's call.
 
@@ -92,8 +92,8 @@ class _Again(Exception):
     run already as far as they are the same."""
 
 
-Where = Tuple[Tuple[int, int], ...]  # the function and the block of each activation
-Variable = Tuple[Tuple[int, ...], Path]  # the functions down to its own, and where it is there
+Where = tuple[tuple[int, int], ...]  # the function and the block of each activation
+Variable = tuple[tuple[int, ...], Path]  # the functions down to its own, and where it is there
 
 
 class _Decided(NamedTuple):
@@ -110,16 +110,16 @@ class _Decided(NamedTuple):
         Tensors that share memory with others on one of the ways that meet.
     """
 
-    widened: Dict[Where, Set[Path]]
-    known: Set[Variable]
-    shared: Set[Tuple[Where, Path]]
+    widened: dict[Where, set[Path]]
+    known: set[Variable]
+    shared: set[tuple[Where, Path]]
 
 
 class _Met(NamedTuple):
     """A state where ways meet: its number, and what Python knows of numbers there."""
 
     number: int
-    numbers: Dict[Path, Any]
+    numbers: dict[Path, Any]
 
 
 class _From(NamedTuple):
@@ -153,15 +153,15 @@ class _AllWays:
 
     def __init__(self, runner: BlockRunner, decided: _Decided):
         self._runner, self._decided = runner, decided
-        self._met: Dict[Tuple, List[_Met]] = {}
-        self._number_of: Dict[Tuple, int] = {}
-        self._reached: List[_LedTo] = []
+        self._met: dict[tuple, list[_Met]] = {}
+        self._number_of: dict[tuple, int] = {}
+        self._reached: list[_LedTo] = []
         self._values = 0
 
-    def drafts(self, entry: State) -> List[Draft]:
+    def drafts(self, entry: State) -> list[Draft]:
         """The blocks of all states that are led to."""
         self._to(entry, _From(-1, None))
-        ends: List[Tuple[Ran, End]] = []
+        ends: list[tuple[Ran, End]] = []
         while len(ends) < len(self._reached):
             if len(ends) >= MOST_BLOCKS or self._values > MOST_VALUES:
                 raise ProgramError(_TOO_MANY)
@@ -174,7 +174,7 @@ class _AllWays:
         """How a block ends."""
         place_of = ran.builder.place_of
         if not ran.ways:
-            leaves: List[Any] = []
+            leaves: list[Any] = []
             template = flatten(ran.result, Dynamic, leaves)
             return Finish(template, tuple(map(place_of, leaves)))
         gotos = []
@@ -188,7 +188,7 @@ class _AllWays:
 
     # --- states ----------------------------------------------------------------------------------
 
-    def _to(self, state: State, first: _From) -> Tuple[int, List[Any]]:
+    def _to(self, state: State, first: _From) -> tuple[int, list[Any]]:
         """The block that a state goes on in, and what it takes."""
         where = tuple([(id(each.flow), each.block.number) for each in state])
         widened = self._widening(state, where, first)
@@ -214,7 +214,7 @@ class _AllWays:
     def _grown(self, where: Where, size: int, first: _From) -> int:
         """How often a loop began again with more values than before. A number that counts as one
         might be what bounds it, if something in the loop is decided by it: it has to be known."""
-        deciding: Set[Variable] = set()
+        deciding: set[Variable] = set()
         while first.block >= 0:
             if first.by is not None:
                 deciding |= first.by.origins
@@ -230,7 +230,7 @@ class _AllWays:
         return grown
 
     def _share(
-        self, where: Where, paths: List[Path], now: List[bool], before: Tuple[bool, ...]
+        self, where: Where, paths: list[Path], now: list[bool], before: tuple[bool, ...]
     ) -> None:
         """What one way shares counts as shared on all."""
         more = {(where, path) for path, own, other in zip(paths, now, before) if own and not other}
@@ -238,7 +238,7 @@ class _AllWays:
             self._decided.shared.update(more)
             raise _Again
 
-    def _widening(self, state: State, where: Where, first: _From) -> FrozenSet[Path]:
+    def _widening(self, state: State, where: Where, first: _From) -> frozenset[Path]:
         """Which numbers count as values in this state: those in which ways differ that meet."""
         widened = self._decided.widened.setdefault(where, set())
         numbers = {
@@ -272,7 +272,7 @@ class _AllWays:
         return branched or first.block != before
 
 
-def _origins(value: Any, variable: Variable) -> FrozenSet[Variable]:
+def _origins(value: Any, variable: Variable) -> frozenset[Variable]:
     """Of a value that a block takes: the variables whose numbers came to count as one."""
     if isinstance(value, SampleTensor):
         return frozenset()
@@ -284,6 +284,6 @@ def _variable(where: Where, path: Path) -> Variable:
     return tuple([flow for flow, _ in where[: path[0] + 1]]), path
 
 
-def _exact(numbers: Dict[Path, Any], path: Path) -> Any:
+def _exact(numbers: dict[Path, Any], path: Path) -> Any:
     """A number by its bits; None if it is not known."""
     return (type(numbers[path]), repr(numbers[path])) if path in numbers else None

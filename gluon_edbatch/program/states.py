@@ -6,18 +6,12 @@ code, and the variables but for values of the sample. So branches meet again, an
 
 import copy
 from collections import abc
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import (
-    AbstractSet,
     Any,
     Callable,
-    Dict,
-    FrozenSet,
-    Iterator,
-    List,
     NamedTuple,
-    Sequence,
-    Set,
-    Tuple,
 )
 
 import numpy as np
@@ -36,7 +30,7 @@ _NUMBERS = (int, float, bool)
 _USED_UP = (abc.Iterator, abc.KeysView, abc.ItemsView, abc.ValuesView)
 _SMALL = 1 << 16  # bytes of an array that is compared by what is in it
 
-Path = Tuple[Any, ...]  # where a value is: the activation, the variable, then places in containers
+Path = tuple[Any, ...]  # where a value is: the activation, the variable, then places in containers
 
 
 class Activation(NamedTuple):
@@ -55,11 +49,11 @@ class Activation(NamedTuple):
 
     flow: Flow
     block: CodeBlock
-    names: Dict[str, Any]
+    names: dict[str, Any]
     target: str
 
 
-State = Tuple[Activation, ...]
+State = tuple[Activation, ...]
 
 
 class Taken(NamedTuple):
@@ -78,13 +72,13 @@ class Taken(NamedTuple):
         How many values there are in all, known ones and those that are there again, too.
     """
 
-    key: Tuple
-    values: List[Any]
-    paths: List[Path]
+    key: tuple
+    values: list[Any]
+    paths: list[Path]
     size: int
 
 
-def take_apart(state: State, foreign: AbstractSet[int], widened: FrozenSet[Path]) -> Taken:
+def take_apart(state: State, foreign: AbstractSet[int], widened: frozenset[Path]) -> Taken:
     """The key of a state, and its values.
 
     Parameters
@@ -105,7 +99,7 @@ def take_apart(state: State, foreign: AbstractSet[int], widened: FrozenSet[Path]
 
 
 def rebuilt(
-    state: State, fresh: Sequence[Any], foreign: AbstractSet[int], widened: FrozenSet[Path]
+    state: State, fresh: Sequence[Any], foreign: AbstractSet[int], widened: frozenset[Path]
 ) -> State:
     """The same state with containers of its own, and other values in the place of its own."""
     walk = _Rebuilding(foreign, widened, iter(fresh))
@@ -124,16 +118,16 @@ def pruned(state: State) -> State:
     return tuple([each._replace(names=_read_later(each)) for each in state])
 
 
-def _read_later(activation: Activation) -> Dict[str, Any]:
+def _read_later(activation: Activation) -> dict[str, Any]:
     live = activation.block.live
     return {name: each for name, each in activation.names.items() if name in live}
 
 
-def _variables(activation: Activation) -> List[Tuple[str, Any]]:
+def _variables(activation: Activation) -> list[tuple[str, Any]]:
     return sorted(activation.names.items())
 
 
-def items_of(container: Any) -> List[Tuple[Any, Any]]:
+def items_of(container: Any) -> list[tuple[Any, Any]]:
     """What is in a list, tuple or dict, by its place."""
     values = container.values() if isinstance(container, dict) else container
     return list(enumerate(values))
@@ -142,14 +136,14 @@ def items_of(container: Any) -> List[Tuple[Any, Any]]:
 class _StateWalk:
     """Takes values apart, in an order that `_Rebuilding` follows."""
 
-    def __init__(self, foreign: AbstractSet[int], widened: FrozenSet[Path]):
-        self.values: List[Any] = []
-        self.paths: List[Path] = []
+    def __init__(self, foreign: AbstractSet[int], widened: frozenset[Path]):
+        self.values: list[Any] = []
+        self.paths: list[Path] = []
         self.size = 0
         self._foreign, self._widened = foreign, widened
-        self._seen: Dict[int, int] = {}
+        self._seen: dict[int, int] = {}
 
-    def items(self, items: Sequence[Tuple[Any, Any]], path: Path) -> Iterator[Any]:
+    def items(self, items: Sequence[tuple[Any, Any]], path: Path) -> Iterator[Any]:
         """What Python knows of several values."""
         self.size += len(items)
         for place, value in items:
@@ -209,9 +203,9 @@ def spec_of(value: Any) -> Spec:
 class _Rebuilding:
     """Makes the same again."""
 
-    def __init__(self, foreign: AbstractSet[int], widened: FrozenSet[Path], fresh: Iterator[Any]):
+    def __init__(self, foreign: AbstractSet[int], widened: frozenset[Path], fresh: Iterator[Any]):
         self._foreign, self._widened, self._fresh = foreign, widened, fresh
-        self._made: Dict[int, Any] = {}
+        self._made: dict[int, Any] = {}
 
     def value(self, value: Any, path: Path) -> Any:
         """A value, or its like."""
@@ -237,14 +231,14 @@ class _Rebuilding:
         made.update(zip(value, items)) if isinstance(value, dict) else made.extend(items)
         return made
 
-    def _items(self, container: Any, path: Path) -> List[Any]:
+    def _items(self, container: Any, path: Path) -> list[Any]:
         return [self.value(item, (*path, place)) for place, item in items_of(container)]
 
 
-def known_numbers(state: State, foreign: AbstractSet[int]) -> Dict[Path, Any]:
+def known_numbers(state: State, foreign: AbstractSet[int]) -> dict[Path, Any]:
     """The numbers of the user's that Python knows, by path; but for those that count what a ``for``
     loop is over, if that is known."""
-    found: Dict[Path, Any] = {}
+    found: dict[Path, Any] = {}
 
     def look(value: Any, path: Path) -> None:
         if type(value) in _NUMBERS:
@@ -260,11 +254,11 @@ def known_numbers(state: State, foreign: AbstractSet[int]) -> Dict[Path, Any]:
     return found
 
 
-def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> Set[int]:
+def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> set[int]:
     """The ``id`` of each list, dict, set, tuple and array of NumPy that can be reached from
     objects; `children` gives what an object that is none of them holds."""
-    found: Set[int] = set()
-    seen: Set[int] = set()
+    found: set[int] = set()
+    seen: set[int] = set()
     waiting = list(roots)
     while waiting:
         value = waiting.pop()

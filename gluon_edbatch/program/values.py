@@ -4,7 +4,7 @@ Both know how Python computes with them, and note it in the block that is being 
 """
 
 import operator
-from typing import Any, Callable, FrozenSet, NoReturn, Tuple
+from typing import Any, Callable, NoReturn
 
 import mxnet as mx
 import numpy as np
@@ -58,7 +58,7 @@ class Dynamic:
 class KnownNumber(Exception):
     """A number that counts as a value has to be known: `origins` are the variables it is of."""
 
-    def __init__(self, origins: FrozenSet[Any]):
+    def __init__(self, origins: frozenset[Any]):
         super().__init__(origins)
         self.origins = origins
 
@@ -78,7 +78,7 @@ class SampleNumber(Dynamic):
 
     __slots__ = ('builder', 'place', 'kind', 'origins')
 
-    def __init__(self, builder: Any, place: int, kind: str, origins: FrozenSet[Any] = frozenset()):
+    def __init__(self, builder: Any, place: int, kind: str, origins: frozenset[Any] = frozenset()):
         self.builder, self.place = builder, place
         self.kind, self.origins = kind, origins
 
@@ -221,7 +221,7 @@ class SampleTensor(Dynamic, mx.nd.NDArray):
         """There is nothing of MXNet's to be freed."""
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """As of NDArrays."""
         return self._shape
 

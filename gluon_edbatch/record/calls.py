@@ -7,8 +7,9 @@ frames of their own.
 
 import weakref
 from array import array as Column
+from collections.abc import Sequence
 from functools import wraps
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Union
+from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -145,7 +146,7 @@ class CallColumns:
         codes: np.ndarray,
         instructions: np.ndarray,
         lengths: np.ndarray,
-        scalars: List[float],
+        scalars: list[float],
         values: int,
     ):
         self.kinds, self.ends, self.args = kinds.data, ends.data, args.data
@@ -170,9 +171,9 @@ class Prefix:
     def __init__(self):
         self.form = None
         self.packs = False
-        self.constants: Optional[Dict[tuple, Prefix]] = None
+        self.constants: Optional[dict[tuple, Prefix]] = None
         self._key = self._next = None
-        self._others: Dict[Any, Prefix] = {}
+        self._others: dict[Any, Prefix] = {}
 
     def after(self, key):
         """The prefix after an argument of the kind `key`, or None if there was none such yet."""
@@ -248,9 +249,9 @@ class Callee:
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
         self.first = Prefix()
-        self.of_any_rows: Dict[tuple, Form] = {}
-        self.families: Dict[tuple, Any] = {}
-        self.packed: Dict[tuple, Any] = {}
+        self.of_any_rows: dict[tuple, Form] = {}
+        self.families: dict[tuple, Any] = {}
+        self.packed: dict[tuple, Any] = {}
 
 
 class Form:
@@ -288,7 +289,7 @@ class Form:
         each call; most blocks have none.
     """
 
-    def __init__(self, index: int, node_type: Any, rows: int, stores: List[Any], length: int = 0):
+    def __init__(self, index: int, node_type: Any, rows: int, stores: list[Any], length: int = 0):
         self.index = index
         self.node_type = node_type
         self.rows = rows
@@ -311,7 +312,7 @@ class Form:
             self.shape = _PAIR
             self.first, self.second = stores
 
-    def again(self, index: int, stores: List[Any], block: Any, mutable: Any) -> 'Form':
+    def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
         """The same in another recording."""
         form = Form.__new__(Form)
         form.index, form.stores = index, stores
@@ -457,24 +458,24 @@ class CallLog(Entered):
         self.node_instructions = Ints()
         self._room = 0  # calls for which there is room in all of their columns
         self.next_value = 0
-        self.scalars: List[float] = []
+        self.scalars: list[float] = []
         self._given = False  # whether the call under way was given arrays
-        self.callees: Dict[gluon.Block, Callee] = {}
-        self.forms_by_key: Dict[tuple, Any] = {}
-        self.concats: Optional[Dict[tuple, Remembered]] = None
-        self.forms: List[Form] = []
+        self.callees: dict[gluon.Block, Callee] = {}
+        self.forms_by_key: dict[tuple, Any] = {}
+        self.concats: Optional[dict[tuple, Remembered]] = None
+        self.forms: list[Form] = []
         self.form_summaries, self.output_rows = Column('q'), Column('q')
-        self.by_length: Dict[int, tuple] = {}
-        self.watched: Set[Any] = set()
-        self.stores_by_kind: Dict[Any, Store] = {}
-        self.all_stores: List[Any] = []
-        self.shared: Dict[int, NDArray] = {}
+        self.by_length: dict[int, tuple] = {}
+        self.watched: set[Any] = set()
+        self.stores_by_kind: dict[Any, Store] = {}
+        self.all_stores: list[Any] = []
+        self.shared: dict[int, NDArray] = {}
         self.taped = False
         self.copied_below = _LARGE
         self._node_at = -1  # see `reading.node_offset`
-        self._met: Dict[int, tuple] = {}  # NumPy arrays by id, what they held, values that they are
-        self._read: Dict[tuple, Any] = {}  # small arrays as values, by what they hold
-        self.constants: Dict[tuple, tuple] = {}  # store and value of each; see `created`
+        self._met: dict[int, tuple] = {}  # NumPy arrays by id, what they held, values that they are
+        self._read: dict[tuple, Any] = {}  # small arrays as values, by what they hold
+        self.constants: dict[tuple, tuple] = {}  # store and value of each; see `created`
         self._numbers: Optional[Store] = None  # of numbers, once it is known where these go
 
     def active(self):
@@ -560,7 +561,7 @@ class CallLog(Entered):
             callee.known = self.remembered_kinds(callee)
         if not callee.known:
             return False
-        kinds: List[Any] = []
+        kinds: list[Any] = []
         described = (
             self._describe_children(callee, args, kinds)
             if callee.children
@@ -930,7 +931,7 @@ class CallLog(Entered):
             self.node_args.append(value._id)
         return None if prefix is None else prefix.after(store)
 
-    def append_calls(self, form, columns: Sequence[List[int]]) -> int:
+    def append_calls(self, form, columns: Sequence[list[int]]) -> int:
         """Calls of a form, each of the next values of some columns; gives the first result."""
         frame = interpreter.user_frame()
         code, instruction = interpreter.code_of(frame), interpreter.instruction_of(frame)
@@ -1028,7 +1029,7 @@ class CallLog(Entered):
         """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
         items = values if type(values) is list or type(values) is tuple else list(values)
         store: Any = None
-        ids: List[Any] = [None] * len(items)
+        ids: list[Any] = [None] * len(items)
         for place in range(len(items)):
             item = items[place]
             if type(item) is not self.value_type:

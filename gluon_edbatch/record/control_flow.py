@@ -6,7 +6,8 @@ those of a block that is not hybridized: a condition is a value that is read, so
 runs for each sample, and what follows the last one waits for that of others.
 """
 
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 from weakref import WeakSet
 
 from mxnet import gluon
@@ -27,7 +28,7 @@ def call_operators(recording: Any, block: gluon.HybridBlock, args: Sequence[Any]
     found.add(block)
     recording.has_control_flow = True
     recording.find_ctx(block, args)
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     template = flatten(tuple(args), ARRAYS, leaves)
     values = recording.values(leaves)
     if isinstance(block, gluon.SymbolBlock):

@@ -5,7 +5,7 @@ What MXNet makes for itself, as parameters and batches of data, are arrays as ev
 """
 
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 import numpy as np
@@ -75,7 +75,7 @@ def _hooked_begin(begin_state: Callable[..., Any]) -> Callable[..., Any]:
     return hooked
 
 
-def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional[List[NDArray]]:
+def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional[list[NDArray]]:
     """Its states, if constants are known for all of them and it begins with any."""
     if getattr(cell, '_modified', False) or isinstance(ctx, str) or is_np_array():
         return None
@@ -106,9 +106,9 @@ def _hooked(function: Callable[..., NDArray]) -> Callable[..., NDArray]:
     return hooked
 
 
-def _described(args: Tuple[Any, ...]) -> Optional[List[Any]]:
+def _described(args: tuple[Any, ...]) -> Optional[list[Any]]:
     """What stands for these arguments in a key; None if there is none."""
-    parts: List[Any] = []
+    parts: list[Any] = []
     for arg in args:
         if isinstance(arg, (list, tuple)) and all([type(item) is int for item in arg]):
             parts.append(tuple(arg))
@@ -119,7 +119,7 @@ def _described(args: Tuple[Any, ...]) -> Optional[List[Any]]:
     return parts
 
 
-def _run_once(recording, key: tuple, args: tuple, kwargs: Dict[str, Any]) -> NDArray:
+def _run_once(recording, key: tuple, args: tuple, kwargs: dict[str, Any]) -> NDArray:
     """What MXNet makes, as a constant if it is such as a recording takes."""
     enter(None)
     try:

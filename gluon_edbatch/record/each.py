@@ -1,7 +1,8 @@
 """Values of one sample of which each is computed by itself (see `gluon_edbatch.each`)."""
 
 import operator
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable
 
 from ..brief import brief
 from ..errors import RecordError

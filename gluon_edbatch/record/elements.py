@@ -3,7 +3,8 @@
 What they are in terms of graphs is in `subgraph.elements`.
 """
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -18,7 +19,7 @@ from .forms import Forms
 from .lazy import OfNone, RaggedArray
 from .remembered import Maker
 
-Specs = List[Tuple[Spec, Kind]]
+Specs = list[tuple[Spec, Kind]]
 _AXIS = 1
 
 
@@ -33,9 +34,9 @@ class PartCall(NamedTuple):
     """
 
     form: Form
-    inputs: Tuple[int, ...]
+    inputs: tuple[int, ...]
 
-    def of(self, values: Sequence[NDArray]) -> List[NDArray]:
+    def of(self, values: Sequence[NDArray]) -> list[NDArray]:
         """Its arguments."""
         return [values[position] for position in self.inputs]
 
@@ -57,10 +58,10 @@ class ElementCalls(NamedTuple):
     """
 
     template: tuple
-    leaves: Tuple[int, ...]
+    leaves: tuple[int, ...]
     whole: Optional[PartCall]
     each: Optional[PartCall]
-    axes: Tuple[Optional[int], ...]
+    axes: tuple[Optional[int], ...]
 
     def fit(self, leaves: Sequence[NDArray]) -> bool:
         """Whether each value has one beside it in all other ragged arguments."""
@@ -71,7 +72,7 @@ class ElementCalls(NamedTuple):
 
     def record(self, recording: Any, form: Form, leaves: Sequence[NDArray]) -> Any:
         """One call of a form; gives its results as lazy values."""
-        of_all: List[Any] = []
+        of_all: list[Any] = []
         if self.whole is not None:
             of_all = recording.append_call(self.whole.form, self.whole.of(leaves))
         results = self._by_length(recording, form, leaves)
@@ -83,14 +84,14 @@ class ElementCalls(NamedTuple):
                 results[place] = next(outputs)
         return unflatten(self.template, iter([results[leaf] for leaf in self.leaves]))
 
-    def _by_length(self, recording: Any, form: Form, leaves: Sequence[NDArray]) -> List[Any]:
+    def _by_length(self, recording: Any, form: Form, leaves: Sequence[NDArray]) -> list[Any]:
         if {*self.axes} <= {None, _AXIS}:
             return [None] * len(self.axes)
         base = recording.next_value
         form = recording.append_by_length(form, leaves)
         return [recording.value_type(store, base + at) for at, store in enumerate(form.stores)]
 
-    def _of_each(self, recording: Any, values: Sequence[NDArray]) -> List[RaggedArray]:
+    def _of_each(self, recording: Any, values: Sequence[NDArray]) -> list[RaggedArray]:
         if self.each is None:
             return []
         form, read = self.each.form, self.each.of(values)
@@ -113,7 +114,7 @@ def _is_ragged(leaf: NDArray) -> bool:
     return leaf.__class__ is RaggedArray
 
 
-def elements_of(recording: Any, ragged: RaggedArray) -> List[int]:
+def elements_of(recording: Any, ragged: RaggedArray) -> list[int]:
     """The values; one of zeros if there are none, as eagerly."""
     if ragged._ids:
         return ragged._ids
@@ -160,7 +161,7 @@ def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others
 
 
 def rearranged(
-    recording: Any, op: str, attributes: Tuple[Tuple[str, str], ...], leaves: Sequence[Any]
+    recording: Any, op: str, attributes: tuple[tuple[str, str], ...], leaves: Sequence[Any]
 ) -> Optional[RaggedArray]:
     """What an operator gives that puts values along the ragged axis in another order, and computes
     nothing; None of any other."""

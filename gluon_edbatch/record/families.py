@@ -4,7 +4,8 @@ How such a call is recorded is in `padded`.
 """
 
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Union
 
 from mxnet import gluon
 
@@ -32,10 +33,10 @@ from .remembered import (
 
 Call = Union[PackedCall, PaddedCall]
 # Of the first call of each kind, as long as none was seen that differs; then ().
-_first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, Dict[tuple, tuple]]' = (
+_first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, dict[tuple, tuple]]' = (
     weakref.WeakKeyDictionary()
 )
-_NONE: Dict[tuple, tuple] = {}
+_NONE: dict[tuple, tuple] = {}
 
 
 class Family:
@@ -52,7 +53,7 @@ class Family:
     def __init__(self, shapes: Sequence[Shape], mode: Mode, dtypes: Sequence[Any]):
         self.padded: Optional[PaddedGraph] = None
         self._mode, self._dtypes = mode, dtypes
-        self.packed: Dict[tuple, Optional[NodeType]] = {}
+        self.packed: dict[tuple, Optional[NodeType]] = {}
         self._shapes = shapes  # of the first call
 
     def padded_for(
@@ -77,7 +78,7 @@ class Family:
 def _padded_graph(
     graph: StaticGraph,
     shapes: Sequence[Shape],
-    axes: Dict[int, int],
+    axes: dict[int, int],
     mode: Mode,
     dtypes: Sequence[Any],
 ) -> PaddedGraph:
@@ -158,7 +159,7 @@ def _padded_call(
 ) -> PaddedCall:
     axes = tuple(padded.axes.items())
 
-    def of_padded(specs: List[Spec]) -> Form:
+    def of_padded(specs: list[Spec]) -> Form:
         place = block, maker.head, axes, *specs
         form = forms.forms_by_key.get(place)
         if form is None or form.mutable is not mutable:
@@ -172,12 +173,12 @@ def _padded_call(
     return padded_call(padded, specs, forms.form_of_rewriting, of_padded)
 
 
-def _shapes(leaves: Sequence[Any]) -> Tuple[Shape, ...]:
+def _shapes(leaves: Sequence[Any]) -> tuple[Shape, ...]:
     return tuple([leaf._store.shape for leaf in leaves])
 
 
 def packed_operator_call(
-    forms: Forms, op: str, attrs: Tuple[Tuple[str, str], ...], leaves: Sequence[Any]
+    forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any]
 ) -> Optional[PackedCall]:
     """How to record an operator of which some arguments are packed; None if it is not to be.
 
@@ -204,7 +205,7 @@ def packed_operator_call(
 
 
 def padded_operator_call(
-    forms: Forms, op: str, attrs: Tuple[Tuple[str, str], ...], leaves: Sequence[Any], padded: dict
+    forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any], padded: dict
 ) -> Optional[PaddedCall]:
     """How to record an operator on what padded calls returned; None if it is not to be.
 
@@ -288,7 +289,7 @@ def _of_family(block: gluon.Block, node_type: NodeType) -> Optional[PaddedGraph]
 
 
 def _operator_padded(
-    node_type: NodeType, shapes: Sequence[Shape], pairs: Sequence[Optional[Dict[int, int]]]
+    node_type: NodeType, shapes: Sequence[Shape], pairs: Sequence[Optional[dict[int, int]]]
 ) -> Optional[PaddedGraph]:
     if node_type.parameters:
         return None
@@ -304,10 +305,10 @@ def _shape(argument: Argument) -> Shape:
 def _padded_operator(
     forms: Forms,
     op: str,
-    attrs: Tuple[Tuple[str, str], ...],
-    axes: Dict[int, int],
+    attrs: tuple[tuple[str, str], ...],
+    axes: dict[int, int],
     leaves: Sequence[LazyArray],
-) -> Tuple[PaddedGraph, Dict[tuple, Optional[NodeType]]]:
+) -> tuple[PaddedGraph, dict[tuple, Optional[NodeType]]]:
     """What is proved of an operator on arguments that are padded along these axes, and types on
     packed ones."""
     shapes, pairs = _shapes(leaves), tuple(axes.items())

@@ -3,7 +3,8 @@
 import weakref
 from abc import abstractmethod
 from array import array as Column
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -70,7 +71,7 @@ class Forms(Inputs):
         self.model = ModelWatch()
         self.when_touched = weakref.WeakMethod(self.touched)
         # for each mode the forms of calls by key, and blocks with theirs
-        self._modes: Dict[Mode, Tuple[Dict[tuple, Any], Dict[gluon.Block, Callee]]] = {}
+        self._modes: dict[Mode, tuple[dict[tuple, Any], dict[gluon.Block, Callee]]] = {}
         self.pads = False
         self.update_mode()
 
@@ -83,7 +84,7 @@ class Forms(Inputs):
         self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
         self.concats = None
 
-    def stores(self) -> List[Store]:
+    def stores(self) -> list[Store]:
         """The stores that values refer to."""
         stores = [reference() for reference in self.all_stores]
         return [store for store in stores if store is not None]
@@ -277,7 +278,7 @@ class Forms(Inputs):
         self.output_rows.extend([store.spec.rows for store in stores])
         return form
 
-    def remembered_kinds(self, callee: Callee) -> Dict[tuple, Remembered]:
+    def remembered_kinds(self, callee: Callee) -> dict[tuple, Remembered]:
         """Kinds of calls that earlier scopes met, as long as the block is what it was."""
         if callee.block is not None:
             self.find_ctx(callee.block)
@@ -289,7 +290,7 @@ class Forms(Inputs):
         callee.mutable = self.model.containers_of(callee.block)
         return block_kinds(callee.block, self.model.mark_of(callee.block), mode)
 
-    def remember(self, callee: Callee, kinds: List[Any], form: Form) -> None:
+    def remember(self, callee: Callee, kinds: list[Any], form: Form) -> None:
         """Let later scopes find the form of such calls by the kinds of their arguments."""
         if self._ctx is None:
             return
@@ -300,7 +301,7 @@ class Forms(Inputs):
             known = block_kinds(callee.block, form.node_type.made_with[1], mode)
         self.remember_form(known, kept(kinds), form)
 
-    def remember_form(self, known: Dict[tuple, Remembered], key: tuple, form: Form) -> None:
+    def remember_form(self, known: dict[tuple, Remembered], key: tuple, form: Form) -> None:
         """The same where it is known what tells them from others."""
         kind = self.remembered_form(form)
         if kind is not None:
@@ -313,7 +314,7 @@ class Forms(Inputs):
         rows = Column('q', [store.spec.rows for store in form.stores])
         return Remembered(form, Column('q', _summary(form)), rows, self.by_length.get(form.index))
 
-    def kinds_of_concat(self) -> Dict[tuple, Remembered]:
+    def kinds_of_concat(self) -> dict[tuple, Remembered]:
         """Kinds of values that are the rows of others, by kind and number of these."""
         return operator_kinds(('concat',), self.mode, self.options)
 
@@ -375,7 +376,7 @@ def _shapes(node_type: NodeType, specs: Sequence[Spec], length: int) -> Sequence
     ]
 
 
-def _summary(form: Form) -> Tuple[int, ...]:
+def _summary(form: Form) -> tuple[int, ...]:
     node_type = form.node_type
     return (
         node_type.serial,
@@ -387,7 +388,7 @@ def _summary(form: Form) -> Tuple[int, ...]:
     )
 
 
-def _lengths_of(args: Sequence[Any]) -> Tuple[int, ...]:
+def _lengths_of(args: Sequence[Any]) -> tuple[int, ...]:
     return tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
 
 
@@ -396,5 +397,5 @@ def key_of(leaf: LazyArray) -> object:
     return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store
 
 
-def _spec_and_kind(leaf: LazyArray) -> Tuple[Spec, Kind]:
+def _spec_and_kind(leaf: LazyArray) -> tuple[Spec, Kind]:
     return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS

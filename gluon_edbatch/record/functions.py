@@ -6,7 +6,8 @@ what is compared run eagerly, too, and `explain` says why.
 """
 
 import copy
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from mxnet.ndarray import NDArray
 

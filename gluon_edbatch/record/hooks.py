@@ -14,8 +14,9 @@ each full collection walks through all of the user's samples.
 
 import gc
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Set
+from typing import Any, Callable
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -38,7 +39,7 @@ _array = mx.nd.ndarray.array
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
 
 _lock = threading.Lock()
-_owners: Set[int] = set()  # scopes that are open, in all threads
+_owners: set[int] = set()  # scopes that are open, in all threads
 _installed = False  # whether hooks may be there
 _collecting = True
 _UNSET = object()

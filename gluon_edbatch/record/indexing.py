@@ -1,7 +1,7 @@
 """What a key in brackets takes of an array."""
 
 from functools import lru_cache, partial
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -28,11 +28,11 @@ class Index(NamedTuple):
     take: Optional['partial[Any]']
     axis: Optional[int]
     position: Optional[int]
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     contiguous: bool
 
 
-def known_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
+def known_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:
     """The same as `basic_index`, which is asked once for each key of plain integers."""
     parts = []
     for each in key if type(key) is tuple else (key,):
@@ -54,7 +54,7 @@ def _part(each: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _index_of(parts: Tuple[Any, ...], shape: Tuple[int, ...]) -> Optional[Index]:
+def _index_of(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Optional[Index]:
     return basic_index(
         tuple([slice(*part) if type(part) is tuple else part for part in parts]), shape
     )
@@ -71,7 +71,7 @@ def _within(limit: Optional[int], length: int) -> Optional[int]:
     return None if limit is not None and limit < -length else limit
 
 
-def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
+def basic_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:
     """What a key of integers, slices, None and Ellipsis means; None for any other, and for those
     that NDArrays refuse, which are to say why."""
     keys = list(key) if isinstance(key, tuple) else [key]
@@ -90,8 +90,8 @@ def basic_index(key: Any, shape: Tuple[int, ...]) -> Optional[Index]:
         keys.append(Ellipsis)
     place = keys.index(Ellipsis)
     keys[place : place + 1] = [slice(None)] * (len(shape) - named)
-    axes: List[slice] = []
-    result: List[int] = []
+    axes: list[slice] = []
+    result: list[int] = []
     several, contiguous = False, True  # whether an axis so far has several, and is not whole
     for each in keys:
         length = shape[len(axes)] if each is not None else 0

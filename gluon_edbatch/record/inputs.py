@@ -1,8 +1,9 @@
 """What users give as arguments: numbers and arrays, as values of a recording."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 from weakref import WeakMethod
 
 import mxnet as mx
@@ -61,12 +62,12 @@ class Inputs(CallLog):
 
     def __init__(self, ctx: Optional[mx.Context]):
         super().__init__(VALUES[mx.util.is_np_array()])
-        self.arrays: List[Tuple[Spec, Any]] = []
+        self.arrays: list[tuple[Spec, Any]] = []
         self._ctx = ctx
-        self._small: Dict[tuple, LazyArray] = {}
-        self._kinds: Dict[bytes, Spec] = {}  # of NDArrays that were read
-        self._large: Dict[int, Tuple[LazyArray, Watched]] = {}
-        self._range: Tuple[Tuple[int, int], np.ndarray] = ((0, 0), np.zeros(0, SCALAR_DTYPE))
+        self._small: dict[tuple, LazyArray] = {}
+        self._kinds: dict[bytes, Spec] = {}  # of NDArrays that were read
+        self._large: dict[int, tuple[LazyArray, Watched]] = {}
+        self._range: tuple[tuple[int, int], np.ndarray] = ((0, 0), np.zeros(0, SCALAR_DTYPE))
 
     @abstractmethod
     def touched(self) -> None:
@@ -76,9 +77,9 @@ class Inputs(CallLog):
     def site_of_use(self, value: int) -> Site:
         """The user's line of a call that reads this value."""
 
-    def values(self, args: Sequence[Any]) -> List[NDArray]:
+    def values(self, args: Sequence[Any]) -> list[NDArray]:
         """Arguments as values of this recording; numbers take the dtype of the arrays."""
-        result: List[Any] = []
+        result: list[Any] = []
         numbers = []
         for arg in args:
             kind = arg.__class__
@@ -224,7 +225,7 @@ class Inputs(CallLog):
         self._large[id(array)] = value, watched
         return value
 
-    def append_read(self, array: NDArray, key: Tuple[bytes, bytes, bytes]) -> LazyArray:
+    def append_read(self, array: NDArray, key: tuple[bytes, bytes, bytes]) -> LazyArray:
         """An array as a value whose kind, contents and place on a tape were read."""
         kind, contents, place = key
         spec = self._kinds.get(kind)

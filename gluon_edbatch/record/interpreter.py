@@ -8,7 +8,7 @@ import sys
 import threading
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from .lazy import VALUES, LazyArray, RaggedArray
 from .sites import PASSED, kind_of, place_of, through_library
@@ -28,7 +28,7 @@ def record_into(value: Any) -> None:
     _entered.set(value)
 
 
-def get(known: Dict[Any, Any], key: Any) -> Any:
+def get(known: dict[Any, Any], key: Any) -> Any:
     """What a dict has for a key, or None; C goes by who the key is, if the dict did not change
     since it was asked for it."""
     return known.get(key)
@@ -47,19 +47,19 @@ def new_value(numpy: bool, store, value: int) -> LazyArray:
     return array
 
 
-def new_pair(numpy: bool, first, second, value: int) -> Tuple[LazyArray, LazyArray]:
+def new_pair(numpy: bool, first, second, value: int) -> tuple[LazyArray, LazyArray]:
     """The two results of a call."""
     return new_value(numpy, first, value), new_value(numpy, second, value + 1)
 
 
-def new_nested(numpy: bool, nested: Any, stores: List[Any], base: int) -> Any:
+def new_nested(numpy: bool, nested: Any, stores: list[Any], base: int) -> Any:
     """Lists and tuples of the values of some stores, as `nested` has them of their numbers."""
     if type(nested) is int:
         return new_value(numpy, stores[nested], base + nested)
     return type(nested)([new_nested(numpy, item, stores, base) for item in nested])
 
 
-def new_ragged(store, values: List[int]) -> RaggedArray:
+def new_ragged(store, values: list[int]) -> RaggedArray:
     """Values of a store, by number, as one argument."""
     return RaggedArray(store, values)
 

@@ -1,7 +1,7 @@
 """Operators of ``mx.nd`` in a scope that records: recorded where they read its values, or write to
 them."""
 
-from functools import lru_cache
+from functools import cache
 from typing import Any, Callable
 
 from mxnet.base import MXNetError
@@ -37,7 +37,7 @@ def operator_called(self, handle, ndargs, keys, vals, out, is_np_op, output_is_l
     return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _recorder(handle, is_np_op, output_is_list) -> Callable[..., Any]:
     """What records an operator for the first time with such arguments."""
 

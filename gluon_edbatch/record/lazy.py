@@ -1,8 +1,9 @@
 """Lazy values: NDArrays whose contents are computed when somebody looks at them."""
 
 import sys
-from functools import lru_cache, partial, wraps
-from typing import Any, Callable, Iterable, List, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache, partial, wraps
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 import numpy as np
@@ -51,7 +52,7 @@ class LazyArray(NDArray):
     # --- known without running -------------------------------------------------------------------
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Tuple of array dimensions."""
         return self._store.shape
 
@@ -411,11 +412,11 @@ def _at_position(value: NDArray, position: int, axis: int) -> NDArray:
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _reshaping(shape: Tuple[int, ...], reverse: bool) -> Callable[..., Any]:
+def _reshaping(shape: tuple[int, ...], reverse: bool) -> Callable[..., Any]:
     return partial(mx.nd.Reshape, shape=shape, reverse=reverse)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _name_of_dtype(dtype: Any) -> str:
     return np.dtype(dtype).name
 
@@ -470,7 +471,7 @@ def _arithmetic(name: str, cls: type) -> Callable[[LazyArray, Any], NDArray]:
     return method
 
 
-HAND_ON: Set[Callable[..., Any]] = set()  # methods that look at no shape
+HAND_ON: set[Callable[..., Any]] = set()  # methods that look at no shape
 
 
 def _method(name: str, cls: type) -> Callable[..., Any]:
@@ -692,7 +693,7 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         return self.settled()._at(idx)
 
 
-def _reshaped(value: NDArray, shape: Tuple[int, ...]) -> NDArray:
+def _reshaped(value: NDArray, shape: tuple[int, ...]) -> NDArray:
     return mx.np.ndarray.reshape(value, shape)
 
 
@@ -700,7 +701,7 @@ def _row_of(value: LazyArray, position: int, axis: int) -> Any:
     return _operator('slice_axis')(value, axis=axis, begin=position, end=position + 1)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _operator(name: str) -> Callable[..., Any]:
     """An operator that ``mx.np`` has no function for, of values that are being recorded."""
 
@@ -725,7 +726,7 @@ class SettledNumpyArray(_Settled, LazyNumpyArray):
     __slots__ = ()
 
 
-class OfNone(List[int]):
+class OfNone(list[int]):
     """What is computed of no values, along the axis that they would have: of one of zeros."""
 
 
@@ -740,13 +741,13 @@ class RaggedArray(LazyArray):
 
     __slots__ = ('_ids',)
 
-    def __init__(self, store: Store, ids: List[int]):
+    def __init__(self, store: Store, ids: list[int]):
         self._store = store
         self._id = 0  # none of its own
         self._ids = ids
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """(rows, number of values, ...); at least one along axis 1, of zeros if there is none."""
         shape = self._store.shape
         return (shape[0], max(1, len(self._ids))) + shape[1:]
@@ -768,7 +769,7 @@ class RaggedArray(LazyArray):
             return new_array([length] * rows, self.ctx, np.float32)
         return recording.handed_out(recording.values([np.full((rows,), length, np.float32)])[0])
 
-    def values(self) -> List[LazyArray]:
+    def values(self) -> list[LazyArray]:
         """Those that are stacked."""
         return [LazyArray(self._store, value) for value in self._ids]
 
@@ -834,7 +835,7 @@ class _KnowsLengths:
     __slots__ = ()
 
     _length: int
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     ctx: mx.Context
 
     @property

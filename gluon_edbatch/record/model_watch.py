@@ -1,6 +1,6 @@
 """What recorded calls read of the user's model, which must stay until they ran."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -14,7 +14,7 @@ from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, f
 from ..subgraph.trace import describe
 
 
-def key_of(parameter: gluon.Parameter, ctx: mx.Context) -> Tuple[int, int, int]:
+def key_of(parameter: gluon.Parameter, ctx: mx.Context) -> tuple[int, int, int]:
     """A parameter on a device. (To hash a context takes longer than to look for this.)"""
     return id(parameter), ctx.device_typeid, ctx.device_id
 
@@ -29,10 +29,10 @@ class ModelWatch:
     """
 
     def __init__(self) -> None:
-        self.parameters: Dict[Tuple[int, int, int], Watched] = {}
-        self._owners: List[Tuple[gluon.Parameter, Watched]] = []
-        self._marks: Dict[gluon.Block, Fingerprint] = {}
-        self._containers: Dict[gluon.Block, Optional[tuple]] = {}
+        self.parameters: dict[tuple[int, int, int], Watched] = {}
+        self._owners: list[tuple[gluon.Parameter, Watched]] = []
+        self._marks: dict[gluon.Block, Fingerprint] = {}
+        self._containers: dict[gluon.Block, Optional[tuple]] = {}
         self._replaced: Optional[str] = None
         self._changed: Optional[str] = None
 

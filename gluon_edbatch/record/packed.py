@@ -6,7 +6,8 @@ What works position by position takes the rows as they are; what does not, as at
 where each sentence ends (`Kind.PACKED`), if there is a backend that runs it so.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 from weakref import WeakKeyDictionary
 
 import mxnet as mx
@@ -51,11 +52,11 @@ class PackedCall(NamedTuple):
     """
 
     node_type: NodeType
-    positions: Tuple[int, ...]
+    positions: tuple[int, ...]
     pays: bool
     block: Optional[gluon.Block]
     mutable: Optional[tuple]
-    forms: Dict[int, Form]
+    forms: dict[int, Form]
 
     def length(self, leaves: Sequence[LazyArray]) -> int:
         """The one that all packed arguments have; 0 if they have several, or others are of another
@@ -98,7 +99,7 @@ class PackedCall(NamedTuple):
             )
         return form
 
-    def values(self, recording: Any, leaves: Sequence[LazyArray]) -> List[LazyArray]:
+    def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
         """The arguments as the form has them."""
         values = list(leaves)
         for position in self.positions:
@@ -148,7 +149,7 @@ def packed_call(
     forms: Forms,
     maker: Maker,
     padded: PaddedGraph,
-    known: Dict[tuple, Optional[NodeType]],
+    known: dict[tuple, Optional[NodeType]],
     leaves: Sequence[LazyArray],
     block: Optional[gluon.Block] = None,
     mutable: Optional[tuple] = None,
@@ -239,7 +240,7 @@ def _pack(recording: Any, leaf: LazyArray) -> LazyArray:
     return recording.value_type(store, recording.append_call(form, [leaf])._id)
 
 
-def unpacked(recording: Any, args: Sequence[Any]) -> List[Any]:
+def unpacked(recording: Any, args: Sequence[Any]) -> list[Any]:
     """Arguments, with values that are packed as those of another shape that they are for users."""
     return [
         unpacked(recording, arg)

@@ -5,7 +5,8 @@ takes it as it is; so of a chain of them nothing but the first arguments is padd
 cut that nobody reads.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -31,7 +32,7 @@ class Padded(NamedTuple):
     """
 
     value: LazyArray
-    axes: Tuple[int, ...]
+    axes: tuple[int, ...]
 
 
 class PaddedCall(NamedTuple):
@@ -53,16 +54,16 @@ class PaddedCall(NamedTuple):
         Whether to pad and to cut costs less than calls by their lengths.
     """
 
-    pads: Dict[int, 'Pad']
-    lengths: List[np.ndarray]
+    pads: dict[int, 'Pad']
+    lengths: list[np.ndarray]
     form: Form
-    cuts: List[List[Form]]
-    axes: List[Tuple[int, ...]]
+    cuts: list[list[Form]]
+    axes: list[tuple[int, ...]]
     pays: bool
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
         """One more such call; gives its results as lazy values."""
-        values: List[NDArray] = list(leaves)
+        values: list[NDArray] = list(leaves)
         for position, pad in self.pads.items():
             values[position] = pad.of(recording, leaves[position])
         values += recording.values(self.lengths)
@@ -134,7 +135,7 @@ def padded_call(
     padded: PaddedGraph,
     specs: Sequence[Spec],
     of_operator: Callable[..., Form],
-    of_call: Callable[[List[Spec]], Form],
+    of_call: Callable[[list[Spec]], Form],
 ) -> PaddedCall:
     """How a call is recorded.
 

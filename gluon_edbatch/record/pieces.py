@@ -1,7 +1,8 @@
 """Pieces of a recording: what one sample recorded, cut out to be appended to other recordings."""
 
 import threading
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -68,7 +69,7 @@ class PortableForm(NamedTuple):
     rows: int
     block: Optional[gluon.Block]
     mark: Any
-    parameters: Tuple[tuple, ...]
+    parameters: tuple[tuple, ...]
     mutable: Optional[tuple]
     length: int
     kind: Optional[Remembered]
@@ -78,8 +79,8 @@ class PortableForms:
     """The kinds of calls that some pieces hold, by number."""
 
     def __init__(self):
-        self._kinds: List[PortableForm] = []
-        self._numbers: Dict[tuple, int] = {}
+        self._kinds: list[PortableForm] = []
+        self._numbers: dict[tuple, int] = {}
         self._lock = threading.Lock()
 
     def number(self, recording: Recording, form) -> int:
@@ -136,7 +137,7 @@ class PortableForms:
         return recording.new_form(kind.node_type, kind.rows, block, kind.mutable, kind.length)
 
 
-def _parameters(node_type) -> Tuple[tuple, ...]:
+def _parameters(node_type) -> tuple[tuple, ...]:
     return tuple((parameter.shape, parameter.dtype) for parameter in node_type.parameters)
 
 
@@ -178,7 +179,7 @@ class Piece:
         self.arrays = [recording.arrays[index] for index in used.tolist()]
         args[sorts == _ARRAY] = -2 * (which + 1)
         self.args = args
-        leaves: List[LazyArray] = []
+        leaves: list[LazyArray] = []
         self.template = flatten(result, NDArray, leaves)
         self.results = [
             (leaf._store.spec, leaf._store.shown, leaf._id - begin.values) for leaf in leaves
@@ -227,7 +228,7 @@ class Piece:
         }
         if any(block is not None and has_hooks(block) for block in blocks):
             return None
-        leaves: List[Any] = []
+        leaves: list[Any] = []
         try:
             flatten(result, NDArray, leaves)
         except TypeError:
@@ -241,7 +242,7 @@ class Piece:
             return None
         return cls(kinds, recording, begin, result, recording.mode, recording.ctx)
 
-    def append_to(self, recording: Recording) -> Tuple[bool, Any]:
+    def append_to(self, recording: Recording) -> tuple[bool, Any]:
         """Append the calls.
 
         Returns

@@ -1,7 +1,8 @@
 """What a scope has recorded: append-only lists, two or three appends per call."""
 
 import threading
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -82,23 +83,23 @@ class Recording(Forms):
         super().__init__(ctx, options)
         self.evaluator = evaluator
         self.locations = Locations()
-        self.ran: List[np.ndarray] = []
+        self.ran: list[np.ndarray] = []
         self.left_out = 0  # calls that compute partial sums, which nobody has asked for
-        self._sums: Dict[int, int] = {}  # forms of sums, by those of additions
-        self.results: Dict[int, Dict[ArenaKey, Union[Arena, EagerArena]]] = {}
-        self._read_later: Tuple[int, FrozenSet[int]] = (-1, frozenset())  # see `will_read`
+        self._sums: dict[int, int] = {}  # forms of sums, by those of additions
+        self.results: dict[int, dict[ArenaKey, Union[Arena, EagerArena]]] = {}
+        self._read_later: tuple[int, frozenset[int]] = (-1, frozenset())  # see `will_read`
         self.error: Optional[str] = None
         self.is_over = False  # whether no call is left that reads parameters
         self.has_control_flow = False  # of MXNet's, in a block
-        self.stacked_values: Dict[tuple, Tuple[Store, int]] = {}  # see `elements.stacked`
+        self.stacked_values: dict[tuple, tuple[Store, int]] = {}  # see `elements.stacked`
         self.sharing = Sharing()
-        self.varying: Dict[tuple, Varying] = {}
-        self.padded: Dict[int, Padded] = {}  # values, by number, as padded calls take them
+        self.varying: dict[tuple, Varying] = {}
+        self.padded: dict[int, Padded] = {}  # values, by number, as padded calls take them
         # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
-        self.packed: Dict[int, LazyArray] = {}
+        self.packed: dict[int, LazyArray] = {}
         # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
-        self.adopted: Dict[Any, Ints] = {}
-        self.trusted: Set[NodeType] = set()
+        self.adopted: dict[Any, Ints] = {}
+        self.trusted: set[NodeType] = set()
         self.disturbances = 0  # how often a block's attributes were set
         with suspended():
             self._node_at = node_offset()
@@ -136,8 +137,8 @@ class Recording(Forms):
             x, children = args
             args = (x, *block.ragged_children(x, children))
             childless = not children
-        kinds: List[Any] = []
-        leaves: List[Any] = []
+        kinds: list[Any] = []
+        leaves: list[Any] = []
         if not self._describe(args, kinds, leaves):
             return self._call_nested(block, args)
         if childless:
@@ -234,7 +235,7 @@ class Recording(Forms):
             return False
         return exact(self.scalars[(-value - 1) // 2]) == exact(float(number))
 
-    def _describe(self, args: Sequence[Any], kinds: List[Any], leaves: List[Any]) -> bool:
+    def _describe(self, args: Sequence[Any], kinds: list[Any], leaves: list[Any]) -> bool:
         """Append what the search in calls.py goes by, and the values and numbers among `args`.
 
         Returns
@@ -260,7 +261,7 @@ class Recording(Forms):
             elif arg is None:
                 kinds.append(None)
             elif cls in (list, tuple):
-                inner: List[Any] = []
+                inner: list[Any] = []
                 if not self._describe(arg, inner, leaves) or Number in inner or Ragged in inner:
                     return False
                 kinds += [cls, *inner, End]
@@ -290,7 +291,7 @@ class Recording(Forms):
 
     def _call_nested(self, block, args):
         """A call with containers, arrays or constants among its arguments."""
-        leaves: List[Any] = []
+        leaves: list[Any] = []
         try:
             template = tuple(flatten(arg, ARRAYS, leaves) for arg in args)
         except TypeError as error:
@@ -308,7 +309,7 @@ class Recording(Forms):
             form = self.forms_by_key[key] = self.form_of_block(block, template, leaves, state)
         return self.append_call(form, leaves)
 
-    def operator(self, op: str, attrs: Tuple[Tuple[str, str], ...], args: Sequence[Any]) -> Any:
+    def operator(self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any]) -> Any:
         """Record one operator of MXNet's registry.
 
         Parameters
@@ -580,7 +581,7 @@ class Recording(Forms):
             self._read_later = len(self.ran), self._read_by_those_left()
         return value in self._read_later[1]
 
-    def _read_by_those_left(self) -> FrozenSet[int]:
+    def _read_by_those_left(self) -> frozenset[int]:
         left = np.ones(len(self.node_forms), bool)
         for calls in self.ran:
             left[calls] = False

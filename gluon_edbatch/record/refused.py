@@ -1,8 +1,9 @@
 """Arguments that a block or an operator cannot take: what is wrong, and what to write instead."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, NamedTuple, Optional
 
 from mxnet import gluon
 
@@ -20,14 +21,14 @@ _NO_ARRAY = (
     *_FOR_NONE,
 )
 _call_code = gluon.Block.__call__.__code__
-model_codes: Set[CodeType] = set()  # of what calls a model for one sample (see `mixin`)
+model_codes: set[CodeType] = set()  # of what calls a model for one sample (see `mixin`)
 
 
 class ModelCall(NamedTuple):
     """A call of a model for one sample, by the user."""
 
     model: gluon.Block
-    args: Tuple[Any, ...]
+    args: tuple[Any, ...]
     site: Site
 
 
@@ -74,7 +75,7 @@ def refused_operands(name: str, args: Sequence[Any], error: BaseException) -> Op
     return _refused(name, [(f'argument {i + 1}', args[i]) for i in blamed]) if blamed else None
 
 
-def _blamed(args: Sequence[Any], error: BaseException) -> List[int]:
+def _blamed(args: Sequence[Any], error: BaseException) -> list[int]:
     """Positions of the arguments that are no arrays, if the error says that it is for these."""
     odd = [position for position, arg in enumerate(args) if not is_array(arg)]
     text = str(error.__cause__ or error)
@@ -95,7 +96,7 @@ def _looks_like(arg: Any, text: str) -> bool:
     )
 
 
-def _refused(who: str, given: Sequence[Tuple[str, Any]]) -> str:
+def _refused(who: str, given: Sequence[tuple[str, Any]]) -> str:
     reasons = '; '.join([f'{name} is {_what(arg)}' for name, arg in given])
     return f'{who} takes arrays and numbers, but {reasons}'
 

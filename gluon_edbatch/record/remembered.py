@@ -9,7 +9,8 @@ its arguments alone.
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, NamedTuple, Sequence, Tuple, Type
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from mxnet import gluon
 
@@ -19,15 +20,15 @@ from .calls import Remembered
 from .shared import SharedTypes
 
 tracing = threading.RLock()  # the name scope of a block serves one thread at a time
-operator_types: Dict[tuple, Any] = {}
+operator_types: dict[tuple, Any] = {}
 shared_types = SharedTypes()  # of operators on arrays that calls share
 _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
-_operator_kinds: Dict[tuple, Dict[tuple, Remembered]] = {}
+_operator_kinds: dict[tuple, dict[tuple, Remembered]] = {}
 _changes_of_padding = 0
 # of a block: with which fingerprint, and in which mode, these are its `block_kinds`
-_LastKinds = Tuple[Fingerprint, tuple, int, Dict[tuple, Remembered]]
+_LastKinds = tuple[Fingerprint, tuple, int, dict[tuple, Remembered]]
 _last_kinds: 'weakref.WeakKeyDictionary[gluon.Block, _LastKinds]' = weakref.WeakKeyDictionary()
 
 
@@ -40,7 +41,7 @@ class Made:
 class Refusal(NamedTuple):
     """An error in the place of a type: making it would fail again, and take as long."""
 
-    error: Type[EdbError]
+    error: type[EdbError]
     message: str
 
 
@@ -60,20 +61,20 @@ class Maker(NamedTuple):
     """
 
     name: str
-    types: Dict[tuple, Any]
+    types: dict[tuple, Any]
     head: tuple
     made_with: tuple
 
 
 def operator_maker(
-    op: str, attrs: tuple = (), shared: tuple = (), types: Dict[tuple, Any] = operator_types
+    op: str, attrs: tuple = (), shared: tuple = (), types: dict[tuple, Any] = operator_types
 ) -> Maker:
     """Of calls of an operator, maybe one that no user calls."""
     head = op, attrs, shared
     return Maker(op, types, head, head)
 
 
-def types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
+def types_of(block: gluon.Block, mark: Fingerprint) -> dict[tuple, Any]:
     """The types of a block's calls as long as it has this fingerprint."""
     with tracing:
         marks = _block_types.get(block)
@@ -90,7 +91,7 @@ def types_of(block: gluon.Block, mark: Fingerprint) -> Dict[tuple, Any]:
         return types
 
 
-def keep(types: Dict[tuple, Any], key: tuple, node_type: Any) -> None:
+def keep(types: dict[tuple, Any], key: tuple, node_type: Any) -> None:
     """Know a type as the one used last; if there are too many, the older half goes."""
     if next(reversed(types), None) == key and types[key] is node_type:
         return
@@ -107,7 +108,7 @@ def decide_padding_anew() -> None:
     _changes_of_padding += 1
 
 
-def block_kinds(block: gluon.Block, mark: Fingerprint, mode: tuple) -> Dict[tuple, Remembered]:
+def block_kinds(block: gluon.Block, mark: Fingerprint, mode: tuple) -> dict[tuple, Remembered]:
     """The kinds of a block's calls in a mode, as long as it has this fingerprint."""
     known = _last_kinds.get(block)
     if (
@@ -123,7 +124,7 @@ def block_kinds(block: gluon.Block, mark: Fingerprint, mode: tuple) -> Dict[tupl
         return kinds
 
 
-def operator_kinds(place: tuple, *mode: Any) -> Dict[tuple, Remembered]:
+def operator_kinds(place: tuple, *mode: Any) -> dict[tuple, Remembered]:
     """The same of what is no block, but an operator with its keyword arguments."""
     with tracing:
         if len(_operator_kinds) > _MOST_TYPES // 2:
@@ -131,7 +132,7 @@ def operator_kinds(place: tuple, *mode: Any) -> Dict[tuple, Remembered]:
         return _operator_kinds.setdefault((place, *mode, _changes_of_padding), {})
 
 
-def remember(kinds: Dict[tuple, Remembered], key: Sequence[Any], kind: Remembered) -> None:
+def remember(kinds: dict[tuple, Remembered], key: Sequence[Any], kind: Remembered) -> None:
     """Know a kind of call by those of its arguments."""
     with tracing:
         if len(kinds) >= _MOST_TYPES:

@@ -1,6 +1,7 @@
 """Several values as one: their rows one after the other, or ragged."""
 
-from typing import Any, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -71,7 +72,7 @@ def form_of_any_number(recording: Any, form: Form) -> Form:
 def ragged_unknown(
     recording: Any,
     values: Sequence[Any],
-    shape: Optional[Tuple[int, ...]],
+    shape: Optional[tuple[int, ...]],
     dtype: Any,
     ctx: Optional[mx.Context],
 ) -> RaggedArray:

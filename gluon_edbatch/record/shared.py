@@ -2,7 +2,8 @@
 
 import sys
 from collections import OrderedDict
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -69,10 +70,10 @@ class Sharing:
 
     def __init__(self):
         # By id: the array, which they hold; whether batches can read it; whether it is a weight.
-        self._known: Dict[int, Tuple[NDArray, bool, bool]] = {}
-        self._of_operator: Dict[str, set] = {}
+        self._known: dict[int, tuple[NDArray, bool, bool]] = {}
+        self._of_operator: dict[str, set] = {}
 
-    def positions(self, op: str, args: Sequence[Any]) -> Tuple[int, ...]:
+    def positions(self, op: str, args: Sequence[Any]) -> tuple[int, ...]:
         """Those of the arguments that are shared, if any argument is not."""
         found = [
             position
@@ -104,7 +105,7 @@ class Sharing:
     def _is_readable(self, array: NDArray) -> bool:
         return self._facts(array)[1]
 
-    def _facts(self, array: NDArray) -> Tuple[NDArray, bool, bool]:
+    def _facts(self, array: NDArray) -> tuple[NDArray, bool, bool]:
         known = self._known.get(id(array))
         if known is None:
             readable = device_of(array) == array.ctx
@@ -121,11 +122,11 @@ class SharedTypes:
     so those go that nobody else refers to, and the least recently used ones."""
 
     def __init__(self):
-        self._types: OrderedDict[tuple, Tuple[List[SharedArray], dict]] = OrderedDict()
+        self._types: OrderedDict[tuple, tuple[list[SharedArray], dict]] = OrderedDict()
 
     def of(
         self, op: str, positions: Sequence[int], arrays: Sequence[NDArray]
-    ) -> Tuple[List[SharedArray], dict]:
+    ) -> tuple[list[SharedArray], dict]:
         """The parameters that stand for these arrays, arguments at these positions, and the types
         that have them, by key."""
         key = (op, *positions, *map(id, arrays))

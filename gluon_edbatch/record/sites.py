@@ -8,11 +8,12 @@ import dis
 import os
 import sys
 import sysconfig
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import takewhile
 from traceback import walk_tb
 from types import CodeType, FrameType
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import mxnet
 
@@ -24,11 +25,11 @@ _BLOCK = os.path.join(_GLUON, 'block.py')  # which calls all of them
 _INSTALLED = 'site-packages', 'dist-packages'
 _STANDARD = sysconfig.get_path('stdlib') + os.sep, '<frozen '
 # By id, because hashing a code object hashes all its contents; the code is kept to pin the id.
-_codes: Dict[int, CodeType] = {}
-_kinds: Dict[int, int] = {}
+_codes: dict[int, CodeType] = {}
+_kinds: dict[int, int] = {}
 # Codes of libraries that the user's code called, as numbers below -1.
-_called: List[Tuple[CodeType, CodeType, int]] = []
-_called_numbers: Dict[Tuple[int, int, int], int] = {}
+_called: list[tuple[CodeType, CodeType, int]] = []
+_called_numbers: dict[tuple[int, int, int], int] = {}
 
 
 class Site(NamedTuple):
@@ -37,14 +38,14 @@ class Site(NamedTuple):
 
     filename: str
     line: int
-    library: Tuple['Site', ...] = ()
+    library: tuple['Site', ...] = ()
 
     def __str__(self) -> str:
         inner = [f' → {_installed(each.filename)}:{each.line}' for each in self.library]
         return ''.join([f'{_cell(self.filename) or self.filename}:{self.line}', *inner])
 
 
-def kind_of(code: CodeType, names: Dict[str, Any]) -> int:
+def kind_of(code: CodeType, names: dict[str, Any]) -> int:
     """Whose code with these global names is: `USER`, `PASSED` for this package's and MXNet's, or
     `LIBRARY`."""
     kind = _kinds.get(id(code))
@@ -54,7 +55,7 @@ def kind_of(code: CodeType, names: Dict[str, Any]) -> int:
     return kind
 
 
-def _kind_of_file(filename: str, names: Dict[str, Any]) -> int:
+def _kind_of_file(filename: str, names: dict[str, Any]) -> int:
     if filename == '<string>':  # the functions of mx.nd are made at import
         return PASSED if names.get('__name__', '').startswith('mxnet.') else USER
     path = os.path.abspath(filename)
@@ -67,7 +68,7 @@ def _kind_of_file(filename: str, names: Dict[str, Any]) -> int:
     return USER
 
 
-def place_of(frame: FrameType) -> Tuple[FrameType, Optional[FrameType]]:
+def place_of(frame: FrameType) -> tuple[FrameType, Optional[FrameType]]:
     """The frame of the user's line that this one is, or that called it; and that of the library's
     line that made the call, if one did."""
     library = None

@@ -1,6 +1,7 @@
 """Where the results of recorded calls are: rows of arenas, which evaluations fill."""
 
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -56,7 +57,7 @@ class Arena:
             self._connect = None
         return self._taped
 
-    def take(self, rows: np.ndarray, taped: bool) -> Tuple[NDArray, bool]:
+    def take(self, rows: np.ndarray, taped: bool) -> tuple[NDArray, bool]:
         """A copy of some rows, and whether it is connected to autograd, as is to be if `taped`."""
         source = self.taped if taped else None
         found = self.handed() if source is None else source
@@ -102,7 +103,7 @@ class EagerArena:
     __slots__ = ('rows',)
 
     def __init__(self):
-        self.rows: Dict[int, NDArray] = {}
+        self.rows: dict[int, NDArray] = {}
 
     def read(self, begin: int, _end: int, taped: bool) -> NDArray:
         """The value that begins at some row, connected to autograd if it was recorded so."""
@@ -116,7 +117,7 @@ class EagerArena:
             place += len(value)
             yield value
 
-    def take(self, rows: np.ndarray, taped: bool) -> Tuple[NDArray, bool]:
+    def take(self, rows: np.ndarray, taped: bool) -> tuple[NDArray, bool]:
         """See `Arena`."""
         values = list(self.values(rows))
         if taped:
@@ -212,16 +213,16 @@ class Store:
         -> the number, or a function that makes an NDArray of it; what a constant holds.
     """
 
-    def __init__(self, recording, spec: Spec, shape: Tuple[int, ...], kind: Any):
+    def __init__(self, recording, spec: Spec, shape: tuple[int, ...], kind: Any):
         self.recording = recording
         self.spec = spec
         self.shape = shape
         self.kind = kind
         self.packed = len(shape) > len(spec.shape)
         self.ragged = object()
-        self.arenas: Dict[int, Union[Arena, EagerArena]] = {}
+        self.arenas: dict[int, Union[Arena, EagerArena]] = {}
         self.locations: Locations = recording.locations
-        self.given: Dict[int, Any] = {}
+        self.given: dict[int, Any] = {}
 
     def arena(self, evaluation: int) -> Union[Arena, EagerArena]:
         """Where an evaluation's values are."""
@@ -231,7 +232,7 @@ class Store:
         return found
 
     @property
-    def shown(self) -> Optional[Tuple[int, ...]]:
+    def shown(self) -> Optional[tuple[int, ...]]:
         """The shape as users see it, where that is another."""
         return None if self.shape == self.spec.shape else self.shape
 
@@ -281,7 +282,7 @@ class Store:
         arena, rows, _ = found
         return arena.read(int(rows[0]), int(rows[-1]) + 1, False)
 
-    def _among(self, values: Sequence[int]) -> Optional[Tuple[Arena, np.ndarray, bool]]:
+    def _among(self, values: Sequence[int]) -> Optional[tuple[Arena, np.ndarray, bool]]:
         """The arena that holds all of some values, their rows in it, and whether autograd records
         them; None if there is no such arena."""
         ids, known = np.array(values), self.locations

@@ -1,7 +1,8 @@
 """Which numbers among the attributes of operators are data, as they vary from call to call."""
 
 from collections import defaultdict
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from .forms import key_of
 from .inputs import SCALAR_DTYPE
 from .lazy import LazyArray, RaggedArray
 
-Text = Tuple[Tuple[str, str], ...]  # attributes
+Text = tuple[tuple[str, str], ...]  # attributes
 _MOST_CONSTANTS = 8
 # What scopes began with, by operator, other attributes and rows: numbers that have a type each.
-_constants: Dict[Tuple[str, Text, ArenaKey], Set[Text]] = defaultdict(set)
+_constants: dict[tuple[str, Text, ArenaKey], set[Text]] = defaultdict(set)
 
 
 class Varying:
@@ -31,7 +32,7 @@ class Varying:
     def __init__(self, op: str, rest: Text, spec: Spec):
         self._known = _constants[op, rest, spec.arena]
         self._is_view = op_of(op).is_view
-        self._constants: Set[Text] = set()
+        self._constants: set[Text] = set()
         self._array: Optional[int] = None
         self._varies = False
 
@@ -52,7 +53,7 @@ class Varying:
 
 def with_number(
     recording: Any, op: str, attrs: Text, leaves: Sequence[LazyArray]
-) -> Optional[Tuple[List[LazyArray], Form]]:
+) -> Optional[tuple[list[LazyArray], Form]]:
     """Arguments and form of a call whose number, an attribute, is an argument, as it varies; None
     if it does not, or if calls would not share a batch then."""
     rule = op_of(op).number

@@ -1,6 +1,7 @@
 """What was batched, and what not and why."""
 
-from typing import Any, Collection, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class TypeReport(NamedTuple):
     batches: int
     note: str
     hoisted: int = 0
-    passes: Tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
     alike: str = ''
     by_length: str = ''
 
@@ -100,7 +101,7 @@ class Report(NamedTuple):
         """Calls per batch."""
         return self.nodes / self.batches if self.batches else 0.0
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All counters, for JSON."""
         fields = dict(self._asdict(), mean_batch_size=self.mean_batch_size)
         fields['types'] = [kind._asdict() for kind in self.types]
@@ -144,9 +145,9 @@ def _threads(number: int) -> str:
     return f'{number} threads' if number > 1 else '1 thread'
 
 
-def _folded(types: Iterable[TypeReport]) -> List[TypeReport]:
+def _folded(types: Iterable[TypeReport]) -> list[TypeReport]:
     """Types that differ in shapes and constants only as one, whose name says how many."""
-    groups: Dict[tuple, List[TypeReport]] = {}
+    groups: dict[tuple, list[TypeReport]] = {}
     for kind in types:
         groups.setdefault((kind.alike, kind.note, kind.passes), []).append(kind)
     return [
@@ -159,7 +160,7 @@ def _folded(types: Iterable[TypeReport]) -> List[TypeReport]:
     ]
 
 
-def _name_of_all(alike: List[TypeReport]) -> str:
+def _name_of_all(alike: list[TypeReport]) -> str:
     first, names = alike[0].name, len({kind.name for kind in alike})  # shapes are in the name
     if len(alike) == 1:
         return first
@@ -171,11 +172,11 @@ def make_report(
     scheduler: str,
     counts: Collection[Counts],
     record_s: float,
-    forced: List[Site],
+    forced: list[Site],
     forms: Sequence[Form] = (),
 ) -> Report:
     """Add up the evaluations of a scope, which recorded calls of these forms."""
-    types: Dict[int, TypeReport] = {}
+    types: dict[int, TypeReport] = {}
     for count in counts:
         passes, written = passes_of(count), calls_written(count)
         for group in count.plan.groups:
@@ -217,15 +218,15 @@ def make_report(
     )
 
 
-def _by_length(counts: Collection[Counts], forms: Sequence[Form]) -> Dict[int, str]:
+def _by_length(counts: Collection[Counts], forms: Sequence[Form]) -> dict[int, str]:
     """Why types are not padded to one length, by serial, where several differ in that."""
     ran = {group.node_type.serial for count in counts for group in count.plan.groups}
     owners = {form.node_type: form.block for form in forms if form.node_type.serial in ran}
-    families: Dict[tuple, List[NodeType]] = {}
+    families: dict[tuple, list[NodeType]] = {}
     for node_type, block in owners.items():
         if not node_type.alone:
             families.setdefault((block, _alike(node_type)), []).append(node_type)
-    reasons: Dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for (block, _), same in families.items():
         if len(same) > 1:
             why = analysed(why_not_padded, block, same)

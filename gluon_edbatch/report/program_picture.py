@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from html import escape
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 from ..branching.graph import (
     Calculate,
@@ -57,7 +58,7 @@ class _Box(NamedTuple):
     """A block."""
 
     number: int
-    rows: List[_Row]
+    rows: list[_Row]
     title: str
 
     @property
@@ -110,7 +111,7 @@ def _ends(block: ProgramBlock) -> bool:
     return isinstance(block.end, Finish)
 
 
-def _legend(graph: ProgramGraph) -> List[str]:
+def _legend(graph: ProgramGraph) -> list[str]:
     """A line for each network."""
     lines = []
     for number, network in enumerate(graph.networks):
@@ -134,7 +135,7 @@ def _box(graph: ProgramGraph, number: int, ways: Sequence[int], ran: bool) -> _B
     return _Box(number, rows + _end(block, ways), title)
 
 
-def _end(block: ProgramBlock, ways: Sequence[int]) -> List[_Row]:
+def _end(block: ProgramBlock, ways: Sequence[int]) -> list[_Row]:
     end = block.end
     if isinstance(end, Finish):
         return [_Row(f'return {shown_values(end.values)}')]
@@ -156,7 +157,7 @@ def _condition(block: ProgramBlock, place: int) -> str:
     return f'%{place}'
 
 
-def _site(line: str) -> Tuple[str, str]:
+def _site(line: str) -> tuple[str, str]:
     """File and line, and what is written there; or a block's name."""
     found = _SITE.match(line)
     if found is None:
@@ -170,7 +171,7 @@ def _told(line: str) -> str:
     return source or where
 
 
-def _ways(graph: ProgramGraph, taken: Taken, ran: bool) -> List[_Way]:
+def _ways(graph: ProgramGraph, taken: Taken, ran: bool) -> list[_Way]:
     most = max([count for ways in taken for count in ways] or [0]) or 1
     found = []
     for number, block in enumerate(graph.blocks):
@@ -185,11 +186,11 @@ def _ways(graph: ProgramGraph, taken: Taken, ran: bool) -> List[_Way]:
 # --- where it is ---------------------------------------------------------------------------------
 
 
-def _columns(boxes: Sequence[_Box]) -> List[List[int]]:
+def _columns(boxes: Sequence[_Box]) -> list[list[int]]:
     """Numbers of blocks, in columns that are about as high as each other."""
     heights = [box.height + _BETWEEN for box in boxes]
     count = max(1, round(sum(heights) / _HEIGHT))
-    columns: List[List[int]] = [[] for _ in range(count)]
+    columns: list[list[int]] = [[] for _ in range(count)]
     used = 0.0
     for box, height in zip(boxes, heights):
         columns[min(count - 1, int((used + height / 2) * count / sum(heights)))].append(box.number)
@@ -206,8 +207,8 @@ class _Picture:
         self._boxes, self._ways = boxes, ways
         self._column = {number: place for place, each in enumerate(columns) for number in each}
         self._lanes = self._with_lanes()
-        self._x: Dict[int, float] = {}
-        self._y: Dict[int, float] = {}
+        self._x: dict[int, float] = {}
+        self._y: dict[int, float] = {}
         self._down = 0.0
         x = float(MARGIN)
         for place, column in enumerate(columns):
@@ -220,10 +221,10 @@ class _Picture:
             self._down = max(self._down, y)
         self._across = x
 
-    def _with_lanes(self) -> Dict[_Way, int]:
+    def _with_lanes(self) -> dict[_Way, int]:
         """Beside the boxes of a column, the lane of each way that does not lead to the next one:
         short ones are inside."""
-        lanes: Dict[_Way, int] = {}
+        lanes: dict[_Way, int] = {}
         for way in sorted(self._ways, key=lambda way: abs(way.to - way.block)):
             if self._is_beside(way):
                 others = {
@@ -274,7 +275,7 @@ class _Picture:
         across = self._across + 20 + 60 * TEXT * WIDE + MARGIN
         return document(parts, across, self._down + MARGIN)
 
-    def _drawn(self, box: _Box) -> List[str]:
+    def _drawn(self, box: _Box) -> list[str]:
         x, y = self._x[box.number], self._y[box.number]
         parts = [f'<g><title>{escape(box.title)}</title>']
         parts += [_rect(x, y, _WIDTH, box.height, '#ffffff', '#333333')]
@@ -285,7 +286,7 @@ class _Picture:
             parts += _row_texts(x + 8, top + 13, row, bold=not place)
         return [*parts, '</g>']
 
-    def _drawn_way(self, way: _Way) -> List[str]:
+    def _drawn_way(self, way: _Way) -> list[str]:
         x = self._x[way.block]
         box = self._boxes[way.block]
         (row,) = [place for place, each in enumerate(box.rows) if each.way == way.way]
@@ -306,7 +307,7 @@ class _Picture:
 # --- elements ------------------------------------------------------------------------------------
 
 
-def _arrow(points: Sequence[Tuple[float, float]], way: _Way) -> List[str]:
+def _arrow(points: Sequence[tuple[float, float]], way: _Way) -> list[str]:
     """Along some points, which lie right above or beside each other."""
     (x, y), (end_x, end_y) = points[-2:]
     right, down = (end_x > x) - (end_x < x), (end_y > y) - (end_y < y)
@@ -343,7 +344,7 @@ def _text(x: float, y: float, text: str, bold: bool = False, more: str = '') -> 
     return f'<text x="{x:.1f}" y="{y:.1f}"{weight}{more}>{escape(text)}</text>'
 
 
-def _row_texts(x: float, y: float, row: _Row, bold: bool) -> List[str]:
+def _row_texts(x: float, y: float, row: _Row, bold: bool) -> list[str]:
     room = (_LETTERS - len(row.right)) * (_BOLD if bold else 1)
     grey = f' fill="{_GREY}"' * row.source
     parts = [_text(x, y, _cut(row.text, int(room)), bold, grey)]

@@ -2,8 +2,9 @@
 
 import colorsys
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Callable, Sequence, Union
+from typing import Callable, Union
 
 MARGIN, LINE = 30, 18
 TEXT = 12

@@ -1,9 +1,10 @@
 """Pictures of graphs with their schedules, of explanations and of programs, as SVG."""
 
 import textwrap
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -124,7 +125,7 @@ class _Part(NamedTuple):
 class _Section:
     """The picture of one evaluation: a heading, samples in rows, and the batches beside them."""
 
-    def __init__(self, source: Tuple[Graph, Schedule], number: int, of: int) -> None:
+    def __init__(self, source: tuple[Graph, Schedule], number: int, of: int) -> None:
         self.graph, self.made = graph, made = source
         self.batch = np.empty(len(graph), np.int64)
         self.batch[made.order] = np.repeat(np.arange(len(made)), np.diff(made.bounds))
@@ -148,9 +149,9 @@ class _Section:
         longest = max([len(text) for _, _, text in self.legend], default=0)
         return 60 + TEXT * WIDE * min(_ENTRY, longest)
 
-    def rows(self, width: float) -> List[List[_Part]]:
+    def rows(self, width: float) -> list[list[_Part]]:
         """The samples in rows that are not wider, if a sample is not."""
-        rows: List[List[_Part]] = []
+        rows: list[list[_Part]] = []
         left = 0.0
         for sample in self.samples:
             if left < sample.width or not rows:
@@ -169,7 +170,7 @@ class _Section:
         rows = sum([max([sample.height for sample in row]) for row in self.rows(width)])
         return 3 * LINE + max(scale * rows, LINE * min(len(self.legend), 12))
 
-    def draw(self, top: float, width: float, scale: float) -> List[str]:
+    def draw(self, top: float, width: float, scale: float) -> list[str]:
         """Its elements, below `top`."""
         x, y = self._places(width)
         used = self.width(width)
@@ -185,7 +186,7 @@ class _Section:
             ),
         ]
 
-    def _places(self, width: float) -> Tuple[np.ndarray, np.ndarray]:
+    def _places(self, width: float) -> tuple[np.ndarray, np.ndarray]:
         """Where each node is, by what is right and below of the upper left corner."""
         x, y = np.zeros(len(self.graph)), np.zeros(len(self.graph))
         base, used = 0.0, self.width(width)
@@ -198,7 +199,7 @@ class _Section:
                 right += sample.width
         return x, y
 
-    def _edges(self, x: np.ndarray, y: np.ndarray) -> List[str]:
+    def _edges(self, x: np.ndarray, y: np.ndarray) -> list[str]:
         joins = {node for sample in self.samples if sample.joins for node in sample.nodes.tolist()}
         read = sorted(
             set(zip(self.graph.inputs.tolist(), self.graph.readers.tolist())),
@@ -210,7 +211,7 @@ class _Section:
             for a, b in read
         ]
 
-    def _nodes(self, x: np.ndarray, y: np.ndarray, numbers: bool) -> List[str]:
+    def _nodes(self, x: np.ndarray, y: np.ndarray, numbers: bool) -> list[str]:
         parts = ['<g stroke="#333333" text-anchor="middle">']
         for node in range(len(self.graph)):
             number, kind = int(self.batch[node]), int(self.graph.types[node])
@@ -226,7 +227,7 @@ class _Section:
             )
         return parts + ['</g>']
 
-    def _entries(self, left: float, top: float, height: float) -> List[str]:
+    def _entries(self, left: float, top: float, height: float) -> list[str]:
         """The legend, as much as there is room for."""
         room = max(1, int(height / LINE))
         shown = self.legend if len(self.legend) <= room else self.legend[: room - 1]
@@ -257,7 +258,7 @@ def _svg(sections: Sequence[_Section]) -> str:
     return document(parts, *_size(sections, width, scale))
 
 
-def _size(sections: Sequence[_Section], width: float, scale: float) -> Tuple[float, float]:
+def _size(sections: Sequence[_Section], width: float, scale: float) -> tuple[float, float]:
     across = max([section.width(width) for section in sections])
     legend = max([section.legend_width() for section in sections])
     down = sum([section.height(width, scale) for section in sections])
@@ -278,13 +279,13 @@ def _scale(sections: Sequence[_Section], width: float) -> float:
     )
 
 
-def _unlike_a_screen(sections: Sequence[_Section], width: float) -> Tuple[float, float]:
+def _unlike_a_screen(sections: Sequence[_Section], width: float) -> tuple[float, float]:
     """The less, the better: by the scale that there has to be, then by the form."""
     across, down = _size(sections, width, 1.0)
     return -min(1.0, _scale(sections, width)), abs(np.log(across / down * _SCREEN[1] / _SCREEN[0]))
 
 
-def _widths(sections: Sequence[_Section]) -> List[float]:
+def _widths(sections: Sequence[_Section]) -> list[float]:
     """Of the rows, to choose from."""
     samples = [sample.width for section in sections for sample in section.samples]
     least = max(samples, default=1.0)
@@ -332,8 +333,8 @@ class _PlacesPicture:
         self._borders = sorted(
             {bar.evaluation: self._left(bar.batch) for bar in sorted(bars, reverse=True)}.values()
         )[1:]
-        self._colours: Dict[int, str] = {}
-        self._parts: List[str] = []
+        self._colours: dict[int, str] = {}
+        self._parts: list[str] = []
         self._y = float(MARGIN)
         self._right = self._end
 
@@ -392,7 +393,7 @@ class _PlacesPicture:
         return document(self._parts, self._right + MARGIN, self._y + MARGIN)
 
 
-def _samples(graph: Graph) -> List[_Part]:
+def _samples(graph: Graph) -> list[_Part]:
     """The parts of a graph that nothing connects, in the order of their first calls. If there are
     hardly any, as losses were added up, those that nothing but such a sum connects."""
     edges = np.stack([graph.inputs, graph.readers], axis=1)
@@ -410,7 +411,7 @@ def _samples(graph: Graph) -> List[_Part]:
     )  # above all else
 
 
-def _components(count: int, edges: np.ndarray) -> List[List[int]]:
+def _components(count: int, edges: np.ndarray) -> list[list[int]]:
     """The connected components of a graph with so many nodes, by their first nodes."""
     first = list(range(count))
 
@@ -422,13 +423,13 @@ def _components(count: int, edges: np.ndarray) -> List[List[int]]:
     for one, other in edges.tolist():
         one, other = root(one), root(other)
         first[max(one, other)] = min(one, other)
-    parts: Dict[int, List[int]] = {}
+    parts: dict[int, list[int]] = {}
     for node in range(count):
         parts.setdefault(root(node), []).append(node)
     return list(parts.values())
 
 
-def _layout(graph: Graph, nodes: Sequence[int]) -> Tuple[np.ndarray, np.ndarray]:
+def _layout(graph: Graph, nodes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Columns of these nodes by what they read, rows by depth.
 
     Nodes that read none of them stand side by side as they were recorded, each other node stands

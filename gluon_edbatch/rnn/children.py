@@ -1,6 +1,7 @@
 """Cells that take any number of children, in no order."""
 
-from typing import Any, ClassVar, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, Optional
 
 import numpy as np
 from mxnet import gluon
@@ -9,7 +10,7 @@ from mxnet.ndarray import NDArray
 from ..api.functional import ragged
 
 
-def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: Tuple[int, ...]) -> None:
+def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: tuple[int, ...]) -> None:
     """Parameters of a cell, each an attribute of its name; a size of 0 is found out later."""
     with cell.name_scope():
         for name, shape in shapes.items():
@@ -33,11 +34,11 @@ class ChildrenCell(gluon.HybridBlock):
         self._hidden_size = hidden_size
         self._state_shape = (1, hidden_size)
 
-    def ragged_children(self, x: Any, children: Sequence[Any]) -> Tuple[NDArray, ...]:
+    def ragged_children(self, x: Any, children: Sequence[Any]) -> tuple[NDArray, ...]:
         """The ragged arguments; `x` tells dtype and context if there are no children."""
         if x is None and not children:
             raise ValueError(f'{self.name} needs an input or children')
-        parts: List[Sequence[Any]] = [children]
+        parts: list[Sequence[Any]] = [children]
         if self.values_of_child > 1:
             parts = [[child[i] for child in children] for i in range(self.values_of_child)]
         like = parts[0][0] if x is None else x

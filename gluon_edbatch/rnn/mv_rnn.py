@@ -1,7 +1,7 @@
 """Matrix-vector cell (Socher, Huval, Manning and Ng, 2012: Semantic Compositionality through
 Recursive Matrix-Vector Spaces, https://aclanthology.org/D12-1110, eq. 2 and 3)."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 from mxnet import gluon
 
@@ -61,7 +61,7 @@ Initializer
         add_parameters(self, vector_bias_initializer, vector_bias=(hidden_size,))
         add_parameters(self, matrix_weight_initializer, matrix_weight=both)
 
-    def __call__(self, left: Tuple[Any, Any], right: Tuple[Any, Any]) -> Any:
+    def __call__(self, left: tuple[Any, Any], right: tuple[Any, Any]) -> Any:
         """Vector and matrix of a node from those of its children."""
         return super().__call__(*left, *right)
 

@@ -1,7 +1,8 @@
 """Tree-GRU cell (child-sum; after Kokkinos and Potamianos, 2017: Structural Attention Neural
 Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 1–4)."""
 
-from typing import Any, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 from mxnet.ndarray import NDArray

@@ -5,7 +5,8 @@ They use the operators that are fast on CPU: ``Activation`` rather than ``tanh``
 slices rather than ``split``, and one product for all gates.
 """
 
-from typing import Any, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import mxnet as mx
 from mxnet import gluon
@@ -164,7 +165,7 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         add_parameters(self, i2h_bias_initializer, i2h_bias=(rows,))
         add_parameters(self, h2h_weight_initializer, h2h_weight=(rows, arity * hidden_size))
 
-    def forward(self, x: Any, children: Sequence[Tuple[Any, Any]]) -> Any:
+    def forward(self, x: Any, children: Sequence[tuple[Any, Any]]) -> Any:
         """h and c of a node from its input and its children's states.
 
         Parameters
@@ -199,7 +200,7 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
 
     forward.recorded = True  # type: ignore[attr-defined]
 
-    def _filled(self, x: Any, children: Any) -> Tuple[Any, Any]:
+    def _filled(self, x: Any, children: Any) -> tuple[Any, Any]:
         """Zeros for what is missing, which changes nothing: a graph that Gluon has compiled takes
         one structure of arguments only."""
         like = children[0][0] if x is None else x

@@ -8,7 +8,7 @@ machine's policies are in ``policy``, what they see of a graph in ``encoding``, 
 learned in ``learning``.
 """
 
-from typing import Callable, Dict, Union
+from typing import Callable, Union
 
 from ..brief import brief
 from ..compiled import load
@@ -68,7 +68,7 @@ __all__ = [
 
 # One for all who ask by name, so that what it learned lasts from scope to scope.
 _FSM = FSMScheduler()
-_SCHEDULERS: Dict[str, Callable[[], Scheduler]] = {
+_SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
     'agenda': AgendaScheduler,
     'agenda-remaining': lambda: AgendaScheduler(remaining=True),
     'beam': BeamScheduler,

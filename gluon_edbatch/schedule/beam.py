@@ -1,6 +1,6 @@
 """Beam search for a schedule with few batches: slow, for graphs that recur, and as a teacher."""
 
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class BeamScheduler:
         height = np.ascontiguousarray(graph.height)
         states = [_State(first, togo, 0, 0)]
         while True:
-            found: Dict[int, _State] = {}
+            found: dict[int, _State] = {}
             for state in states:
                 if not state.run.frontier.num_ready:
                     found[state.mark] = state
@@ -107,7 +107,7 @@ def _step(state: _State, kind: int, marks: np.ndarray) -> _State:
     return _State(run, togo, len(run) + togo.bound, mark)
 
 
-def _best(states: List[_State], height: np.ndarray, width: int) -> List[_State]:
+def _best(states: list[_State], height: np.ndarray, width: int) -> list[_State]:
     """The best states in order; a finished one weighs nothing."""
     ready = [height[_ready(state)] for state in states]
     highest = max((heights.max() for heights in ready if len(heights)), default=0)

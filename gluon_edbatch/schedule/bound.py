@@ -10,7 +10,7 @@ References
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
-from typing import Iterable, List
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -120,11 +120,11 @@ class CostToGo:
     def __init__(self, graph: Graph) -> None:
         self.bound = lower_bound(graph)
         self._types = graph.types
-        self._alone: List[bool] = graph.alone.tolist()
+        self._alone: list[bool] = graph.alone.tolist()
         self._rank = ranks(graph.reversed)[::-1]
         longest = np.zeros(graph.num_types, np.intp)
         np.maximum.at(longest, graph.types, self._rank)
-        self._longest: List[int] = longest.tolist()
+        self._longest: list[int] = longest.tolist()
         self._start = np.cumsum(longest + 1) - (longest + 1)
         self._counts = np.bincount(
             self._start[graph.types] + self._rank, minlength=int((longest + 1).sum())

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from typing import Optional, Tuple
+from typing import Optional
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class ScheduleCache:
     def __len__(self) -> int:
         return len(self._schedules)
 
-    def get(self, graph: Graph) -> Tuple['_Structure', Optional[Schedule]]:
+    def get(self, graph: Graph) -> tuple['_Structure', Optional[Schedule]]:
         """The key of a graph, and its schedule if there is one."""
         key = _Structure(graph)
         with self._lock:

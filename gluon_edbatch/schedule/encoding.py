@@ -10,14 +10,14 @@ References
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
-from typing import Callable, Dict, Optional, Protocol, Tuple, Union
+from typing import Callable, Optional, Protocol, Union
 
 from ..brief import brief
 from .protocol import of_name
 from .rules import LongestWay
 from .run import Run
 
-State = Tuple[int, ...]
+State = tuple[int, ...]
 
 
 class StateEncoding(Protocol):
@@ -148,7 +148,7 @@ class PathEncoding:
         return state[:-2] if len(state) > 2 else None
 
 
-_ENCODINGS: Dict[str, Callable[[], StateEncoding]] = {
+_ENCODINGS: dict[str, Callable[[], StateEncoding]] = {
     'E_base': BaseEncoding,
     'E_sort': SortEncoding,
     'E_max': MaxEncoding,

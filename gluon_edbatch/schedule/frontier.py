@@ -17,7 +17,7 @@ References
 """
 
 import heapq
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Frontier:
         self.types = np.ascontiguousarray(graph.types, np.int32).data
         self.alone = np.ascontiguousarray(graph.alone, np.uint8).data
         self.countdown = Countdown(graph)
-        self._heaps: Dict[int, List[int]] = {}  # of types that run alone
+        self._heaps: dict[int, list[int]] = {}  # of types that run alone
         self.batches = self.num_ready = self.num_grown = self.num_fresh = 0
         self._order = np.empty(self._count, np.int32)
         self._memory = np.zeros(3 * self._count + 1 + 9 * self._num_types, np.int32)
@@ -119,12 +119,12 @@ class Frontier:
         return other
 
     @property
-    def counts(self) -> Dict[int, int]:
+    def counts(self) -> dict[int, int]:
         """How many nodes are ready, for each type that has any, ascending."""
         return {kind: self.size[kind] for kind in self.kinds()}
 
     @property
-    def fresh(self) -> List[int]:
+    def fresh(self) -> list[int]:
         """The types that became ready by the last `advance`, or were ready at the start; and a type
         that is still ready after one of its nodes was taken alone."""
         return [self.fresh_types[place] for place in range(self.num_fresh)]
@@ -133,13 +133,13 @@ class Frontier:
         """Whether there are ready nodes of a type; there need be no such type."""
         return 0 <= kind < self._num_types and self.size[kind] > 0
 
-    def kinds(self) -> Tuple[int, ...]:
+    def kinds(self) -> tuple[int, ...]:
         """The ready types, ascending."""
         found = [self.ready_types[place] for place in range(self.num_ready)]
         found.sort()
         return tuple(found)
 
-    def by_size(self) -> Tuple[int, ...]:
+    def by_size(self) -> tuple[int, ...]:
         """The ready types, those with more ready nodes first, then those with lower numbers."""
         found = [(-self.size[kind], kind) for kind in self.kinds()]
         found.sort()
@@ -157,7 +157,7 @@ class Frontier:
         self._list(kind, nodes, nodes.data, 0)
         return nodes
 
-    def since(self, batch: int) -> List[np.ndarray]:
+    def since(self, batch: int) -> list[np.ndarray]:
         """The nodes of each batch from that one on."""
         bounds = self._memory[batch : self.batches + 1].tolist()
         return [self._order[begin:end] for begin, end in zip(bounds, bounds[1:])]

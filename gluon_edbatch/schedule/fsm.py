@@ -12,7 +12,7 @@ References
 import threading
 import time
 from dataclasses import replace
-from typing import Dict, List, Optional, Tuple
+from typing import Optional
 
 from ..brief import brief
 from ..graph.graph import Graph
@@ -101,8 +101,8 @@ class FSMScheduler:
         self.config = config
         self.learn_s, self.unseen_states = 0.0, 0
         self._cache = ScheduleCache(cache)
-        self._models: List[_KnownModel] = []
-        self._by_names: Dict[Tuple[str, ...], _KnownModel] = {}
+        self._models: list[_KnownModel] = []
+        self._by_names: dict[tuple[str, ...], _KnownModel] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class FSMScheduler:
         return f'FSMScheduler({what})'
 
     @property
-    def policies(self) -> List[Policy]:
+    def policies(self) -> list[Policy]:
         """The policies learned so far, one a model."""
         return [model.policy for model in self._models if model.policy is not None]
 
@@ -139,7 +139,7 @@ class FSMScheduler:
             model = next((model for model in self._models if kinds & model.kinds), None)
         return model.policy if model is not None else None
 
-    def _policy_for(self, graph: Graph) -> Tuple[Optional[Policy], float]:
+    def _policy_for(self, graph: Graph) -> tuple[Optional[Policy], float]:
         """The policy of a graph's model, and the seconds it took to learn it."""
         names = tuple(graph.type_names) or (str(graph.num_types),)
         model = self._by_names.get(names)
@@ -158,7 +158,7 @@ class FSMScheduler:
         finally:
             self._lock.release()
 
-    def _model(self, names: Tuple[str, ...], graph: Graph) -> '_KnownModel':
+    def _model(self, names: tuple[str, ...], graph: Graph) -> '_KnownModel':
         """The model with all of these types; else one that has some of them learns the others."""
         kinds = frozenset(names_of(graph))
         model = next((model for model in self._models if kinds <= model.kinds), None)
@@ -182,7 +182,7 @@ class _KnownModel:
         self.policy: Optional[Policy] = None
         self.done = False
         self._studied = self._extended = 0
-        self._lessons: List[Graph] = []
+        self._lessons: list[Graph] = []
 
     def study(self, graph: Graph, config: QLearningConfig) -> None:
         """Learn from one minibatch more, unless it needs no better policy."""

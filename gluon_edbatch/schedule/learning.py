@@ -10,8 +10,9 @@ References
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Optional, Union
 
 from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
@@ -202,7 +203,7 @@ class _Learner:
         self._unseen = unseen
         self._lessons, self._config, self._effort = lessons, config, effort
         self._taught = [lesson for lesson in lessons if lesson.taught]
-        self.table: Dict[State, int] = {}
+        self.table: dict[State, int] = {}
         self.batches = sum(lesson.taken[unseen] for lesson in lessons)
 
     def imitate(self) -> None:
@@ -211,7 +212,7 @@ class _Learner:
         Those are the best of each graph, or those of one teacher, which may be easier to follow.
         """
         for teacher in range(1 + len(UNSEEN)):
-            votes: Dict[State, Dict[int, int]] = {}
+            votes: dict[State, dict[int, int]] = {}
             for lesson in self._taught:
                 self._count_votes(lesson, lesson.choices[teacher], votes)
             self._keep_better(
@@ -224,7 +225,7 @@ class _Learner:
                 break
 
     def _count_votes(
-        self, lesson: _Lesson, choices: Sequence[int], votes: Dict[State, Dict[int, int]]
+        self, lesson: _Lesson, choices: Sequence[int], votes: dict[State, dict[int, int]]
     ) -> None:
         run = Run(lesson.graph)
         state_of = self.encoding.follow(run)
@@ -241,7 +242,7 @@ class _Learner:
             yield state
             state = self.encoding.coarser(state)
 
-    def _keep_better(self, table: Dict[State, int]) -> bool:
+    def _keep_better(self, table: dict[State, int]) -> bool:
         """Keep a table if the graphs need fewer batches with it."""
         batches = 0
         for lesson in self._lessons:
@@ -254,7 +255,7 @@ class _Learner:
             self.table, self.batches = dict(table), batches
         return better
 
-    def _rule(self, run: Run, table: Dict[State, int]) -> Rule:
+    def _rule(self, run: Run, table: dict[State, int]) -> Rule:
         """By the table, or as in states that are not in it."""
         return Policy(self.encoding, (), table, self._config, _NOTHING, unseen=self._unseen).follow(
             run
@@ -267,7 +268,7 @@ class _Learner:
         """
         config, rng = self._config, Random(self._config.seed)
         until, epsilon, episode = self._effort.left / 2, config.epsilon, 0
-        values: Dict[State, Dict[int, float]] = {
+        values: dict[State, dict[int, float]] = {
             state: {kind: 0.0} for state, kind in self.table.items()
         }
         while self._effort.left > until and self.batches > target:
@@ -291,8 +292,8 @@ class _Learner:
                 )
 
     def _episode(
-        self, lesson: _Lesson, values: Dict[State, Dict[int, float]], epsilon: float, rng: Random
-    ) -> Tuple[List[Tuple[State, int]], List[int]]:
+        self, lesson: _Lesson, values: dict[State, dict[int, float]], epsilon: float, rng: Random
+    ) -> tuple[list[tuple[State, int]], list[int]]:
         """Decisions, and how far above the bound the run was at each of them and at the end."""
         run, togo, seen = Run(lesson.graph), lesson.togo.copy(), 0
         state_of = self.encoding.follow(run)
@@ -313,7 +314,7 @@ class _Learner:
         return decisions, wasted
 
     def _greedy(
-        self, state: State, values: Dict[State, Dict[int, float]], frontier: Frontier
+        self, state: State, values: dict[State, dict[int, float]], frontier: Frontier
     ) -> Optional[int]:
         for level in self._levels(state):
             known = values.get(level, {})

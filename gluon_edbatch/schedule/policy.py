@@ -4,9 +4,10 @@ import json
 import os
 import warnings
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def _look_ahead(run: Run) -> Rule:
 
 
 # In the order of their cost, but for the first one, which costs most.
-UNSEEN: Dict[str, Callable[[Run], Rule]] = {
+UNSEEN: dict[str, Callable[[Run], Rule]] = {
     'sufficient': SufficientCondition,
     'least deep': lambda run: LeastDeep(run.graph, run.frontier),
     'longest way': LongestWay,
@@ -167,14 +168,14 @@ class Policy:
     """
 
     encoding: StateEncoding
-    types: Tuple[str, ...]
+    types: tuple[str, ...]
     table: Mapping[State, int]
     config: QLearningConfig
     reached: Reached
     small: int = 0
     unseen: str = 'sufficient'
     # What `_number` gave, by the names of a graph's types, or how many they are if they have none.
-    _numbers: Dict[Any, Tuple[Optional[np.ndarray], int]] = field(
+    _numbers: dict[Any, tuple[Optional[np.ndarray], int]] = field(
         init=False, repr=False, default_factory=dict
     )
 
@@ -210,7 +211,7 @@ class Policy:
         alone[mapping] = graph.alone
         return Graph(mapping.take(graph.types), graph.offsets, graph.inputs, count, alone)
 
-    def _number(self, names: Sequence[str]) -> Tuple[Optional[np.ndarray], int]:
+    def _number(self, names: Sequence[str]) -> tuple[Optional[np.ndarray], int]:
         """The policy's number of each of these types, None if it is their place; and how many
         there are then."""
         known = {name: number for number, name in enumerate(self.types)}
@@ -245,12 +246,12 @@ class Policy:
         """
         return UNSEEN[self.unseen](run)
 
-    def content(self) -> Dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """What `save` writes, as dicts, lists, strings and numbers that ``json.dumps`` takes."""
         rows = [[list(state), kind] for state, kind in sorted(self.table.items())]
         return {**self._head(), 'table': rows}
 
-    def _head(self) -> Dict[str, Any]:
+    def _head(self) -> dict[str, Any]:
         return {
             'format': FORMAT,
             'version': VERSION,
@@ -324,7 +325,7 @@ class Policy:
             raise PolicyError(f'{path}: {error}') from None
 
 
-def names_of(graph: Graph) -> List[str]:
+def names_of(graph: Graph) -> list[str]:
     """A name for each type of a graph, all different: of equal ones later ones get a number."""
     names = list(graph.type_names) or [f'type {kind}' for kind in range(graph.num_types)]
     seen: Counter = Counter()
@@ -380,10 +381,10 @@ def _encoding(name: Any, given: Optional[StateEncoding]) -> StateEncoding:
     return found
 
 
-def _table(rows: Any, num_types: int) -> Dict[State, int]:
+def _table(rows: Any, num_types: int) -> dict[State, int]:
     if not isinstance(rows, list):
         raise ValueError('table must be a list of states and choices')
-    table: Dict[State, int] = {}
+    table: dict[State, int] = {}
     for place, row in enumerate(rows):
         where = f'entry {place} of the table'
         if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], list):

@@ -1,7 +1,8 @@
 """What a scheduler is: a graph in, batches out."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, Iterator, Mapping, Protocol, Sequence, TypeVar
+from typing import Callable, Protocol, TypeVar
 
 import numpy as np
 

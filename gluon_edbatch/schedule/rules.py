@@ -5,8 +5,9 @@ runs as it stands where not.
 """
 
 import math
+from collections.abc import Mapping
 from math import exp
-from typing import Any, Callable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Optional
 
 import numpy as np
 
@@ -121,7 +122,7 @@ class LongestWay(Rule):
                 best = kind
         return best
 
-    def order(self) -> List[Tuple[float, int, int]]:
+    def order(self) -> list[tuple[float, int, int]]:
         """(-logarithm of the weight, type, longest way) for each ready type, ascending."""
         found = []
         for place in range(self._frontier.num_ready):
@@ -131,7 +132,7 @@ class LongestWay(Rule):
         found.sort()
         return found
 
-    def state(self) -> Tuple[int, ...]:
+    def state(self) -> tuple[int, ...]:
         """Each ready type in this order, followed by how many nodes its longest way is shorter
         than that of the type before: -1 to 2."""
         state = []
@@ -335,9 +336,9 @@ class LookUp(Rule):
     def __init__(
         self,
         run: Any,
-        state_of: Callable[[], Tuple[int, ...]],
-        coarser: Callable[[Tuple[int, ...]], Optional[Tuple[int, ...]]],
-        table: Mapping[Tuple[int, ...], int],
+        state_of: Callable[[], tuple[int, ...]],
+        coarser: Callable[[tuple[int, ...]], Optional[tuple[int, ...]]],
+        table: Mapping[tuple[int, ...], int],
         otherwise: Callable[[Any], Rule],
     ) -> None:
         self._run, self._frontier = run, run.frontier

@@ -4,8 +4,6 @@ This module is compiled by Cython where a compiler is present (the types are in 
 runs as it stands where not.
 """
 
-from typing import List
-
 import numpy as np
 
 from ..graph.graph import Graph
@@ -36,7 +34,7 @@ class Run:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.frontier = Frontier(graph)
-        self._safe: List[int] = []
+        self._safe: list[int] = []
         self._find_safe()
 
     def __len__(self) -> int:
@@ -44,7 +42,7 @@ class Run:
         return self.frontier.batches
 
     @property
-    def batches(self) -> List[np.ndarray]:
+    def batches(self) -> list[np.ndarray]:
         """What ran so far."""
         return self.frontier.since(0)
 

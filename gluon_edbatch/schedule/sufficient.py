@@ -14,7 +14,7 @@ This module is compiled by Cython where a compiler is present (the types are in 
 and runs as it stands where not.
 """
 
-from typing import Any, List, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class SufficientCondition(Rule):
                 self._push(cell)
         self._pass_on()
 
-    def shares(self) -> List[Tuple[float, int]]:
+    def shares(self) -> list[tuple[float, int]]:
         """(share of the first nodes that is ready, type) for each ready type."""
         self._catch_up()
         return [(count / self._first[kind], kind) for kind, count in self._frontier.counts.items()]
@@ -157,7 +157,7 @@ class SufficientCondition(Rule):
         self._free = cell
 
 
-def _pairs(graph: Graph, waiting: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _pairs(graph: Graph, waiting: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The types with several nodes on a path, and which nodes lie on a path within them.
 
     Parameters

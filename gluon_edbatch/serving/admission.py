@@ -4,9 +4,10 @@ import asyncio
 import json
 import logging
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 from .expectation import Expectation
 from .overload import Overload
@@ -24,7 +25,7 @@ class OneByOne:
     """
 
     def __init__(self) -> None:
-        self._waiting: Deque[asyncio.Future] = deque()
+        self._waiting: deque[asyncio.Future] = deque()
         self._goes_on = False
 
     async def turn(self) -> None:
@@ -80,7 +81,7 @@ class Admission:
         return f'{what}, and more come than can be done: try again later'
 
     @contextmanager
-    def one_more(self) -> Iterator[List[bool]]:
+    def one_more(self) -> Iterator[list[bool]]:
         """While a request is on its way. Where the last of the list is not True, or an error comes,
         it was not done, and tells nothing of how long that takes."""
         begun = monotonic()
@@ -88,7 +89,7 @@ class Admission:
         if self._is_alone:
             self._ended = begun
         self._open += 1
-        done: List[bool] = [True]
+        done: list[bool] = [True]
         try:
             yield done
         except BaseException:
@@ -121,7 +122,7 @@ class EarlyRefusal:
     def __init__(self, app: Any, admission: Admission):
         self._app, self._admission = app, admission
 
-    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """See ASGI."""
         refusal = None
         if _asks(scope) and 0 < declared(scope) <= _UNREAD:
@@ -141,7 +142,7 @@ class BoundedRequests(EarlyRefusal):
         See `EarlyRefusal`.
     """
 
-    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """See ASGI."""
         if not _asks(scope):
             await self._app(scope, receive, send)
@@ -152,7 +153,7 @@ class BoundedRequests(EarlyRefusal):
             return
         with self._admission.one_more() as done:
 
-            async def sent(message: Dict[str, Any]) -> None:
+            async def sent(message: dict[str, Any]) -> None:
                 if message['type'] == 'http.response.start':
                     done.append(message['status'] < 400)
                 await send(message)
@@ -161,11 +162,11 @@ class BoundedRequests(EarlyRefusal):
             await self._app(scope, receive, sent)
 
 
-def _asks(scope: Dict[str, Any]) -> bool:
+def _asks(scope: dict[str, Any]) -> bool:
     return scope['type'] == 'http' and scope['path'].endswith('/infer')
 
 
-def declared(scope: Dict[str, Any]) -> int:
+def declared(scope: dict[str, Any]) -> int:
     """How long a body is said to be; 0 if that is not said."""
     length = dict(scope['headers']).get(b'content-length', b'0')
     return int(length) if length.isdigit() else 0
@@ -178,7 +179,7 @@ async def answer(send: Any, status: int, what: str, ends: bool = False) -> None:
 
 
 async def respond(
-    send: Any, status: int, body: bytes, more: Sequence[Tuple[bytes, bytes]] = ()
+    send: Any, status: int, body: bytes, more: Sequence[tuple[bytes, bytes]] = ()
 ) -> None:
     """JSON, with more headers than are needed."""
     headers = [

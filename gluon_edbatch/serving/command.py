@@ -5,9 +5,10 @@ import asyncio
 import json
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Optional
 
 from ..errors import FolderError
 from .folder import load_folder
@@ -124,7 +125,7 @@ def _check_port(host: str, port: int, option: str) -> None:
         raise CommandError(f'{host}:{port}: cannot listen there: {reason} ({option})') from None
 
 
-def _ready(options: argparse.Namespace, name: str, example: Any) -> List[str]:
+def _ready(options: argparse.Namespace, name: str, example: Any) -> list[str]:
     """What to say when it is ready."""
     base = f'http://{options.host}:{options.port}'
     lines = [f'serve: {name} is ready at {base}, metrics at port {options.metrics_port}']
@@ -139,7 +140,7 @@ def _ready(options: argparse.Namespace, name: str, example: Any) -> List[str]:
     return lines
 
 
-def request_of(samples: Sequence[Any]) -> Dict[str, Any]:
+def request_of(samples: Sequence[Any]) -> dict[str, Any]:
     """The body of a request for some samples, as JSON has them."""
     data = [json.dumps(each) for each in samples]
     tensor = {'name': 'samples', 'shape': [len(data)], 'datatype': 'BYTES', 'data': data}

@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import cycle, islice
 from time import monotonic, perf_counter
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Union
+from typing import Any, Callable, Optional, Protocol, Union
 
 from ..branching.program import BranchingProgram
 from ..errors import DeadlineError, EngineClosedError
@@ -34,10 +35,10 @@ class Rounds(Protocol):
     def is_beginning(self) -> bool:
         """Whether what those who joined last need first is still being computed."""
 
-    def admit(self, requests: Sequence[Request]) -> List[Request]:
+    def admit(self, requests: Sequence[Request]) -> list[Request]:
         """Begin with some more; gives those that are over at once."""
 
-    def round(self) -> List[Request]:
+    def round(self) -> list[Request]:
         """Advance them; gives those that are done."""
 
     def rest(self) -> None:
@@ -134,7 +135,7 @@ class Engine:
         self._counting = Counting(observe)
         self._pace = Pace()
         self._is_alone = False  # the one request that is on its way, from its beginning on
-        self._replies: Dict[asyncio.AbstractEventLoop, List[Request]] = {}
+        self._replies: dict[asyncio.AbstractEventLoop, list[Request]] = {}
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
 
@@ -173,7 +174,7 @@ class Engine:
 
     def submit_all(
         self, samples: Sequence[Any], deadline: Optional[float] = None
-    ) -> 'List[asyncio.Future[Any]]':
+    ) -> 'list[asyncio.Future[Any]]':
         """`submit` for several samples, of which all are taken, or none.
 
         Parameters
@@ -310,7 +311,7 @@ class Engine:
         running = len(self._rounds)
         if not running and not len(self._queue):
             self._rounds.rest()
-        requests: Optional[List[Request]] = []
+        requests: Optional[list[Request]] = []
         is_beginning = self._rounds.is_beginning
         if not is_beginning and self._pace.may_join(running):
             requests = self._queue.take(self._max_batch - running, running)
@@ -336,7 +337,7 @@ class Engine:
             self._answer(done)
         return True
 
-    def _still_wanted(self, requests: List[Request]) -> List[Request]:
+    def _still_wanted(self, requests: list[Request]) -> list[Request]:
         now, wanted = monotonic(), []
         late = []
         for request in requests:
@@ -361,15 +362,15 @@ class Engine:
             except BaseException as error:
                 update.set_exception(error)
 
-    def _answer(self, done: List[Request]) -> None:
+    def _answer(self, done: list[Request]) -> None:
         """Tell those who wait: each event loop once."""
         now = monotonic()
         self._queue.begun.difference_update(done)
         totals = [(now - each.arrived, each.expected) for each in done if each.expected]
         if totals:
             self._expectation.note_totals(totals)
-        answered: List[Request] = []
-        in_threads: List[Request] = []
+        answered: list[Request] = []
+        in_threads: list[Request] = []
         for request in done:
             if request.deadline < now and request.error is None:
                 request.error = _late(request, now)
@@ -429,7 +430,7 @@ class Engine:
         seconds = self._run_to_end(list(islice(cycle(samples), self._max_batch)), together=True)
         self._expectation.note_round(self._max_batch, seconds)
 
-    def _run_to_end(self, samples: List[Any], together: bool) -> float:
+    def _run_to_end(self, samples: list[Any], together: bool) -> float:
         """Gives the seconds that it took."""
         begin = perf_counter()
         requests = [Request(sample, Future(), 0.0, None) for sample in samples]

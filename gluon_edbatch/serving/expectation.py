@@ -1,7 +1,8 @@
 """How long a request that comes now is going to take, by what others took."""
 
 import math
-from typing import Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Optional
 
 _MEMORY_S = 1.0  # of evaluating, after which what was seen counts for a third
 _ANSWERS = 16  # rounds with answers, the same; and requests that were alone
@@ -52,7 +53,7 @@ class Expectation:
         share = 1 / _ANSWERS if self._alone else 1.0
         self._alone += share * (seconds - self._alone)
 
-    def note_totals(self, totals: Sequence[Tuple[float, float]]) -> None:
+    def note_totals(self, totals: Sequence[tuple[float, float]]) -> None:
         """Requests that were answered together took so long from when they came, and this long was
         expected then, without a margin: which grows until one of a hundred takes longer. What holds
         up one holds up those beside it, so they count as one."""

@@ -1,8 +1,9 @@
 """A folder that is served: ``model.py`` says what, all else in it is the model's own."""
 
+from collections.abc import Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Sequence, Union
+from typing import Any, Callable, NamedTuple, Union
 
 from ..errors import FolderError
 
@@ -32,7 +33,7 @@ class Served(NamedTuple):
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
     warm_up: Sequence[Any] = ()
-    options: Dict[str, Any] = {}  # noqa: RUF012
+    options: dict[str, Any] = {}  # noqa: RUF012
 
 
 def load_folder(folder: Union[str, Path]) -> Served:

@@ -1,7 +1,7 @@
 """The way of a request by REST to its model, without what FastAPI does for any route."""
 
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 from mlserver.errors import MLServerError
 from mlserver.types import InferenceRequest
@@ -48,20 +48,20 @@ class ShortWay:
         insert_headers(payload, {_text(name): _text(value) for name, value in scope['headers']})
         await self._infer(payload, path.groups(), send)
 
-    async def _infer(self, payload: InferenceRequest, names: Tuple[Any, ...], send: Any) -> None:
+    async def _infer(self, payload: InferenceRequest, names: tuple[Any, ...], send: Any) -> None:
         try:
             response = await self._plane.infer(payload, *names)
         except MLServerError as error:
             await answer(send, error.status_code, str(error))
             return
-        headers: List[Tuple[bytes, bytes]] = [
+        headers: list[tuple[bytes, bytes]] = [
             (name.lower().encode('latin-1'), value.encode('latin-1'))
             for name, value in (extract_headers(response) or {}).items()
         ]
         await respond(send, 200, response.model_dump_json().encode(), headers)
 
 
-def _is_plain(scope: Dict[str, Any]) -> bool:
+def _is_plain(scope: dict[str, Any]) -> bool:
     return (
         scope['type'] == 'http'
         and scope['method'] == 'POST'
@@ -69,7 +69,7 @@ def _is_plain(scope: Dict[str, Any]) -> bool:
     )
 
 
-def _request(message: Dict[str, Any]) -> Optional[InferenceRequest]:
+def _request(message: dict[str, Any]) -> Optional[InferenceRequest]:
     """None if it is none, or not all of it."""
     if message.get('more_body', message['type'] != 'http.request'):
         return None

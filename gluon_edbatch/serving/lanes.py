@@ -15,11 +15,12 @@ handed over, and the others' rounds go on beside it until it is there.
 """
 
 import gc
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import Context
 from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
@@ -68,8 +69,8 @@ class Lanes:
         waiter = self._waiter = ThreadPoolExecutor(1, 'edb-waiter')
         self._new = lambda forgets: Lane(predict, scheduler, options, max_rounds, waiter, forgets)
         self._remembers: Optional[bool] = None  # whether values outlive their samples, if known
-        self._results: List[Any] = []  # until then: an object of the user's class may hold some
-        self._lanes: List[Lane] = []
+        self._results: list[Any] = []  # until then: an object of the user's class may hold some
+        self._lanes: list[Lane] = []
         self._newest: Optional[Lane] = None
 
     def __len__(self) -> int:
@@ -80,9 +81,9 @@ class Lanes:
         """Whether what those who joined last need first is still being computed."""
         return any([lane.is_beginning for lane in self._lanes])
 
-    def admit(self, requests: Sequence[Request]) -> List[Request]:
+    def admit(self, requests: Sequence[Request]) -> list[Request]:
         """Begin to evaluate; gives those that are over at once."""
-        done: List[Request] = []
+        done: list[Request] = []
         if requests:
             newest = self._newest
             if newest is None or newest.is_full or newest.is_outdated:
@@ -91,9 +92,9 @@ class Lanes:
         self._note_results(done)
         return done
 
-    def round(self) -> List[Request]:
+    def round(self) -> list[Request]:
         """Evaluate what the samples wait for; gives those that are done, with result or error."""
-        done: List[Request] = []
+        done: list[Request] = []
         if self._newest is not None:
             self._newest.collect_garbage()
         is_only = sum([len(lane) > 0 for lane in self._lanes]) == 1
@@ -120,7 +121,7 @@ class Lanes:
             if not len(lane):
                 self._drop(lane)
 
-    def _admit(self, lane: 'Lane', requests: Sequence[Request], done: List[Request]) -> None:
+    def _admit(self, lane: 'Lane', requests: Sequence[Request], done: list[Request]) -> None:
         """Those that fail as others may have made them fail begin again, alone."""
         for request in lane.admit(requests, done):
             self._note_error(request.error)
@@ -130,7 +131,7 @@ class Lanes:
                 request.error = None
                 self._admit(self._add(), [request], done)
 
-    def _part(self, lane: 'Lane', error: Exception, done: List[Request]) -> None:
+    def _part(self, lane: 'Lane', error: Exception, done: list[Request]) -> None:
         """Begin again in two lanes, as somebody's evaluation has failed."""
         requests = lane.close(error)
         self._note_error(error)
@@ -177,7 +178,7 @@ class Lanes:
 class _Beginning(NamedTuple):
     """Samples whose first calls are being evaluated beside the rounds of the others."""
 
-    samples: List['_OnItsWay']
+    samples: list['_OnItsWay']
     over: 'Future[None]'
 
 
@@ -199,7 +200,7 @@ class Lane:
         self._context = Context()
         self._scope = lasting(scheduler, compile_options=options)
         self._context.run(self._scope.__enter__)
-        self._running: List[_OnItsWay] = []
+        self._running: list[_OnItsWay] = []
         self._beginning: Optional[_Beginning] = None
 
     def __len__(self) -> int:
@@ -243,13 +244,13 @@ class Lane:
             self._collections += 1
             collect(int(self._collections % _OLDER == 0))
 
-    def admit(self, requests: Sequence[Request], done: List[Request]) -> List[Request]:
+    def admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
         """Let samples run until they wait for values. Those that are over at once are `done`;
         gives those that failed where an evaluation did, maybe of another sample's calls."""
         return self._context.run(self._admit, requests, done)
 
-    def _admit(self, requests: Sequence[Request], done: List[Request]) -> List[Request]:
-        suspects: List[Request] = []
+    def _admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
+        suspects: list[Request] = []
         before = self._scope.evaluations
         for request in requests:
             try:
@@ -265,12 +266,12 @@ class Lane:
                 done.append(request)
         return suspects
 
-    def round(self, done: List[Request], may_wait: bool, is_only: bool) -> None:
+    def round(self, done: list[Request], may_wait: bool, is_only: bool) -> None:
         """See `Lanes`; adds to what is done. If it may not wait, those whose beginning is not over
         stay where they are. Somebody begins beside the others in the only lane that has samples."""
         self._context.run(self._round, done, may_wait, is_only)
 
-    def _round(self, done: List[Request], may_wait: bool, is_only: bool) -> None:
+    def _round(self, done: list[Request], may_wait: bool, is_only: bool) -> None:
         now = monotonic()
         if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
             self._leave_out_given_up(now, done)
@@ -300,7 +301,7 @@ class Lane:
             else:
                 done.append(each.request)
 
-    def _evaluated(self, is_only: bool) -> List[Any]:
+    def _evaluated(self, is_only: bool) -> list[Any]:
         """What the samples wait for. MXNet tells an error once, to whoever waits first, and it is
         to be this lane: so it waits for what nobody reads now, and is through before another."""
         wanted = [each.wanted for each in self._running]
@@ -326,7 +327,7 @@ class Lane:
                 return
             self._running, self._beginning = others, _Beginning(joined, over)
 
-    def _leave_out_given_up(self, now: float, done: List[Request]) -> None:
+    def _leave_out_given_up(self, now: float, done: list[Request]) -> None:
         left = []
         for each in self._running:
             if each.request.is_given_up(now):
@@ -336,7 +337,7 @@ class Lane:
                 left.append(each)
         self._running = left
 
-    def close(self, error: Optional[Exception] = None) -> List[Request]:
+    def close(self, error: Optional[Exception] = None) -> list[Request]:
         """Leave the scope; gives the requests that were in it."""
         samples, self._has_failed = self._samples, self._has_failed or error is not None
         for each in samples:
@@ -348,7 +349,7 @@ class Lane:
         return [each.request for each in samples]
 
     @property
-    def _samples(self) -> List['_OnItsWay']:
+    def _samples(self) -> list['_OnItsWay']:
         return self._running + (self._beginning.samples if self._beginning else [])
 
     @property
@@ -409,6 +410,6 @@ class _OnItsWay:
 def _has_arrays(value: Any) -> bool:
     if isinstance(value, NDArray):
         return True
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     flatten(value, object, leaves)
     return any([isinstance(leaf, NDArray) for leaf in leaves])

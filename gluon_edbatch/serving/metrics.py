@@ -1,7 +1,8 @@
 """What an engine counts, and how long it takes: as data, and as Prometheus reads it."""
 
 from bisect import bisect_left
-from typing import Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple, Optional, Protocol
 
 SECONDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
@@ -24,8 +25,8 @@ class Histogram(NamedTuple):
         The sum of all, in the same unit.
     """
 
-    bounds: Tuple[float, ...]
-    counts: Tuple[int, ...]
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
     total: float
 
     @property
@@ -57,7 +58,7 @@ class Metrics(NamedTuple):
 
     queued: int
     running: int
-    outcomes: Dict[str, int]
+    outcomes: dict[str, int]
     batch_size: Histogram
     waited: Histogram
     evaluated: Histogram
@@ -94,7 +95,7 @@ _UNITS = {
 }  # fmt: skip
 
 
-def _as_text(name: str, histogram: Histogram) -> List[str]:
+def _as_text(name: str, histogram: Histogram) -> list[str]:
     lines, below = [f'# TYPE {name} histogram'], 0
     for bound, count in zip((*map(str, histogram.bounds), '+Inf'), histogram.counts):
         below += count

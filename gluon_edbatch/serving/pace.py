@@ -9,7 +9,6 @@ them have computed.
 """
 
 from collections import deque
-from typing import Deque
 
 SHARE = 0.5  # of the seconds of a round in which samples joined, before others do
 _LATELY = 3  # rounds of those, of which the shortest counts
@@ -19,7 +18,7 @@ class Pace:
     """Decides in which rounds samples join, by how long rounds take."""
 
     def __init__(self) -> None:
-        self._joining: Deque[float] = deque([0.0], maxlen=_LATELY)
+        self._joining: deque[float] = deque([0.0], maxlen=_LATELY)
         self._since = 0.0
 
     def may_join(self, running: int) -> bool:

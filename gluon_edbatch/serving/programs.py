@@ -1,7 +1,8 @@
 """Samples of compiled programs on their way: others join at every block, each leaves at its end."""
 
+from collections.abc import Sequence
 from time import monotonic
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -29,9 +30,9 @@ class ProgramRounds:
     def __init__(self, program: Union[Program, BranchingProgram]):
         self._program = program
         self._running: RunningProgram = program.running()
-        self._waiting: List[Request] = []
-        self._requests: List[Optional[Request]] = []  # by the number that the program knows
-        self._free: List[int] = []
+        self._waiting: list[Request] = []
+        self._requests: list[Optional[Request]] = []  # by the number that the program knows
+        self._free: list[int] = []
         self._passed_over = np.zeros(0, np.int64)  # how many runs in a row, by number
 
     def __len__(self) -> int:
@@ -42,14 +43,14 @@ class ProgramRounds:
         """Nobody has a beginning that others do not wait for."""
         return False
 
-    def admit(self, requests: Sequence[Request]) -> List[Request]:
+    def admit(self, requests: Sequence[Request]) -> list[Request]:
         """Begin to evaluate, as soon as nobody was passed over too often."""
         self._waiting += requests
         return []
 
-    def round(self) -> List[Request]:
+    def round(self) -> list[Request]:
         """Run one block, and let those leave who are then done, with result or error."""
-        done: List[Request] = []
+        done: list[Request] = []
         if self._waiting and not (self._passed_over > PASSED_OVER).any():
             self._let_join(done)
         if not len(self._running):
@@ -66,9 +67,9 @@ class ProgramRounds:
             done.append(self._leave(number, result))
         return done
 
-    def _let_join(self, done: List[Request]) -> None:
+    def _let_join(self, done: list[Request]) -> None:
         now = monotonic()
-        joining: List[Request] = []
+        joining: list[Request] = []
         for request in self._waiting:
             (done if request.is_given_up(now) else joining).append(request)
         self._waiting = []
@@ -110,7 +111,7 @@ class ProgramRounds:
         request.result = in_numpy(result)
         return request
 
-    def _begin_again(self, done: List[Request]) -> None:
+    def _begin_again(self, done: list[Request]) -> None:
         """Half of the samples after the other, until one is alone with its error."""
         requests = [request for request in self._requests if request is not None]
         self.close()
@@ -139,7 +140,7 @@ class ProgramRounds:
 
 def in_numpy(result: Any) -> Any:
     """A result with NumPy arrays in the place of NDArrays."""
-    leaves: List[Any] = []
+    leaves: list[Any] = []
     template = flatten(result, object, leaves)
     return unflatten(
         template,

@@ -3,9 +3,10 @@
 import heapq
 import math
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from threading import Condition
-from typing import Any, Callable, Deque, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Optional
 
 from ..errors import EngineClosedError, QueueFullError
 from .expectation import Expectation
@@ -89,9 +90,9 @@ class RequestQueue:
     def __init__(self, most: int, expectation: Expectation):
         self._most, self.refused, self.cancelled = most, 0, 0
         self._expectation, self._overload = expectation, Overload(expectation)
-        self.begun: Set[Request] = set()
-        self._waiting: List[Tuple[float, int, Request]] = []
-        self._updates: Deque[Update] = deque()
+        self.begun: set[Request] = set()
+        self._waiting: list[tuple[float, int, Request]] = []
+        self._updates: deque[Update] = deque()
         self._number = 0
         self._changed = Condition()
         self._open = False
@@ -196,7 +197,7 @@ class RequestQueue:
                 '`async with engine:`), or was told to stop'
             )
 
-    def take(self, room: int, running: int) -> Optional[List[Request]]:
+    def take(self, room: int, running: int) -> Optional[list[Request]]:
         """The most urgent requests, no more than there is room for; waits for one, if none is
         running. None if there is nothing and never will be."""
         with self._changed:
@@ -210,7 +211,7 @@ class RequestQueue:
             self.begun.update(taken)
             return taken
 
-    def _most_urgent(self, room: int, running: int) -> List[Request]:
+    def _most_urgent(self, room: int, running: int) -> list[Request]:
         count = len(self._waiting)
         if count > room:  # more come than leave: what each does first is done in groups
             count = room if room * GROUPS >= room + running else 0

@@ -6,9 +6,10 @@ here, in the thread of the event loop, before the engine sees them. Answers are 
 
 import asyncio
 import gc
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Optional
 
 import mlserver
 from mlserver.errors import InferenceError, MLServerError
@@ -69,7 +70,7 @@ class Runtime(mlserver.MLModel):
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
         """Results of the samples of a request, or one error for all of them."""
         samples, deadline = self._samples(payload), _deadline(payload)
-        replies: List[Any] = []
+        replies: list[Any] = []
         try:
             replies = self._engine.submit_all(samples, deadline)
             results = await asyncio.gather(*replies)
@@ -88,7 +89,7 @@ class Runtime(mlserver.MLModel):
         )
         return InferenceResponse(model_name=self.name, id=payload.id, outputs=[output])
 
-    def _samples(self, payload: InferenceRequest) -> List[Any]:
+    def _samples(self, payload: InferenceRequest) -> list[Any]:
         """Those of a request.
 
         Raises
@@ -144,7 +145,7 @@ async def _elsewhere(do: Any, *args: Any) -> Any:
     return await asyncio.get_running_loop().run_in_executor(None, partial(do, *args))
 
 
-_made: Dict[str, Any] = {}  # of this process, whatever models it has
+_made: dict[str, Any] = {}  # of this process, whatever models it has
 
 
 def _metric(kind: Any, name: str, what: str, labels: Sequence[str] = (), **options: Any) -> Any:

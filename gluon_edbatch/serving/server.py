@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 from grpc import StatusCode
 from mlserver import MLServer, Settings
@@ -183,7 +183,7 @@ async def _pass_over(receive: Any, more: bool, most: int) -> None:
 
 
 async def serve(
-    folder: Path, settings: Dict[str, Any], max_bytes: int, ready: List[str], example: Any
+    folder: Path, settings: dict[str, Any], max_bytes: int, ready: list[str], example: Any
 ) -> int:
     """Serve until a signal comes, and say when it is ready; gives the exit status. The example is
     the body of a request, or None."""
@@ -201,7 +201,7 @@ async def serve(
     return 1 if server.failed else 0
 
 
-async def _tell(server: DrainingServer, ready: List[str], example: Any) -> None:
+async def _tell(server: DrainingServer, ready: list[str], example: Any) -> None:
     while not await server.is_ready():
         await asyncio.sleep(0.05)
     if example is not None:

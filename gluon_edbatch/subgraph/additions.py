@@ -5,7 +5,8 @@ Those whose results only another one of them reads become part of that.
 """
 
 import itertools
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from .spec import ArenaKey
 
 SUM = 'sum', (('axis', '1'),)  # the operator, of ragged values, that adds any number of values
 _MOST = 1 << 12
-_numbers: Dict[tuple, int] = {}
+_numbers: dict[tuple, int] = {}
 _count = itertools.count(1)  # a number that was given is never given again
 
 

@@ -7,7 +7,8 @@ however many values there are. A call for a value sees it as (N, 1, ...), so tha
 their attributes.
 """
 
-from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Optional
 
 from ..ops import op_of
 from ..ops.attrs import Shape
@@ -32,7 +33,7 @@ class SubgraphPart(NamedTuple):
     """
 
     graph: StaticGraph
-    inputs: Tuple[int, ...]
+    inputs: tuple[int, ...]
 
 
 class Elements(NamedTuple):
@@ -51,7 +52,7 @@ class Elements(NamedTuple):
 
     whole: Optional[SubgraphPart]
     each: Optional[SubgraphPart]
-    axes: Tuple[Optional[int], ...]
+    axes: tuple[Optional[int], ...]
 
 
 def elements(
@@ -87,7 +88,7 @@ def elements(
     return parts.elements() if {None, _AXIS}.intersection(parts.axes_of_heads) else None
 
 
-def _taken_apart(graph: Subgraph, axes: Mapping[Entry, int], across: FrozenSet[int]) -> Subgraph:
+def _taken_apart(graph: Subgraph, axes: Mapping[Entry, int], across: frozenset[int]) -> Subgraph:
     """With reductions in the place of operators that work across the values, where that is known
     of them."""
     copy = _Copy()
@@ -109,8 +110,8 @@ class _Copy:
     """
 
     def __init__(self) -> None:
-        self.nodes: List[Node] = []
-        self.moved: Dict[Entry, Entry] = {}
+        self.nodes: list[Node] = []
+        self.moved: dict[Entry, Entry] = {}
 
     def append(self, node: Node) -> Entry:
         """One more node."""
@@ -128,7 +129,7 @@ class _Copy:
             self.moved.setdefault(entry, made._replace(output=entry.output))
 
 
-def _outputs(graph: Subgraph, index: int) -> List[Entry]:
+def _outputs(graph: Subgraph, index: int) -> list[Entry]:
     """Those of a node that are read."""
     return [Entry(index)] + [each for each in graph.uses if each.node == index and each.output]
 
@@ -154,10 +155,10 @@ class _InTwo:
             self.axes_of_heads,
         )
 
-    def _of_each(self) -> List[Entry]:
+    def _of_each(self) -> list[Entry]:
         return [head for head in self._subgraph.heads if self._axes.get(head) == _AXIS]
 
-    def _read_by_values(self) -> List[Entry]:
+    def _read_by_values(self) -> list[Entry]:
         """What operators on values read that has no ragged axis, and is computed of arguments."""
         graph, computed = self._subgraph, self._computed()
         found = {
@@ -169,11 +170,11 @@ class _InTwo:
         }
         return list(found)
 
-    def _computed(self) -> Set[int]:
+    def _computed(self) -> set[int]:
         """Operators that compute something of arguments: to look at these otherwise is as cheap
         for each value."""
         nodes = self._subgraph.nodes
-        found: Set[int] = set()
+        found: set[int] = set()
         reached = {index for index, node in enumerate(nodes) if is_argument(node.name)}
         for index, node in enumerate(nodes):
             inputs, op = {entry.node for entry in node.inputs}, op_of(node.op)

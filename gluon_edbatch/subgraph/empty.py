@@ -6,7 +6,7 @@ axis 1; its sum over that axis is *zero*; zero vanishes in sums and products. If
 outside these rules meets an empty or zero entry, the caller pads with one row of zeros.
 """
 
-from typing import Dict, List, Optional, Set, Union
+from typing import Optional, Union
 
 from ..ops import Arithmetic, op_of
 from ..ops.padding import At, RaggedCall, Unproved
@@ -15,14 +15,14 @@ from .ir import Entry, Node, Subgraph
 _EMPTY, _ZERO = 'empty', 'zero'
 
 
-def specialise(graph: Subgraph, empty: Set[str]) -> Optional[Subgraph]:
+def specialise(graph: Subgraph, empty: set[str]) -> Optional[Subgraph]:
     """The subgraph for the case that the inputs named in `empty` have length 0 along axis 1.
 
     Returns None if that cannot be expressed.
     """
     nodes = list(graph.nodes)
-    state: Dict[int, str] = {}  # node -> empty or zero
-    replaced: Dict[Entry, Entry] = {}
+    state: dict[int, str] = {}  # node -> empty or zero
+    replaced: dict[Entry, Entry] = {}
     for index, node in enumerate(nodes):
         if node.is_variable:
             if node.name in empty:
@@ -44,7 +44,7 @@ def specialise(graph: Subgraph, empty: Set[str]) -> Optional[Subgraph]:
     return None if any(entry.node in state for entry in heads) else Subgraph.of(nodes, heads)
 
 
-def _rule(node: Node, states: List[Optional[str]]) -> Union[str, Entry, None]:
+def _rule(node: Node, states: list[Optional[str]]) -> Union[str, Entry, None]:
     """What an operator makes of empty or zero inputs: a state, the entry that stands for its
     result, or None."""
     op, attrs, inputs = op_of(node.op), node.attrs, node.inputs
@@ -61,7 +61,7 @@ def _rule(node: Node, states: List[Optional[str]]) -> Union[str, Entry, None]:
     return _ZERO if _is_zero(node, states) else None
 
 
-def _is_zero(node: Node, states: List[Optional[str]]) -> bool:
+def _is_zero(node: Node, states: list[Optional[str]]) -> bool:
     """Whether a result is zero: sums are as padding is, but have no ragged axis."""
     op, attrs = op_of(node.op), node.attrs
     if None not in states and (op.is_view or node.op == 'Concat'):

@@ -14,17 +14,11 @@ import sysconfig
 import types
 import weakref
 from collections import deque
+from collections.abc import Hashable, Sequence
 from typing import (
     Any,
     Callable,
-    Dict,
-    FrozenSet,
-    Hashable,
-    List,
     Optional,
-    Sequence,
-    Set,
-    Tuple,
     Union,
 )
 
@@ -35,7 +29,7 @@ from mxnet import gluon
 from ..branching.structure import EQUAL_IF_SAME, exact
 from . import versions
 
-Fingerprint = Tuple[Tuple[str, Hashable], ...]
+Fingerprint = tuple[tuple[str, Hashable], ...]
 
 _GLUON_STATE = frozenset(
     (
@@ -60,8 +54,8 @@ _CALLED_OF_FUNCTIONS = frozenset(('forward', 'backward'))
 _STATE_OF_FUNCTIONS = frozenset(('_used', 'saved_tensors'))
 
 # What the code mentions that the calls of a block, or of a class of functions, were found to run.
-_names: 'weakref.WeakKeyDictionary[Any, FrozenSet[str]]' = weakref.WeakKeyDictionary()
-_code_names: Dict[int, Tuple[types.CodeType, FrozenSet[str]]] = {}  # by id; the code pins it
+_names: 'weakref.WeakKeyDictionary[Any, frozenset[str]]' = weakref.WeakKeyDictionary()
+_code_names: dict[int, tuple[types.CodeType, frozenset[str]]] = {}  # by id; the code pins it
 
 
 class Same:
@@ -108,11 +102,11 @@ class Kept:
         number = id(block)
         self.block = weakref.ref(block, lambda _: _kept.pop(number, None))
         self.fingerprint = tuple(search.found)
-        self.containers: Optional[List[Any]] = None
+        self.containers: Optional[list[Any]] = None
         self.entries, self._held = search.entries, search.held
 
 
-_kept: Dict[int, Kept] = {}  # by id
+_kept: dict[int, Kept] = {}  # by id
 
 
 def _kept_of(block):
@@ -181,13 +175,13 @@ def _searched(block: Any, walk: Callable[['_Search'], Any]) -> '_Search':
         _kept.pop(id(block), None)  # which looked for fewer
 
 
-def changed(before: Fingerprint, after: Fingerprint) -> List[str]:
+def changed(before: Fingerprint, after: Fingerprint) -> list[str]:
     """Names of what differs between two fingerprints."""
     old, new = dict(before), dict(after)
     return [name for name in {**old, **new} if old.get(name, _names) != new.get(name, _names)]
 
 
-def containers(block: gluon.Block) -> List[Any]:
+def containers(block: gluon.Block) -> list[Any]:
     """The attributes of `block` and its descendants that users may change in place.
 
     Gluon's own blocks keep the keywords of their operators in dicts that nobody touches.
@@ -211,7 +205,7 @@ def containers(block: gluon.Block) -> List[Any]:
     return found
 
 
-def contents(found: List[Any]) -> Hashable:
+def contents(found: list[Any]) -> Hashable:
     """What such containers hold now; other objects in them count by identity."""
     search = _Search(None)
     return tuple([search.frozen(value, '') for value in found])
@@ -236,15 +230,15 @@ class _Search:
         What these need to stay.
     """
 
-    def __init__(self, names: Union[FrozenSet[str], Any]) -> None:
+    def __init__(self, names: Union[frozenset[str], Any]) -> None:
         self._names = names
-        self.found: List[Tuple[str, Hashable]] = []
-        self.mentioned: Set[str] = set()
-        self._seen: Dict[int, Any] = {}  # by id; holds them
+        self.found: list[tuple[str, Hashable]] = []
+        self.mentioned: set[str] = set()
+        self._seen: dict[int, Any] = {}  # by id; holds them
         self._left = _MOST_VALUES
         self._depth = 0
-        self.entries: Optional[List[tuple]] = []
-        self.held: List[Any] = []
+        self.entries: Optional[list[tuple]] = []
+        self.held: list[Any] = []
 
     def block(self, block: gluon.Block, path: str) -> None:
         """All attributes of a block count, and how it is called."""
@@ -454,7 +448,7 @@ def _cell_contents(cell: Any) -> Any:
         return None
 
 
-def _names_in(code: types.CodeType) -> FrozenSet[str]:
+def _names_in(code: types.CodeType) -> frozenset[str]:
     """Names that a function and those inside it mention, strings included (getattr takes such)."""
     known = _code_names.get(id(code))
     if known is None:
@@ -476,7 +470,7 @@ _STANDARD = sysconfig.get_paths()['stdlib'] + os.sep
 _INSTALLED = tuple(os.path.join(sysconfig.get_paths()[name], '') for name in ('purelib', 'platlib'))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _is_library(module: str) -> bool:
     """Whether a module is of Python itself, NumPy, MXNet or this package: none of these has
     variables that a model would be changed by."""

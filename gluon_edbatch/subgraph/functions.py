@@ -8,8 +8,9 @@ import copy
 import dis
 import inspect
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
 import mxnet as mx
@@ -89,7 +90,7 @@ class Signature:
                 f'(gluon_edbatch.forward) before the change'
             )
 
-    def attributes(self) -> Tuple[Tuple[str, str], ...]:
+    def attributes(self) -> tuple[tuple[str, str], ...]:
         """The plain attributes in words, for reports."""
         return tuple(
             [
@@ -155,7 +156,7 @@ class Results:
             raise TypeError('it returns other than arrays')
         self.rows = rows
         self.template = flatten(returned, NDArray, [])
-        self.specs: List[Tuple[Shape, Any]] = [(array.shape, array.dtype) for array in arrays]
+        self.specs: list[tuple[Shape, Any]] = [(array.shape, array.dtype) for array in arrays]
 
     def for_rows(self, rows: int) -> 'Results':
         """What a call of so many rows returns, where results have rows as the arguments have."""
@@ -185,12 +186,12 @@ class FunctionCall:
     """
 
     def __init__(
-        self, signature: Signature, results: Results, constants: Tuple[Any, ...], apart: str
+        self, signature: Signature, results: Results, constants: tuple[Any, ...], apart: str
     ):
         self.signature, self.results, self.constants = signature, results, constants
         self.proved, self.apart = False, apart
-        self.inputs: Tuple[Any, ...] = ()
-        self.types: Dict[tuple, Any] = {}
+        self.inputs: tuple[Any, ...] = ()
+        self.types: dict[tuple, Any] = {}
 
     def graph(self) -> StaticGraph:
         """A subgraph of one operator, which MXNet does not know."""
@@ -212,7 +213,7 @@ _eager: 'WeakKeyDictionary[type, str]' = WeakKeyDictionary()
 # Classes of which calls run one by one, and why.
 _apart: 'WeakKeyDictionary[type, str]' = WeakKeyDictionary()
 # What calls returned, by class, and by attributes but for floats and kinds of arguments.
-_returned: 'WeakKeyDictionary[type, Dict[tuple, List[Results]]]' = WeakKeyDictionary()
+_returned: 'WeakKeyDictionary[type, dict[tuple, list[Results]]]' = WeakKeyDictionary()
 _calls: 'OrderedDict[tuple, FunctionCall]' = OrderedDict()
 _MOST_KINDS = 1024
 

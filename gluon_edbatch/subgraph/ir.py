@@ -6,8 +6,9 @@ read and written here only.
 
 import json
 from collections import Counter
-from functools import cached_property, lru_cache
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -43,8 +44,8 @@ class Node(NamedTuple):
     op: str
     name: str
     attrs: Attrs
-    inputs: Tuple[Entry, ...] = ()
-    bodies: Tuple['Body', ...] = ()
+    inputs: tuple[Entry, ...] = ()
+    bodies: tuple['Body', ...] = ()
 
     @property
     def is_variable(self) -> bool:
@@ -62,7 +63,7 @@ class Outputs(NamedTuple):
         Of the first, where those of the inputs tell.
     """
 
-    shapes: List[Shape]
+    shapes: list[Shape]
     dtype: Optional[type]
 
 
@@ -99,7 +100,7 @@ class Subgraph:
             graph = json.loads(symbol.tojson())
         self.symbol = symbol
         self.nodes, self.heads = _parsed(graph)
-        self._last_outputs: Tuple[Any, Optional[List[Outputs]]] = (None, None)  # for what
+        self._last_outputs: tuple[Any, Optional[list[Outputs]]] = (None, None)  # for what
 
     @classmethod
     def of(cls, nodes: Sequence[Node], heads: Iterable[Entry]) -> 'Subgraph':
@@ -117,7 +118,7 @@ class Subgraph:
         kept = sorted(_ancestors(nodes, distinct))
         place = {index: new for new, index in enumerate(kept)}
 
-        def moved(entries: Iterable[Entry]) -> Tuple[Entry, ...]:
+        def moved(entries: Iterable[Entry]) -> tuple[Entry, ...]:
             return tuple([Entry(place[index], output) for index, output in entries])
 
         own = [nodes[index]._replace(inputs=moved(nodes[index].inputs)) for index in kept]
@@ -157,7 +158,7 @@ class Subgraph:
         return f'%{entry.node}' + (f'.{entry.output}' if entry.output else '')
 
     @cached_property
-    def variables(self) -> List[str]:
+    def variables(self) -> list[str]:
         """Names of its variables, in the order in which a compiled call takes them."""
         return self.symbol.list_inputs()
 
@@ -166,12 +167,12 @@ class Subgraph:
         return self._internals[name]
 
     @cached_property
-    def states(self) -> List[str]:
+    def states(self) -> list[str]:
         """Names of those that operators write to."""
         return self.symbol.list_auxiliary_states()
 
     @cached_property
-    def operators(self) -> List[str]:
+    def operators(self) -> list[str]:
         """Names of its operators, one for each node that is one."""
         return [node.op for node in self.nodes if node.op]
 
@@ -220,13 +221,13 @@ class Subgraph:
             self.heads,
         )
 
-    def ancestors(self, heads: Iterable[Entry]) -> Set[int]:
+    def ancestors(self, heads: Iterable[Entry]) -> set[int]:
         """All nodes that some entries need."""
         return _ancestors(self.nodes, heads)
 
     # --- shapes and dtypes -----------------------------------------------------------------------
 
-    def infer(self, shapes: Mapping[str, Shape]) -> Optional[List[List[Shape]]]:
+    def infer(self, shapes: Mapping[str, Shape]) -> Optional[list[list[Shape]]]:
         """Shapes of each node's outputs; None if they cannot be inferred.
 
         Raises
@@ -244,7 +245,7 @@ class Subgraph:
 
     def outputs(
         self, shapes: Mapping[str, Shape], dtypes: Optional[Mapping[str, Any]] = None
-    ) -> Optional[List[Outputs]]:
+    ) -> Optional[list[Outputs]]:
         """Shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
         known = self.known(shapes), self.known(dtypes or {})
         last = self._last_outputs
@@ -254,7 +255,7 @@ class Subgraph:
 
     def _outputs(
         self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
-    ) -> Optional[List[Outputs]]:
+    ) -> Optional[list[Outputs]]:
         found = self.infer(shapes)
         if found is None:
             return None
@@ -266,12 +267,12 @@ class Subgraph:
 
     def results(
         self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
-    ) -> List[Tuple[Shape, type]]:
+    ) -> list[tuple[Shape, type]]:
         """Shape and dtype of each result."""
         _, found, _ = infer_shape(self.symbol, self.known(shapes))
         return list(zip(found, infer_type(self.symbol, self.known(dtypes))[1]))
 
-    def known(self, of_variables: Mapping[str, Any]) -> Dict[str, Any]:
+    def known(self, of_variables: Mapping[str, Any]) -> dict[str, Any]:
         """What is told of variables, without those that it does not have."""
         return {name: of_variables[name] for name in self.variables if name in of_variables}
 
@@ -280,10 +281,10 @@ class Subgraph:
         return self.symbol.get_internals()
 
     @cached_property
-    def _bounds(self) -> List[int]:
+    def _bounds(self) -> list[int]:
         """Where the outputs of each node begin among all, and where the last end."""
         names = [output.name for output in self._internals]
-        bounds: List[int] = []
+        bounds: list[int] = []
         for position, name in enumerate(names):
             node = self.nodes[len(bounds) - 1] if bounds else None
             if node is None or node.is_variable or node.name != name:
@@ -291,8 +292,8 @@ class Subgraph:
         return bounds + [len(names)]
 
 
-def _ancestors(nodes: Sequence[Node], heads: Iterable[Entry]) -> Set[int]:
-    needed: Set[int] = set()
+def _ancestors(nodes: Sequence[Node], heads: Iterable[Entry]) -> set[int]:
+    needed: set[int] = set()
     waiting = [entry.node for entry in heads]
     while waiting:
         index = waiting.pop()
@@ -302,7 +303,7 @@ def _ancestors(nodes: Sequence[Node], heads: Iterable[Entry]) -> Set[int]:
     return needed
 
 
-def _parsed(graph: Dict[str, Any]) -> Tuple[Tuple[Node, ...], Tuple[Entry, ...]]:
+def _parsed(graph: dict[str, Any]) -> tuple[tuple[Node, ...], tuple[Entry, ...]]:
     def entries(sources):
         return tuple([Entry(*source[:2]) for source in sources])
 
@@ -324,12 +325,12 @@ def _parsed(graph: Dict[str, Any]) -> Tuple[Tuple[Node, ...], Tuple[Entry, ...]]
 class Body:
     """A subgraph inside an operator, as MXNet wrote it; only looked at."""
 
-    def __init__(self, graph: Dict[str, Any]):
+    def __init__(self, graph: dict[str, Any]):
         self.json = graph
         self.nodes, self.heads = _parsed(graph)
 
 
-def _as_json(nodes: Sequence[Node], heads: Sequence[Entry]) -> Dict[str, Any]:
+def _as_json(nodes: Sequence[Node], heads: Sequence[Entry]) -> dict[str, Any]:
     def sources(entries):
         return [[entry.node, entry.output, 0] for entry in entries]
 
@@ -348,7 +349,7 @@ def _as_json(nodes: Sequence[Node], heads: Sequence[Entry]) -> Dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=None)
-def _version() -> Dict[str, Any]:
+@cache
+def _version() -> dict[str, Any]:
     """What says which MXNet wrote a graph, as it takes others for older than they are."""
     return json.loads(mx.sym.var('x').tojson())['attrs']

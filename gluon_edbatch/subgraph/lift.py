@@ -7,8 +7,6 @@ operator that leaves rows alone (see `rowwise`) needs none, as the rows of all v
 The idea is that of JAX's ``vmap``.
 """
 
-from typing import Dict, List
-
 import mxnet as mx
 
 from ..ops import op_of
@@ -17,7 +15,7 @@ from ..ops.whole import LiftedCall, LiftedValue, NoRule, all_shaped, shaped
 from .ir import Entry, Subgraph
 
 
-def lift(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
+def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
     """The subgraph for a batch of whole values.
 
     Parameters
@@ -42,7 +40,7 @@ def lift(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
         raise NoRule('shapes that cannot be inferred')
     if not all(shape for own in found for shape in own):
         raise NoRule('values without axes')
-    values: Dict[Entry, LiftedValue] = {}
+    values: dict[Entry, LiftedValue] = {}
     for index, (node, own) in enumerate(zip(graph.nodes, found)):
         if node.is_variable:
             values[Entry(index)] = _variable(graph.variable(node.name), node.name, own[0], shapes)
@@ -53,7 +51,7 @@ def lift(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
     return Subgraph(mx.sym.Group([_result(values[entry]) for entry in graph.heads]))
 
 
-def _variable(symbol, name: str, shape: Shape, shapes: Dict[str, Shape]) -> LiftedValue:
+def _variable(symbol, name: str, shape: Shape, shapes: dict[str, Shape]) -> LiftedValue:
     if name in shapes:
         return LiftedValue(shaped(symbol, shape), shape, True)
     return LiftedValue(symbol, shape, False)
@@ -65,7 +63,7 @@ def _result(value: LiftedValue) -> mx.sym.Symbol:
     return mx.sym.reshape(value.symbol, shape=(-1,) + value.shape[1:])
 
 
-def _lifted(call: LiftedCall) -> List[LiftedValue]:
+def _lifted(call: LiftedCall) -> list[LiftedValue]:
     batched = any(value.batched for value in call.inputs)
     axis = op_of(call.op).of_axis(call.attrs)
     if batched and axis is not None:

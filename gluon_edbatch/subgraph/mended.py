@@ -1,6 +1,6 @@
 """Operators of MXNet 1.9.1 that do harm in a graph, by others that do the same (`ops.mending`)."""
 
-from typing import Dict, List, Optional
+from typing import Optional
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .trace import is_argument
 
 
-def mended(graph: Subgraph, shapes: Dict[str, Shape], trial: bool = False) -> Subgraph:
+def mended(graph: Subgraph, shapes: dict[str, Shape], trial: bool = False) -> Subgraph:
     """The subgraph without such operators.
 
     Parameters
@@ -31,7 +31,7 @@ def mended(graph: Subgraph, shapes: Dict[str, Shape], trial: bool = False) -> Su
         If no other operator does the same without harm.
     """
 
-    def rule(rewriter: Rewriter, node: NodeView) -> Optional[List[Operand]]:
+    def rule(rewriter: Rewriter, node: NodeView) -> Optional[list[Operand]]:
         op = op_of(node.op)
         if op.keeps_size and not trial:
             _check_size(node)
@@ -50,7 +50,7 @@ def _check_size(node: NodeView) -> None:
         )
 
 
-def _mended(rewriter: Rewriter, node: NodeView, rule: MendingRule) -> Optional[List[Operand]]:
+def _mended(rewriter: Rewriter, node: NodeView, rule: MendingRule) -> Optional[list[Operand]]:
     sources = [rewriter.nodes[operand.node] for operand in node.inputs]
     batched = [not source.is_variable or is_argument(source.name) for source in sources]
     inputs = [operand.shape for operand in node.inputs]

@@ -8,10 +8,11 @@ these keys.
 
 import itertools
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, ClassVar, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, ClassVar, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -144,33 +145,33 @@ class NodeType:
     graph: StaticGraph
     traced: StaticGraph
     mode: Mode
-    made_with: Tuple[Any, ...]
-    arguments: Tuple[Argument, ...]
-    outputs: Tuple[Spec, ...]
-    factors: Tuple[int, ...]
+    made_with: tuple[Any, ...]
+    arguments: tuple[Argument, ...]
+    outputs: tuple[Spec, ...]
+    factors: tuple[int, ...]
     rows: int
     ctx: mx.Context
     options: CompileOptions
     alone: bool
     reason: str
-    trial_shapes: Dict[str, Shape]
-    parameter_dtypes: Tuple[np.dtype, ...]
-    lengths: Optional[Tuple[int, ...]] = None
+    trial_shapes: dict[str, Shape]
+    parameter_dtypes: tuple[np.dtype, ...]
+    lengths: Optional[tuple[int, ...]] = None
     whole: bool = False
     eager: bool = False
-    tables: Tuple[gluon.Parameter, ...] = ()
-    padded: Tuple[Tuple[int, int], ...] = ()
-    packed: Tuple[bool, ...] = ()
+    tables: tuple[gluon.Parameter, ...] = ()
+    padded: tuple[tuple[int, int], ...] = ()
+    packed: tuple[bool, ...] = ()
     compiled: ClassVar[Any] = None
 
     def part(
         self,
         subgraph: Subgraph,
-        arguments: Tuple[Argument, ...],
-        outputs: Sequence[Tuple[Shape, Any]],
-        shapes: Dict[str, Shape],
+        arguments: tuple[Argument, ...],
+        outputs: Sequence[tuple[Shape, Any]],
+        shapes: dict[str, Shape],
         factors: Sequence[int],
-        tables: Tuple[gluon.Parameter, ...] = (),
+        tables: tuple[gluon.Parameter, ...] = (),
     ) -> 'NodeType':
         """A type for a part of this one's subgraph (see `split`).
 
@@ -221,7 +222,7 @@ class NodeType:
         return self.reason if self.alone else ''
 
     @cached_property
-    def parameters(self) -> List[gluon.Parameter]:
+    def parameters(self) -> list[gluon.Parameter]:
         """In the order of the graph's."""
         return list(self.graph.parameters.values())
 
@@ -236,7 +237,7 @@ class NodeType:
         return sum([argument.kind.counted for argument in self.arguments])
 
     @cached_property
-    def places(self) -> List[int]:
+    def places(self) -> list[int]:
         """Where each argument is among those of a call: its number; or, as each call says how many
         values it has, -1 - its number among such."""
         places, fixed, counted = [], 0, -1
@@ -250,7 +251,7 @@ class NodeType:
         return places
 
     @cached_property
-    def ragged(self) -> List[int]:
+    def ragged(self) -> list[int]:
         """Positions of the ragged arguments."""
         return [
             position
@@ -264,7 +265,7 @@ class NodeType:
         return any(op_of(op).noise for op in self.graph.subgraph.operators)
 
     @cached_property
-    def read_backward(self) -> List[bool]:
+    def read_backward(self) -> list[bool]:
         """For each parameter, whether the backward pass may read its values."""
         unread = used_only(self.graph, 'unread')
         return [name not in unread for name in self.graph.parameters]
@@ -316,7 +317,7 @@ class NodeType:
         return self._padding.masked
 
     @cached_property
-    def linked(self) -> Tuple[Tuple[int, int], ...]:
+    def linked(self) -> tuple[tuple[int, int], ...]:
         """Ragged arguments of which a call must have equally many values for that."""
         position = {INPUT % i: i for i in range(len(self.arguments))}
         return tuple(
@@ -391,7 +392,7 @@ class NodeType:
             self.__dict__['_fitting'] = given
         return True
 
-    def output_specs(self, rows: int, length: int = 0) -> Tuple[Spec, ...]:
+    def output_specs(self, rows: int, length: int = 0) -> tuple[Spec, ...]:
         """Specs of the outputs of a call with this many rows; packed ones of this length."""
         if self.packed:
             return tuple(
@@ -410,15 +411,15 @@ def is_sparse(parameter: gluon.Parameter) -> bool:
     return getattr(parameter, '_grad_stype', 'default') != 'default'
 
 
-def _dtypes_of(parameters: Iterable[gluon.Parameter]) -> Tuple[np.dtype, ...]:
+def _dtypes_of(parameters: Iterable[gluon.Parameter]) -> tuple[np.dtype, ...]:
     return tuple([np.dtype(parameter.dtype) for parameter in parameters])
 
 
 def _shown(
     name: str,
     arguments: Sequence[Argument],
-    lengths: Optional[Tuple[int, ...]],
-    padded: Tuple[Tuple[int, int], ...],
+    lengths: Optional[tuple[int, ...]],
+    padded: tuple[tuple[int, int], ...],
 ) -> str:
     shapes = ', '.join(
         'x'.join(map(str, ('k',) * (a.kind in (Kind.RAGGED, Kind.PACKED)) + a.arena[0])) or '1'
@@ -431,15 +432,15 @@ def _shown(
 def make_type(
     graph: StaticGraph,
     mode: Mode,
-    leaves: Sequence[Tuple[Spec, Kind]],
+    leaves: Sequence[tuple[Spec, Kind]],
     ctx: mx.Context,
     options: CompileOptions,
-    made_with: Tuple[Any, ...],
-    lengths: Optional[Tuple[int, ...]] = None,
+    made_with: tuple[Any, ...],
+    lengths: Optional[tuple[int, ...]] = None,
     eager: bool = False,
-    scalars: Tuple[int, ...] = (),
-    padded: Tuple[Tuple[int, int], ...] = (),
-    packed: Tuple[bool, ...] = (),
+    scalars: tuple[int, ...] = (),
+    padded: tuple[tuple[int, int], ...] = (),
+    packed: tuple[bool, ...] = (),
 ) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
@@ -558,10 +559,10 @@ def make_type(
 def _type_of_function(
     graph: StaticGraph,
     mode: Mode,
-    leaves: Sequence[Tuple[Spec, Kind]],
+    leaves: Sequence[tuple[Spec, Kind]],
     ctx: mx.Context,
     options: CompileOptions,
-    made_with: Tuple[Any, ...],
+    made_with: tuple[Any, ...],
 ) -> NodeType:
     """The type of calls of a Function, of which it is known what they return."""
     arguments = tuple(
@@ -596,7 +597,7 @@ def _type_of_function(
     )
 
 
-def _packed_outputs(outputs: Tuple[Spec, ...], packed: Tuple[bool, ...]) -> Tuple[Spec, ...]:
+def _packed_outputs(outputs: tuple[Spec, ...], packed: tuple[bool, ...]) -> tuple[Spec, ...]:
     """Those of (1, K, ...) that are packed as K rows."""
     return tuple(
         spec_of(spec.shape[1:], spec.dtype, spec.ctx) if as_rows else spec
@@ -623,7 +624,7 @@ def _refuse_writing(graph: StaticGraph) -> None:
 
 
 def _why_eager(
-    graph: StaticGraph, mode: Mode, leaves: Sequence[Tuple[Spec, Kind]], eager: bool
+    graph: StaticGraph, mode: Mode, leaves: Sequence[tuple[Spec, Kind]], eager: bool
 ) -> str:
     """Why calls are to run as without a scope; nothing if they need not."""
     heads = own_gradients(graph.subgraph) if mode.recording else ()
@@ -636,10 +637,10 @@ def _why_eager(
 
 def _lifted(
     graph: StaticGraph,
-    leaves: Sequence[Tuple[Spec, Kind]],
-    shapes: Dict[str, Tuple[int, ...]],
+    leaves: Sequence[tuple[Spec, Kind]],
+    shapes: dict[str, tuple[int, ...]],
     trial: bool,
-) -> Tuple[Optional[Subgraph], str]:
+) -> tuple[Optional[Subgraph], str]:
     """The subgraph for batches of whole values, or None and for which operator there is no rule.
 
     Ragged values of one row each are one whole value where all calls have as many as are in
@@ -725,11 +726,11 @@ def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
     return analyse(graph.subgraph, row_shapes, mode.training)
 
 
-def used_only(graph: StaticGraph, role: str) -> Set[str]:
+def used_only(graph: StaticGraph, role: str) -> set[str]:
     """Names of the variables that occur only as inputs of operators in this role (see `Op`)."""
     nodes = graph.subgraph.nodes
-    found: Set[str] = set()
-    other: Set[str] = set()
+    found: set[str] = set()
+    other: set[str] = set()
     for node in nodes:
         slots = getattr(op_of(node.op), role)
         for slot, entry in enumerate(node.inputs):

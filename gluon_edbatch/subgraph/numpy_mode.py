@@ -6,7 +6,8 @@ them, and so they are wherever they are kept; ``()`` is what users see.
 """
 
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -18,16 +19,16 @@ from .ir import Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .trace import StaticGraph
 
-Replaced = Union[Operand, List[Operand], None]
+Replaced = Union[Operand, list[Operand], None]
 Rule = Callable[[Rewriter, NodeView], Replaced]
 OTHER_LENGTHS = 1, 7  # what is alike with these is taken to be so with any
 
 
 def in_terms_of_nd(
     graph: StaticGraph,
-    shapes: Dict[str, Shape],
-    dtypes: Dict[str, Any],
-    others: Sequence[Dict[str, Shape]] = (),
+    shapes: dict[str, Shape],
+    dtypes: dict[str, Any],
+    others: Sequence[dict[str, Shape]] = (),
 ) -> StaticGraph:
     """A graph that was traced in NumPy mode, with operators of ``mx.nd`` where they are as good.
 
@@ -55,7 +56,7 @@ def in_terms_of_nd(
     return graph._replace(subgraph=subgraph, scalars=scalars)
 
 
-def _of_other_rows(shapes: Dict[str, Shape]) -> List[Dict[str, Shape]]:
+def _of_other_rows(shapes: dict[str, Shape]) -> list[dict[str, Shape]]:
     """Calls of a type may have any number of rows, but NumPy's ``squeeze`` and ``broadcast_to`` do
     something else of one."""
     if not all(shapes.values()) or len({shape[0] for shape in shapes.values()}) > 1:
@@ -63,13 +64,13 @@ def _of_other_rows(shapes: Dict[str, Shape]) -> List[Dict[str, Shape]]:
     return [{name: (rows, *shape[1:]) for name, shape in shapes.items()} for rows in OTHER_LENGTHS]
 
 
-def _as_large(one: Subgraph, other: Subgraph, shapes: Dict[str, Shape]) -> bool:
+def _as_large(one: Subgraph, other: Subgraph, shapes: dict[str, Shape]) -> bool:
     """Whether they give results of the same shapes, if they take such arguments."""
     found = [_shapes_of(graph, shapes) for graph in (one, other)]
     return None in found or found[0] == found[1]
 
 
-def _shapes_of(graph: Subgraph, shapes: Dict[str, Shape]) -> Optional[List[Shape]]:
+def _shapes_of(graph: Subgraph, shapes: dict[str, Shape]) -> Optional[list[Shape]]:
     try:
         found = graph.infer(shapes)
     except mx.base.MXNetError:
@@ -412,7 +413,7 @@ def _batch_dot(rewriter: Rewriter, node: NodeView) -> Replaced:
     )
 
 
-def _not_turned(rewriter: Rewriter, operand: Operand) -> Tuple[Operand, bool]:
+def _not_turned(rewriter: Rewriter, operand: Operand) -> tuple[Operand, bool]:
     """What an operand is made of by turning each matrix, if it is; and whether."""
     made, rank = rewriter.nodes[operand.node], len(operand.shape)
     if made.op not in ('transpose', 'SwapAxis'):
@@ -449,7 +450,7 @@ def _of_one_position(index: int) -> Rule:
     return rule
 
 
-_RULES: Dict[str, Rule] = {
+_RULES: dict[str, Rule] = {
     '_npi_where': _where,
     '_npi_full_like': _full_like,
     '_npi_logical_not': _comparison('logical_not'),

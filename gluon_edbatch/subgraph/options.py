@@ -3,7 +3,7 @@
 import threading
 import warnings
 from dataclasses import InitVar, dataclass, fields, replace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 from ..brief import brief
 
@@ -11,7 +11,7 @@ from ..brief import brief
 _GONE = ('common_subexpressions', 'constants', 'middle_axis', 'row_layout', 'sums')
 
 
-def _without_gone(options: Dict[str, Any], stacklevel: int = 3) -> Dict[str, Any]:
+def _without_gone(options: dict[str, Any], stacklevel: int = 3) -> dict[str, Any]:
     """Return the options that have an effect, and warn about the others."""
     for name in filter(options.__contains__, _GONE):
         warnings.warn(
@@ -95,7 +95,7 @@ class CompileOptions:
         return self._hash  # type: ignore[attr-defined]  # asked for at every kind of call
 
     @classmethod
-    def names(cls) -> Tuple[str, ...]:
+    def names(cls) -> tuple[str, ...]:
         """Of all options, in the order in which the report lists them."""
         return tuple(field.name for field in fields(cls))
 
@@ -104,7 +104,7 @@ class CompileOptions:
         """All of them off: plain batches by MXNet's operators."""
         return cls(**dict.fromkeys(cls.names(), False))
 
-    def items(self) -> List[Tuple[str, bool]]:
+    def items(self) -> list[tuple[str, bool]]:
         """(name, value) of all options, in the order of `names`."""
         return [(name, getattr(self, name)) for name in self.names()]
 
@@ -173,7 +173,7 @@ class compile_options:
     def __init__(self, **changes: bool):
         self._changes = _without_gone(changes)
         CompileOptions().but(**self._changes)  # wrong ones are an error on the user's line
-        self._before: List[CompileOptions] = []
+        self._before: list[CompileOptions] = []
 
     def __enter__(self) -> CompileOptions:
         self._before.append(_local.options)

@@ -7,17 +7,17 @@ rows, where nothing tells a row that is zero from one that has no part in the lo
 autograd their calls, and those that read their results, run as in eager code (see `execute.eager`).
 """
 
-from typing import List, Sequence, Set
+from collections.abc import Sequence
 
 from ..ops import op_of
 from .ir import Node, Subgraph
 
 
-def own_gradients(graph: Subgraph) -> List[str]:
+def own_gradients(graph: Subgraph) -> list[str]:
     """Names of such operators in a subgraph, also in the bodies of its loops and conditions."""
     return sorted(_own(graph.nodes))
 
 
-def _own(nodes: Sequence[Node]) -> Set[str]:
+def _own(nodes: Sequence[Node]) -> set[str]:
     found = {node.op for node in nodes if op_of(node.op).own_gradient}
     return found.union(*[_own(body.nodes) for node in nodes for body in node.bodies])

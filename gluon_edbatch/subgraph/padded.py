@@ -6,7 +6,8 @@ the padding is cut off: nothing is given back there, so no gradient comes from t
 sentence is, is a further argument of the block's graph, where masks need it.
 """
 
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -44,10 +45,10 @@ class PaddedGraph(NamedTuple):
     """
 
     graph: Optional[StaticGraph]
-    axes: Dict[int, int]
-    lengths: Tuple[int, ...] = ()
-    linked: FrozenSet[Tuple[int, int]] = frozenset()
-    results: Tuple[Dict[int, int], ...] = ()
+    axes: dict[int, int]
+    lengths: tuple[int, ...] = ()
+    linked: frozenset[tuple[int, int]] = frozenset()
+    results: tuple[dict[int, int], ...] = ()
     pays: bool = False
     reason: str = ''
     original: Any = None
@@ -65,7 +66,7 @@ def padded_length(length: int) -> int:
     return -(-length // step) * step
 
 
-def differing_axes(one: Sequence[Shape], other: Sequence[Shape]) -> Optional[Dict[int, int]]:
+def differing_axes(one: Sequence[Shape], other: Sequence[Shape]) -> Optional[dict[int, int]]:
     """In which axis each array differs, if it does; None if one differs in anything else."""
     found = {}
     for position, (mine, others) in enumerate(zip(one, other)):
@@ -80,7 +81,7 @@ def differing_axes(one: Sequence[Shape], other: Sequence[Shape]) -> Optional[Dic
 def padded_graph(
     graph: StaticGraph,
     shapes: Sequence[Shape],
-    axes: Dict[int, int],
+    axes: dict[int, int],
     training: bool,
     numpy_dtypes: Sequence[Any] = (),
 ) -> PaddedGraph:
@@ -131,7 +132,7 @@ def padded_graph(
 
 
 def _in_terms_of_nd(
-    graph: StaticGraph, shapes: Sequence[Shape], axes: Dict[int, int], dtypes: Sequence[Any]
+    graph: StaticGraph, shapes: Sequence[Shape], axes: dict[int, int], dtypes: Sequence[Any]
 ) -> StaticGraph:
     names = [INPUT % i for i in range(len(shapes))]
     others = [
@@ -151,8 +152,8 @@ def _of_length(shape: Shape, axis: Optional[int], length: int) -> Shape:
 
 
 def _with_arguments(
-    graph: Subgraph, positions: List[int], count: int
-) -> Tuple[Subgraph, Tuple[int, ...]]:
+    graph: Subgraph, positions: list[int], count: int
+) -> tuple[Subgraph, tuple[int, ...]]:
     """The graph with lengths as arguments after the `count` others, and of which these are."""
     names = {position: LENGTHS % (INPUT % position) for position in positions}
     used = tuple([position for position, name in names.items() if name in graph.variables])

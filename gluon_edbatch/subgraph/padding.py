@@ -11,19 +11,12 @@ padding of one axis holds all along the others, at their padding, too. That a ma
 leaves it so for the others is because it writes what is neutral there, or the same for all.
 """
 
+from collections.abc import Collection, Iterator, Mapping
 from math import inf
 from typing import (
     Any,
-    Collection,
-    Dict,
-    FrozenSet,
-    Iterator,
-    List,
-    Mapping,
     NamedTuple,
     Optional,
-    Set,
-    Tuple,
 )
 
 import mxnet as mx
@@ -60,9 +53,9 @@ class Padding(NamedTuple):
 
     neutral: bool
     reason: str = ''
-    linked: FrozenSet[Tuple[str, str]] = frozenset()
+    linked: frozenset[tuple[str, str]] = frozenset()
     masked: Optional[Subgraph] = None
-    results: Tuple[Dict[int, str], ...] = ()
+    results: tuple[dict[int, str], ...] = ()
 
 
 def padding_of(
@@ -95,7 +88,7 @@ def padding_of(
     return Padding(True, '', frozenset(walk.linked), masked, results)
 
 
-def all_linked(members: Collection[Any], links: Collection[Tuple[Any, Any]]) -> bool:
+def all_linked(members: Collection[Any], links: Collection[tuple[Any, Any]]) -> bool:
     """Whether links join all members."""
     group = set(list(members)[:1])
     for _ in members:
@@ -116,8 +109,8 @@ class RaggedAxes(NamedTuple):
         Operators that have results for each value, but of others, too.
     """
 
-    axes: Dict[Entry, int]
-    across: FrozenSet[int]
+    axes: dict[Entry, int]
+    across: frozenset[int]
 
 
 def ragged_axes(
@@ -139,11 +132,11 @@ def ragged_axes(
 class _Shapes(NamedTuple):
     """Of the inputs and results of an operator."""
 
-    inputs: List[Shape]
-    results: List[Shape]
+    inputs: list[Shape]
+    results: list[Shape]
 
 
-def _links(node: Node, shapes: _Shapes, places: Places) -> List[AxisLink]:
+def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
     """Which padded axes of the inputs are equally long, and which of the results is so, too."""
     if op_of(node.op).padding is None:
         raise Unproved(f'no rule for padding is declared for {node.op}')
@@ -165,7 +158,7 @@ def _links(node: Node, shapes: _Shapes, places: Places) -> List[AxisLink]:
     return links
 
 
-def _first_group(node: Node, shapes: _Shapes, places: Places) -> Tuple[Places, List[int]]:
+def _first_group(node: Node, shapes: _Shapes, places: Places) -> tuple[Places, list[int]]:
     """The fewest places that can have another length together with the first, and which axes of
     the results have it then."""
     for group in _groups(places):
@@ -182,7 +175,7 @@ def _groups(places: Places) -> Iterator[Places]:
         yield [places[0]] + [place for i, place in enumerate(places[1:]) if chosen >> i & 1]
 
 
-def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[List[int]]:
+def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[list[int]]:
     """Which axes of the results have another length if these places have; None if these cannot
     have another than the others."""
     inputs = list(shapes.inputs)
@@ -202,7 +195,7 @@ def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[List[int
     return differing[0]
 
 
-def _differing(one: Shape, other: Shape) -> Optional[List[int]]:
+def _differing(one: Shape, other: Shape) -> Optional[list[int]]:
     """Axes that have the one length of trials, then the other; None if anything else differs."""
     axes = unlike(one, other)
     trials = {(one[axis], other[axis]) for axis in axes}
@@ -217,7 +210,7 @@ class _Origin(NamedTuple):
     """What an entry is at the padding of an axis, and the inputs that the axis stems from."""
 
     at: At
-    sources: FrozenSet[str]
+    sources: frozenset[str]
 
 
 class _Walk:
@@ -226,22 +219,22 @@ class _Walk:
     def __init__(
         self, graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int], at: At
     ):
-        self.nodes: List[Node] = []
-        self.linked: Set[Tuple[str, str]] = set()
-        self.lengths: Dict[Tuple[str, int], Entry] = {}  # of an input, each repeated
+        self.nodes: list[Node] = []
+        self.linked: set[tuple[str, str]] = set()
+        self.lengths: dict[tuple[str, int], Entry] = {}  # of an input, each repeated
         self._graph, self._at = graph, at
         self._axes = {name: axis for name, axis in axes.items() if name in graph.variables}
         self._inputs = dict(shapes)
         for name, axis in self._axes.items():
             self._inputs[name] = _with(shapes[name], axis, _LENGTH)
-        self._shapes: List[List[Shape]] = []
-        self.states: Dict[Entry, Dict[int, _Origin]] = {}  # by axes
-        self.across: Set[int] = set()
-        self._moved: Dict[Entry, Entry] = {}
-        self._filled: Dict[Tuple[Entry, int, At], Entry] = {}
-        self._biases: Dict[Tuple[_Axis, At], Entry] = {}
+        self._shapes: list[list[Shape]] = []
+        self.states: dict[Entry, dict[int, _Origin]] = {}  # by axes
+        self.across: set[int] = set()
+        self._moved: dict[Entry, Entry] = {}
+        self._filled: dict[tuple[Entry, int, At], Entry] = {}
+        self._biases: dict[tuple[_Axis, At], Entry] = {}
 
-    def heads(self) -> List[Entry]:
+    def heads(self) -> list[Entry]:
         """Visit all nodes; gives the results."""
         shapes = self._graph.infer(self._inputs)
         if shapes is None:
@@ -267,19 +260,19 @@ class _Walk:
                 entry = self._with_number(entry, self._axis(head, number), At.ZERO)
         return entry
 
-    def padded_axes(self, entry: Entry) -> Dict[int, str]:
+    def padded_axes(self, entry: Entry) -> dict[int, str]:
         """Those along which an entry is padded, and of which input that is the length."""
         states = self.states.get(entry, {})
         return {axis: min(state.sources) for axis, state in states.items()}
 
-    def _padded_node(self, index: int, node: Node, inputs: List[Entry]) -> Entry:
+    def _padded_node(self, index: int, node: Node, inputs: list[Entry]) -> Entry:
         shapes = _Shapes(
             [self._shapes[entry.node][entry.output] for entry in node.inputs], self._shapes[index]
         )
         states = [self.states.get(entry, {}) for entry in node.inputs]
         places = [(position, axis) for position, own in enumerate(states) for axis in own]
-        fills: Dict[int, At] = {}
-        counted: List[_Axis] = []
+        fills: dict[int, At] = {}
+        counted: list[_Axis] = []
         for link in _links(node, shapes, places):
             own = [
                 None if axis is None else each.get(axis) for each, axis in zip(states, link.inputs)
@@ -398,7 +391,7 @@ class _Walk:
         last = self._add('Reshape', last, shape=(-1,) + (1,) * (len(shape) - 1))
         return self._add('broadcast_minimum', self._add('Cast', index, dtype='int32'), last)
 
-    def _mean(self, node: Node, values: Entry, axes: List['_Axis']) -> Entry:
+    def _mean(self, node: Node, values: Entry, axes: list['_Axis']) -> Entry:
         """A sum, by as many ones."""
         ones = self._add('ones_like', values)
         for axis in axes:
@@ -424,7 +417,7 @@ class _Axis(NamedTuple):
 
     shape: Shape
     number: int
-    others: Tuple[int, ...]
+    others: tuple[int, ...]
     source: str
     is_anything: bool
 

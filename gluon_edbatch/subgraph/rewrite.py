@@ -1,6 +1,7 @@
 """Rewriting a subgraph: its nodes are visited in order, and each is kept or replaced."""
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -43,12 +44,12 @@ class NodeView(NamedTuple):
 
     op: str
     attrs: Attrs
-    inputs: List[Operand]
-    shapes: List[Shape]
+    inputs: list[Operand]
+    shapes: list[Shape]
     result_dtype: Optional[type]
-    input_dtypes: List[Optional[type]]
-    uses: List[int]
-    bodies: Tuple[Body, ...] = ()
+    input_dtypes: list[Optional[type]]
+    uses: list[int]
+    bodies: tuple[Body, ...] = ()
 
     @property
     def same_dtypes(self) -> bool:
@@ -75,7 +76,7 @@ class Rewriter:
     """Builds a new graph node by node; a rule calls `add` for what replaces a node."""
 
     def __init__(self) -> None:
-        self.nodes: List[Node] = []
+        self.nodes: list[Node] = []
 
     def add(self, op: str, inputs: Sequence[Operand], result: Shape, **attrs: Any) -> Operand:
         """Append an operator with one output, of shape `result`; attributes become text."""
@@ -93,7 +94,7 @@ class Rewriter:
         """The same for one that takes and gives what `node` does."""
         return self.add(op, node.inputs, node.shape, **attrs)
 
-    def of_others(self, node: NodeView, inputs: Sequence[Operand]) -> List[Operand]:
+    def of_others(self, node: NodeView, inputs: Sequence[Operand]) -> list[Operand]:
         """The same operator of other inputs; gives all its outputs."""
         place = self.add(node.op, inputs, node.shape, **node.attrs).node
         self.nodes[place] = self.nodes[place]._replace(bodies=node.bodies)
@@ -143,7 +144,7 @@ def rewrite(
     if outputs is None:
         return graph
     rewriter, changed = Rewriter(), False
-    moved: Dict[Entry, Operand] = {}
+    moved: dict[Entry, Operand] = {}
     for index, (node, (own, dtype)) in enumerate(zip(graph.nodes, outputs)):
         inputs = [moved[entry] for entry in node.inputs]
         replaced = (

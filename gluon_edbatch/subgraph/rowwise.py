@@ -9,7 +9,7 @@ all rows, shows itself without anything being run.
 
 import re
 from enum import Enum
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 import mxnet as mx
 
@@ -44,7 +44,7 @@ class RowwiseResult(NamedTuple):
 
     verdict: Verdict
     reason: str
-    factors: List[int]
+    factors: list[int]
 
 
 class _Dependent(Exception):
@@ -53,7 +53,7 @@ class _Dependent(Exception):
         self.reason, self.verdict = reason, verdict
 
 
-def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> RowwiseResult:
+def analyse(graph: Subgraph, row_shapes: dict[str, Shape], training: bool) -> RowwiseResult:
     """Analyse a subgraph whose inputs `row_shapes` (name -> shape without axis 0) are batched.
 
     All other variables (parameters, auxiliary states) must have shapes known to MXNet.
@@ -65,8 +65,8 @@ def analyse(graph: Subgraph, row_shapes: Dict[str, Shape], training: bool) -> Ro
         return RowwiseResult(
             Verdict.DEPENDENT, f'its shapes do not fit a batch of several calls: {misfit}', []
         )
-    unknown: List[str] = []
-    batched: Dict[int, bool] = {}  # nodes
+    unknown: list[str] = []
+    batched: dict[int, bool] = {}  # nodes
     try:
         for index, node in enumerate(graph.nodes):
             if node.is_variable:
@@ -110,7 +110,7 @@ def _first_line(error: Exception) -> str:
     return re.sub(r'\[[\d:]+\] \S+: Check failed: .*?: ', '', line)[:200]  # where MXNet's code is
 
 
-def _misfit(graph: Subgraph, row_shapes: Dict[str, Shape]) -> str:
+def _misfit(graph: Subgraph, row_shapes: dict[str, Shape]) -> str:
     """MXNet's error about the shapes of a batch, with n in the place of the number of rows."""
     messages = []
     for rows in _TRIAL_ROWS:
@@ -126,7 +126,7 @@ def _misfit(graph: Subgraph, row_shapes: Dict[str, Shape]) -> str:
     return ''.join(words)
 
 
-def _infer(graph: Subgraph, row_shapes: Dict[str, Shape], rows: int) -> List[List[Shape]]:
+def _infer(graph: Subgraph, row_shapes: dict[str, Shape], rows: int) -> list[list[Shape]]:
     found = graph.infer({name: (rows,) + shape for name, shape in row_shapes.items()})
     if found is None:
         raise mx.base.MXNetError('shapes cannot be inferred')
@@ -149,7 +149,7 @@ def _is_of_axis(call: OpCall) -> bool:
     return axis is not None and axis % len(call.inputs[0]) != 0
 
 
-def _is_batched(call: OpCall, training: bool, unknown: List[str]) -> bool:
+def _is_batched(call: OpCall, training: bool, unknown: list[str]) -> bool:
     op = op_of(call.op)
     if op.statistics is not None and op.statistics(call.attrs, training):
         raise _Dependent(

@@ -11,7 +11,7 @@ batch that each belongs to, and ``segments`` (M, N) the sparse matrix with a one
 Whatever else meets a ragged argument keeps the padded form.
 """
 
-from typing import Dict, List, Optional, Set
+from typing import Optional
 
 from ..ops import op_of
 from ..ops.attrs import Shape
@@ -25,7 +25,7 @@ class _NotCovered(Exception):
     """An operator that these rules do not cover."""
 
 
-def by_segments(graph: Subgraph, shapes: Dict[str, Shape], ragged: Set[str]) -> Optional[Subgraph]:
+def by_segments(graph: Subgraph, shapes: dict[str, Shape], ragged: set[str]) -> Optional[Subgraph]:
     """The subgraph with inputs (M, H) in the place of (N, K, H).
 
     Parameters
@@ -53,10 +53,10 @@ def by_segments(graph: Subgraph, shapes: Dict[str, Shape], ragged: Set[str]) -> 
 class _SegmentRules:
     """What operators become; knows which entries of the new graph have M rows."""
 
-    def __init__(self, ragged: Set[str]):
+    def __init__(self, ragged: set[str]):
         self._ragged = ragged
-        self._long: Set[Entry] = set()
-        self._extra: Dict[str, Operand] = {}
+        self._long: set[Entry] = set()
+        self._extra: dict[str, Operand] = {}
 
     def __call__(self, rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
         long = [self._is_long(rewriter, operand) for operand in node.inputs]
@@ -83,7 +83,7 @@ class _SegmentRules:
         node = rewriter.nodes[operand.node]
         return operand.entry in self._long or (node.is_variable and node.name in self._ragged)
 
-    def _row_by_row(self, rewriter, node: NodeView, op: str, inputs: List[Operand]) -> Operand:
+    def _row_by_row(self, rewriter, node: NodeView, op: str, inputs: list[Operand]) -> Operand:
         operand = rewriter.add(op, inputs, node.shape, **node.attrs)
         self._long.add(operand.entry)
         return operand

@@ -1,6 +1,6 @@
 """What is known of a value before it is computed: shape, dtype and context."""
 
-from typing import Dict, NamedTuple, Tuple
+from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -20,7 +20,7 @@ class ArenaKey(NamedTuple):
         memory in which they lie one after the other.
     """
 
-    row_shape: Tuple[int, ...]
+    row_shape: tuple[int, ...]
     dtype: type
     ctx: mx.Context
     eager: bool = False
@@ -53,7 +53,7 @@ class Spec:
 
     __slots__ = ('shape', 'dtype', 'ctx', 'eager', 'rows', 'row_shape', 'arena')
 
-    def __init__(self, shape: Tuple[int, ...], arena: ArenaKey):
+    def __init__(self, shape: tuple[int, ...], arena: ArenaKey):
         self.shape = shape
         self.rows = shape[0]
         self.arena = arena
@@ -79,11 +79,11 @@ def device_of(array: mx.nd.NDArray) -> mx.Context:
     return mx.cpu() if ctx.device_type in ('cpu_shared', 'cpu_pinned') else ctx
 
 
-_specs: Dict[tuple, Spec] = {}
-_arenas: Dict[tuple, ArenaKey] = {}
+_specs: dict[tuple, Spec] = {}
+_arenas: dict[tuple, ArenaKey] = {}
 
 
-def spec_of(shape: Tuple[int, ...], dtype, ctx: mx.Context, eager: bool = False) -> Spec:
+def spec_of(shape: tuple[int, ...], dtype, ctx: mx.Context, eager: bool = False) -> Spec:
     """The one `Spec` with this shape (at least one axis), dtype and context."""
     key = (shape, dtype, ctx.device_typeid, ctx.device_id, eager)
     spec = _specs.get(key)

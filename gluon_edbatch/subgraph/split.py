@@ -10,7 +10,8 @@ most of a training step. So these rows are looked up outside, by MXNet's own ope
 that runs ahead computes the ids.
 """
 
-from typing import Callable, Dict, FrozenSet, Hashable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Hashable, Sequence
+from typing import Callable, NamedTuple, Optional
 from weakref import WeakKeyDictionary
 
 from mxnet import gluon
@@ -41,13 +42,13 @@ class Split(NamedTuple):
         whole returns, in this order.
     """
 
-    positions: Tuple[int, ...]
+    positions: tuple[int, ...]
     early: NodeType
-    found: Tuple[Spec, ...]
+    found: tuple[Spec, ...]
     late: Optional[NodeType]
 
 
-_known: 'WeakKeyDictionary[NodeType, Dict[Hashable, Optional[Split]]]' = WeakKeyDictionary()
+_known: 'WeakKeyDictionary[NodeType, dict[Hashable, Optional[Split]]]' = WeakKeyDictionary()
 
 
 def _once(
@@ -59,7 +60,7 @@ def _once(
     return splits[key]
 
 
-def hoisted(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optional[Split]:
+def hoisted(node_type: NodeType, positions: frozenset[int], fused: bool) -> Optional[Split]:
     """Split off what depends only on the arguments at these positions; None if that has no product.
 
     Parameters
@@ -72,7 +73,7 @@ def hoisted(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Opti
     return _once(node_type, (positions, fused), lambda: _hoisted(node_type, positions, fused))
 
 
-def _hoisted(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Optional[Split]:
+def _hoisted(node_type: NodeType, positions: frozenset[int], fused: bool) -> Optional[Split]:
     graph = node_type.graph.subgraph
     graph = horizontal(graph) if fused else graph
     inside = _only_of(graph, frozenset(INPUT % position for position in positions))
@@ -97,7 +98,7 @@ def _hoisted(node_type: NodeType, positions: FrozenSet[int], fused: bool) -> Opt
     return Split(known, early, early.outputs, _late(node_type, graph, crossing, early.outputs))
 
 
-def _only_of(graph: Subgraph, known: FrozenSet[str]) -> FrozenSet[int]:
+def _only_of(graph: Subgraph, known: frozenset[str]) -> frozenset[int]:
     """Operators with an input that is known, and no other input that is not."""
     inside = set()
     for index, node in enumerate(graph.nodes):
@@ -137,7 +138,7 @@ def looked_up(node_type: NodeType) -> Optional[Split]:
     return _once(node_type, tables, lambda: _looked_up(node_type, tables)) if tables else None
 
 
-def _looked_up(node_type: NodeType, tables: FrozenSet[str]) -> Optional[Split]:
+def _looked_up(node_type: NodeType, tables: frozenset[str]) -> Optional[Split]:
     graph = node_type.graph.subgraph
     crossing = [
         Entry(index)
@@ -162,7 +163,7 @@ def _looked_up(node_type: NodeType, tables: FrozenSet[str]) -> Optional[Split]:
     )
 
 
-def _ids(node_type: NodeType, embeddings: List[Node]) -> Optional[Tuple[Tuple[int, ...], NodeType]]:
+def _ids(node_type: NodeType, embeddings: list[Node]) -> Optional[tuple[tuple[int, ...], NodeType]]:
     """Arguments, and type, of what gives the ids of these look-ups, if it can be told apart."""
     graph = node_type.graph.subgraph
     heads = [node.inputs[0] for node in embeddings]
@@ -183,7 +184,7 @@ def _early(
     node_type: NodeType,
     graph: Subgraph,
     positions: Sequence[int],
-    tables: Tuple[gluon.Parameter, ...] = (),
+    tables: tuple[gluon.Parameter, ...] = (),
 ) -> Optional[NodeType]:
     """A type for a part of the subgraph that takes some of the arguments; None if a row of these
     does not give one of each result."""
@@ -212,7 +213,7 @@ def _late(
     # Variables come first: nodes are in an order in which inputs precede those that read them.
     place = {entry: Entry(index) for index, entry in enumerate(crossing)}
 
-    def moved(entries: Sequence[Entry]) -> Tuple[Entry, ...]:
+    def moved(entries: Sequence[Entry]) -> tuple[Entry, ...]:
         return tuple(
             [place.get(entry, Entry(entry.node + shift, entry.output)) for entry in entries]
         )

@@ -1,8 +1,9 @@
 """What nested lists, tuples and dicts of arguments and results hold, and how to make them fast."""
 
 import itertools
-from functools import lru_cache
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Callable, Optional
 
 from ..branching.structure import LEAF, flatten, unflatten
 from .fingerprint import PLAIN
@@ -10,7 +11,7 @@ from .fingerprint import PLAIN
 __all__ = ['LEAF', 'builder', 'flatten', 'objects_in', 'unflatten']
 
 
-def objects_in(template: Tuple) -> Iterator[Any]:
+def objects_in(template: tuple) -> Iterator[Any]:
     """What is neither array nor container nor plain constant among what was taken apart."""
     if template[0] == 'static':
         if not isinstance(template[2], PLAIN):
@@ -20,8 +21,8 @@ def objects_in(template: Tuple) -> Iterator[Any]:
             yield from objects_in(item)
 
 
-@lru_cache(maxsize=None)
-def builder(template: Tuple) -> Callable[[Sequence[Any]], Any]:
+@cache
+def builder(template: tuple) -> Callable[[Sequence[Any]], Any]:
     """`unflatten` for one template, as a function of a sequence of leaves.
 
     Lists and tuples become an expression that Python compiles: it takes a tenth of the time.
@@ -32,12 +33,12 @@ def builder(template: Tuple) -> Callable[[Sequence[Any]], Any]:
     return eval(f'lambda leaves: {expression}')  # of brackets and numbers only
 
 
-def _expression(template: Tuple, positions: Iterator[int]) -> Optional[str]:
+def _expression(template: tuple, positions: Iterator[int]) -> Optional[str]:
     if template == LEAF:
         return f'leaves[{next(positions)}]'
     if template[0] not in (list, tuple):
         return None
-    items: List[Any] = [_expression(item, positions) for item in template[1:]]
+    items: list[Any] = [_expression(item, positions) for item in template[1:]]
     if None in items:
         return None
     return (

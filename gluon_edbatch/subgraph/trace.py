@@ -2,18 +2,12 @@
 
 import inspect
 import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import (
     Any,
-    Dict,
-    FrozenSet,
-    Iterator,
-    List,
     NamedTuple,
     Optional,
-    Sequence,
-    Set,
-    Tuple,
     Union,
 )
 
@@ -68,11 +62,11 @@ class StaticGraph(NamedTuple):
 
     name: str
     subgraph: Subgraph
-    parameters: Dict[str, gluon.Parameter]
-    results: Tuple
-    leaves: Tuple[int, ...]
-    constants: FrozenSet[str] = frozenset()
-    scalars: Tuple[bool, ...] = ()
+    parameters: dict[str, gluon.Parameter]
+    results: tuple
+    leaves: tuple[int, ...]
+    constants: frozenset[str] = frozenset()
+    scalars: tuple[bool, ...] = ()
     function: Any = None
 
     @classmethod
@@ -86,7 +80,7 @@ def describe(block: gluon.Block) -> str:
     return f'{type(block).__name__}({block.name})'
 
 
-def argument_names(block: gluon.Block, count: int) -> List[str]:
+def argument_names(block: gluon.Block, count: int) -> list[str]:
     """As ``hybrid_forward`` calls its arguments, after ``self`` and ``F``."""
     parameters = list(inspect.signature(type(block).hybrid_forward).parameters.values())[2:]
     names = [
@@ -97,7 +91,7 @@ def argument_names(block: gluon.Block, count: int) -> List[str]:
     return names + [f'argument {number + 1}' for number in range(len(names), count)]
 
 
-def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> StaticGraph:
+def trace_block(block: gluon.HybridBlock, template: tuple, inputs: int) -> StaticGraph:
     """Run a block's ``hybrid_forward`` once with Symbols.
 
     Raises
@@ -114,11 +108,11 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
         results = _run(block, template, inputs)
         before = fingerprint(block)  # the first run may have filled what later ones only read
         again = _run(block, template, inputs)
-    leaves: List[mx.sym.Symbol] = []
+    leaves: list[mx.sym.Symbol] = []
     structure = flatten(_expand(results), mx.sym.Symbol, leaves)
     if not leaves:
         raise RecordError(f'{describe(block)} returns no array')
-    outputs: List[mx.sym.Symbol] = []
+    outputs: list[mx.sym.Symbol] = []
     positions = tuple(_position(leaf, outputs) for leaf in leaves)
     graph = _grouped(outputs)
     if not _is_static(graph):
@@ -131,7 +125,7 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
             f'with AutoBatchMixin'
         )
     parameters = _parameters(block, graph)
-    repeated: List[mx.sym.Symbol] = []
+    repeated: list[mx.sym.Symbol] = []
     flatten(_expand(again), mx.sym.Symbol, repeated)
     if _without_names(graph) != _without_names(_grouped(_unique(repeated))):
         raise RecordError(
@@ -144,7 +138,7 @@ def trace_block(block: gluon.HybridBlock, template: Tuple, inputs: int) -> Stati
 
 
 def trace_operator(
-    op: str, attrs: Sequence[Tuple[str, str]], inputs: int, shared: Optional[Dict[int, Any]] = None
+    op: str, attrs: Sequence[tuple[str, str]], inputs: int, shared: Optional[dict[int, Any]] = None
 ) -> StaticGraph:
     r"""One operator of MXNet's registry, with its attributes.
 
@@ -269,7 +263,7 @@ def _position(leaf, outputs):
 
 
 def _unique(leaves):
-    outputs: List[mx.sym.Symbol] = []
+    outputs: list[mx.sym.Symbol] = []
     for leaf in leaves:
         _position(leaf, outputs)
     return outputs
@@ -287,7 +281,7 @@ def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
     )
 
 
-def _without_names(graph: Union[Subgraph, Body]) -> Tuple:
+def _without_names(graph: Union[Subgraph, Body]) -> tuple:
     """The graph without the names of its operators and bodies, which differ between traces."""
     nodes = []
     for node in graph.nodes:
@@ -310,14 +304,14 @@ def _is_static(graph: Subgraph) -> bool:
     )
 
 
-def _operators(graph: Body) -> Set[str]:
+def _operators(graph: Body) -> set[str]:
     """Names of the operators of a body, and of the bodies in it."""
     bodies = [body for node in graph.nodes for body in node.bodies]
     return {node.op for node in graph.nodes}.union(*map(_operators, bodies))
 
 
-def _parameters(block: gluon.Block, graph: Subgraph) -> Dict[str, gluon.Parameter]:
-    known: Dict[str, gluon.Parameter] = {}
+def _parameters(block: gluon.Block, graph: Subgraph) -> dict[str, gluon.Parameter]:
+    known: dict[str, gluon.Parameter] = {}
     for parameter in block.collect_params().values():
         if known.setdefault(parameter.name, parameter) is not parameter:
             raise RecordError(

@@ -7,8 +7,9 @@ numbers of rows and of values. All that moves are axes of length one or the plac
 for which natively nothing is to be done.
 """
 
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
+from typing import Callable, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -47,7 +48,7 @@ class _EntryAxes(NamedTuple):
         return self.heads == 1 and self.axis in (None, 1)
 
     @property
-    def others(self) -> List[int]:
+    def others(self) -> list[int]:
         """Its axes but the first and that of the values."""
         return [axis for axis in range(1, len(self.shape)) if axis != self.axis]
 
@@ -67,7 +68,7 @@ class _EntryAxes(NamedTuple):
         return 1 if axis == self.axis else len(self.lead) + self.others.index(axis)
 
 
-def values_first(graph: Subgraph, shapes: Mapping[str, Shape], ragged: Set[str]) -> Subgraph:
+def values_first(graph: Subgraph, shapes: Mapping[str, Shape], ragged: set[str]) -> Subgraph:
     """The same with all ragged entries as (N, K, ...); the graph itself if they are, or if there
     are operators on others that these rules do not know.
 
@@ -89,8 +90,8 @@ def values_first(graph: Subgraph, shapes: Mapping[str, Shape], ragged: Set[str])
 
 
 def _layouts(
-    graph: Subgraph, shapes: Mapping[str, Shape], ragged: Set[str]
-) -> Dict[Entry, Optional[_EntryAxes]]:
+    graph: Subgraph, shapes: Mapping[str, Shape], ragged: set[str]
+) -> dict[Entry, Optional[_EntryAxes]]:
     """Of all entries; None of what does not depend on the inputs."""
     more = {
         name: (2 * shape[0], shape[1] + _FURTHER) + shape[2:]
@@ -99,7 +100,7 @@ def _layouts(
         for name, shape in shapes.items()
     }
     rows = shapes[min(ragged)][0]
-    found: Dict[Entry, Optional[_EntryAxes]] = {}
+    found: dict[Entry, Optional[_EntryAxes]] = {}
     for index, both in enumerate(zip(graph.infer(shapes) or (), graph.infer(more) or ())):
         for output, (one, other) in enumerate(zip(*both)):
             found[Entry(index, output)] = None if one == other else _layout(one, other, rows)
@@ -120,8 +121,8 @@ class _AxesCall(NamedTuple):
     """An operator: its inputs in the new graph, and how they and its result lay in the old one."""
 
     node: Node
-    inputs: List[Operand]
-    before: List[Optional[_EntryAxes]]
+    inputs: list[Operand]
+    before: list[Optional[_EntryAxes]]
     after: _EntryAxes
 
     @property
@@ -133,10 +134,10 @@ class _AxesCall(NamedTuple):
 
 
 class _Mover:
-    def __init__(self, graph: Subgraph, layouts: Dict[Entry, Optional[_EntryAxes]]):
+    def __init__(self, graph: Subgraph, layouts: dict[Entry, Optional[_EntryAxes]]):
         self._graph, self._layouts = graph, layouts
         self._new = Rewriter()
-        self._moved: Dict[Entry, Operand] = {}
+        self._moved: dict[Entry, Operand] = {}
 
     def moved(self) -> Subgraph:
         """The new graph."""
@@ -293,7 +294,7 @@ class _Mover:
         return self._shaped(total, after.moved)
 
 
-_RULES: Dict[str, Callable[[_Mover, _AxesCall], Operand]] = {
+_RULES: dict[str, Callable[[_Mover, _AxesCall], Operand]] = {
     'transpose': _Mover._transpose,
     'SwapAxis': _Mover._transpose,
     'batch_dot': _Mover._batch_dot,

@@ -4,7 +4,7 @@ CPython gives each dict and class a number of its own whenever it is changed. Py
 these, so that here nothing is known to be unchanged, and all is looked at again.
 """
 
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 OBJECT, DICT, TYPE, FUNCTION = range(4)  # sorts of what has versions
 
@@ -14,7 +14,7 @@ def entry(kind: int, value: Any) -> Optional[tuple]:
     return None
 
 
-def unchanged(entries: List[tuple]) -> bool:
+def unchanged(entries: list[tuple]) -> bool:
     """Whether all of this is as it was. Whatever is in it must be reached, by what does not change
     without changing its version, from what stands before it."""
     return False

@@ -1,7 +1,8 @@
 """What batched and eager results differ by, and which of them float64 is nearer to."""
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -37,8 +38,8 @@ class Measured(NamedTuple):
         Results that are no arrays, by path.
     """
 
-    results: Dict[str, np.ndarray]
-    gradients: Dict[str, np.ndarray]
+    results: dict[str, np.ndarray]
+    gradients: dict[str, np.ndarray]
     plain: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -54,9 +55,9 @@ class Exact(NamedTuple):
         roundings do not.
     """
 
-    results: Dict[str, np.ndarray]
-    gradients: Dict[str, np.ndarray]
-    added: Dict[str, float]
+    results: dict[str, np.ndarray]
+    gradients: dict[str, np.ndarray]
+    added: dict[str, float]
 
 
 class Suspect(NamedTuple):
@@ -109,7 +110,7 @@ def differences(
     rtol: Optional[float],
     atol: float,
     narrow: bool = False,
-) -> List[Suspect]:
+) -> list[Suspect]:
     """The arrays that are further apart than the tolerance.
 
     Parameters
@@ -202,7 +203,7 @@ def judge(
     eager: Sequence[Measured],
     exact: Exact,
     in_float64: Optional[Measured],
-) -> List[Judged]:
+) -> list[Judged]:
     """Those that are no rounding: further from float64 than eager and than the tolerance, or
     another result in float64, too.
 
@@ -233,7 +234,7 @@ def judge(
     return verdicts
 
 
-def scales_of_terms(exact: Measured, noisy: Sequence[Measured]) -> Dict[str, float]:
+def scales_of_terms(exact: Measured, noisy: Sequence[Measured]) -> dict[str, float]:
     """The scale of what was added up to each array, by its path or name.
 
     Parameters
@@ -311,7 +312,7 @@ def _are_equal(found: Any, expected: Any) -> bool:
     return bool(found == expected) and isinstance(found, bool) == isinstance(expected, bool)
 
 
-def _with_knobs(lines: List[str], count: int) -> str:
+def _with_knobs(lines: list[str], count: int) -> str:
     more = [f'{count - 1} more {"differ" if count > 2 else "differs"}, but less'] * (count > 1)
     return '\n  '.join(lines + more + [_KNOBS])
 

@@ -1,6 +1,7 @@
 """A model and its samples in float64, or with another last bit: what rounding can make of them."""
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable
 
 import numpy as np
 from mxnet import gluon
@@ -45,7 +46,7 @@ class other_parameters:
                 for parameter in block.collect_params().values()
             }.values()
         )
-        self._before: List[Tuple[gluon.Parameter, Dict[str, Any]]] = []
+        self._before: list[tuple[gluon.Parameter, dict[str, Any]]] = []
 
     def __enter__(self) -> None:
         try:
@@ -71,7 +72,7 @@ class other_parameters:
         self._before = []
 
 
-def other_samples(value: Any, copy: Copy, copies: Dict[int, NDArray]) -> Any:
+def other_samples(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
     """The same with copies of the floating-point arrays in nested lists, tuples and dicts.
 
     Parameters

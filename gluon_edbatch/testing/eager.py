@@ -2,21 +2,15 @@
 
 import itertools
 import warnings
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import partial
 from numbers import Number
 from typing import (
     Any,
     Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
     Optional,
-    Sequence,
-    Tuple,
     Union,
 )
 
@@ -56,7 +50,7 @@ _OTHER_HEADS = (1.375, 0.8125)
 _NOISY_RUNS = 2
 _PLAIN = (Number, np.generic, str, bytes)
 
-_HybridState = Tuple[gluon.HybridBlock, bool, Dict[str, Any]]
+_HybridState = tuple[gluon.HybridBlock, bool, dict[str, Any]]
 
 
 def assert_matches_eager(
@@ -153,7 +147,7 @@ def assert_matches_eager(
             comparison.run(train, active, schedulers)
 
 
-def _hybrid_state(block: gluon.Block) -> List[_HybridState]:
+def _hybrid_state(block: gluon.Block) -> list[_HybridState]:
     """Hybridization of a block and its descendants, parents first."""
     states = []
     if isinstance(block, gluon.HybridBlock):
@@ -173,7 +167,7 @@ class _Comparison:
 
     def __init__(self, model: '_Model', rtol: Optional[float], atol: float):
         self.model, self.rtol, self.atol = model, rtol, atol
-        self._exact: Dict[bool, Union[Exact, Exception]] = {}  # for inference and for training
+        self._exact: dict[bool, Union[Exact, Exception]] = {}  # for inference and for training
 
     def run(self, train: bool, active: bool, schedulers: Sequence[Any]) -> None:
         """Compare all schedulers with one eager run, in which nothing is hybridized."""
@@ -195,7 +189,7 @@ class _Comparison:
                     fault = self._judge(suspects, found, eager, train, case, scheduler)
                     ensure(not fault, fault)
 
-    def _compare_hybridized(self, eager: List[Measured], train: bool, mode: str) -> None:
+    def _compare_hybridized(self, eager: list[Measured], train: bool, mode: str) -> None:
         """Warn if hybridized blocks give something else in eager Gluon, too."""
         case = f'eager Gluon, hybridized, {mode}'
         try:
@@ -212,14 +206,14 @@ class _Comparison:
                 stacklevel=4,
             )
 
-    def _differences(self, found: Measured, expected: Measured, case: str) -> List[Suspect]:
+    def _differences(self, found: Measured, expected: Measured, case: str) -> list[Suspect]:
         return differences(found, expected, case, self.rtol, self.atol, self.model.is_narrow())
 
     def _judge(
         self,
-        suspects: List[Suspect],
+        suspects: list[Suspect],
         found: Measured,
-        eager: List[Measured],
+        eager: list[Measured],
         train: bool,
         case: str,
         scheduler: Any = None,
@@ -256,7 +250,7 @@ class _Model:
     def __init__(
         self,
         model: Callable[..., Any],
-        samples: List[Any],
+        samples: list[Any],
         unpack: bool,
         blocks: Sequence[gluon.Block],
         inputs: Sequence[NDArray],
@@ -305,7 +299,7 @@ class _Model:
         )
 
     def batched(
-        self, train: bool, scheduler: Any, scope: Callable[[Any], ContextManager] = batching
+        self, train: bool, scheduler: Any, scope: Callable[[Any], AbstractContextManager] = batching
     ) -> Measured:
         """All samples in one scope."""
 
@@ -329,7 +323,7 @@ class _Model:
 
         return self._measure(train, run)
 
-    def eager_rounded_otherwise(self, train: bool) -> List[Measured]:
+    def eager_rounded_otherwise(self, train: bool) -> list[Measured]:
         """What eager could have given as well: with other heads, and with numbers that differ in
         the last bit. A single run may be close to float64 by chance."""
         made = []
@@ -361,9 +355,9 @@ class _Model:
             return error
 
     @contextmanager
-    def _of_copies(self, copy_of: Copy) -> Iterator[Tuple['_Model', Dict[int, NDArray]]]:
+    def _of_copies(self, copy_of: Copy) -> Iterator[tuple['_Model', dict[int, NDArray]]]:
         """A model of other parameters and samples, and the copies of arrays by their ids."""
-        copies: Dict[int, NDArray] = {}
+        copies: dict[int, NDArray] = {}
         model = copy(self)
         model.samples = other_samples(self.samples, copy_of, copies)
         if copy_of is in_float64:  # operators then get the copies of all arrays
@@ -390,7 +384,7 @@ class _Model:
         # After a deferred initialisation there are more of them.
         return _measured(results, {name: _numpy(array.grad) for name, array in self._trained()})
 
-    def _trained(self) -> List[Tuple[str, NDArray]]:
+    def _trained(self) -> list[tuple[str, NDArray]]:
         """Parameters and inputs that have a gradient, on each of their contexts."""
         named = [(f'input {i}', array) for i, array in enumerate(self.inputs)]
         parameters = {
@@ -409,7 +403,7 @@ class _Model:
 def _total(results: Any, factor: float, generator: np.random.RandomState) -> Optional[NDArray]:
     """A random linear function of all results, so that no gradient comes about by chance; its
     coefficients are the same in all dtypes."""
-    terms: Dict[tuple, List[NDArray]] = {}
+    terms: dict[tuple, list[NDArray]] = {}
     for _, value in _leaves(results):
         if np.issubdtype(value.dtype, np.floating):
             value = value.as_nd_ndarray().reshape((-1,))
@@ -434,11 +428,11 @@ def _backward(total: NDArray) -> None:
             raise
 
 
-def _arrays_with_gradient(value: Any) -> List[NDArray]:
+def _arrays_with_gradient(value: Any) -> list[NDArray]:
     return [array for array in _arrays(value) if array.grad is not None]
 
 
-def _arrays(value: Any) -> List[NDArray]:
+def _arrays(value: Any) -> list[NDArray]:
     """The arrays in nested lists, tuples and dicts."""
     if isinstance(value, NDArray):
         return [value]
@@ -449,16 +443,16 @@ def _arrays(value: Any) -> List[NDArray]:
     return []
 
 
-def _unique(arrays: Sequence[NDArray]) -> List[NDArray]:
+def _unique(arrays: Sequence[NDArray]) -> list[NDArray]:
     return list({id(array): array for array in arrays}.values())
 
 
-def _leaves(results: Any) -> List[Tuple[str, Any]]:
+def _leaves(results: Any) -> list[tuple[str, Any]]:
     """The arrays in nested results, each with where it is."""
     return [(path, leaf) for path, leaf in _all_leaves(results) if isinstance(leaf, NDArray)]
 
 
-def _all_leaves(value: Any, path: str = '') -> Iterator[Tuple[str, Any]]:
+def _all_leaves(value: Any, path: str = '') -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _all_leaves(item, f'{path}[{key!r}]')
@@ -471,10 +465,10 @@ def _all_leaves(value: Any, path: str = '') -> Iterator[Tuple[str, Any]]:
         raise AssertionError(f'result{path} is {brief(value)}, neither an array nor a plain value')
 
 
-def _measured(results: Any, gradients: Dict[str, np.ndarray]) -> Measured:
+def _measured(results: Any, gradients: dict[str, np.ndarray]) -> Measured:
     """Results and gradients; numbers that are not whole are rounded as arrays of them are."""
-    arrays: Dict[str, np.ndarray] = {}
-    plain: Dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+    plain: dict[str, Any] = {}
     for path, leaf in _all_leaves(results):
         if isinstance(leaf, NDArray):
             arrays[path] = _numpy(leaf)

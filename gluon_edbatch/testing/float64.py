@@ -9,10 +9,11 @@ above the hooks of scopes. Each asks first whether this thread has such a run.
 """
 
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import lru_cache
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from functools import cache
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 import numpy as np
@@ -39,7 +40,7 @@ from ..record.lazy import LazyArray
 from ..record.recording import Recording
 from ..subgraph.options import CompileOptions, current_options
 
-Known = Dict[int, NDArray]  # arrays by their ids, in float64
+Known = dict[int, NDArray]  # arrays by their ids, in float64
 _NARROW = frozenset(('float16', 'float32'))
 _ALLOCATORS = tuple(
     (module, '_new_alloc_handle', module._new_alloc_handle)
@@ -174,7 +175,7 @@ def _cast(array: NDArray, dtype: str) -> NDArray:
     return invoke(operator_handle('Cast'), [array], ['dtype'], [dtype], None, of_numpy, False)
 
 
-def _wide_dtypes(op: str, keys: Sequence[str], vals: Sequence[Any]) -> Tuple[List[str], List[Any]]:
+def _wide_dtypes(op: str, keys: Sequence[str], vals: Sequence[Any]) -> tuple[list[str], list[Any]]:
     """Attributes of an operator with float64 for float32, which may be its default."""
     keys, vals = list(keys), list(vals)
     if 'dtype' not in keys and attribute_default(op, 'dtype') in _NARROW:
@@ -186,7 +187,7 @@ def _wide_dtypes(op: str, keys: Sequence[str], vals: Sequence[Any]) -> Tuple[Lis
     ]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _is_narrow(dtype: Any) -> bool:
     try:
         return np.dtype(dtype).name in _NARROW
@@ -347,7 +348,7 @@ class _WideRecording(Recording):
         result = super().operator_called(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
         return result if out is not None else _each(result, self._widened)
 
-    def operator(self, op: str, attrs: Tuple[Tuple[str, str], ...], args: Sequence[Any]) -> Any:
+    def operator(self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any]) -> Any:
         """Record an operator."""
         keys, vals = _wide_dtypes(op, [key for key, _ in attrs], [value for _, value in attrs])
         return super().operator(op, tuple(zip(keys, vals)), args)
@@ -356,7 +357,7 @@ class _WideRecording(Recording):
         """Make a constant, to be known by a key."""
         return super().new_constant(key, _wide(values), ctx)
 
-    def append_read(self, array: NDArray, key: Tuple[bytes, bytes, bytes]) -> LazyArray:
+    def append_read(self, array: NDArray, key: tuple[bytes, bytes, bytes]) -> LazyArray:
         """Take a small NDArray as a value."""
         wide = self._widened(array)
         return super().append_read(array, key) if wide is array else self._ndarray(wide)

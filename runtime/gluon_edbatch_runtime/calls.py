@@ -5,7 +5,7 @@ runs as it stands where not.
 """
 
 from contextvars import ContextVar
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Store:
     rows : int
     """
 
-    def __init__(self, row_shape: Tuple[int, ...], dtype: Any, rows: int):
+    def __init__(self, row_shape: tuple[int, ...], dtype: Any, rows: int):
         self.row_shape, self.dtype, self.rows = row_shape, np.dtype(dtype), rows
         self.arena = row_shape, self.dtype
 
@@ -64,10 +64,10 @@ class Store:
         return f'{self.dtype.name}{(self.rows, *self.row_shape)}'
 
 
-_stores: Dict[tuple, Store] = {}
+_stores: dict[tuple, Store] = {}
 
 
-def store_of(row_shape: Tuple[int, ...], dtype: Any, rows: int) -> Store:
+def store_of(row_shape: tuple[int, ...], dtype: Any, rows: int) -> Store:
     """The one for this shape and dtype."""
     key = tuple(row_shape), np.dtype(dtype), rows
     store = _stores.get(key)
@@ -93,7 +93,7 @@ class Value:
     number: int
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """With its rows."""
         return (self.store.rows, *self.store.row_shape)
 
@@ -155,7 +155,7 @@ class Ragged:
 
     log: Any
     store: Optional[Store]
-    numbers: List[int]
+    numbers: list[int]
 
     @property
     def lengths(self) -> Any:
@@ -201,7 +201,7 @@ class Prefix:
         self.form: Optional[Form] = None
         self._key: Any = None
         self._next: Optional[Prefix] = None
-        self._others: Dict[Any, Prefix] = {}
+        self._others: dict[Any, Prefix] = {}
 
     def after(self, key):
         """The prefix after an argument of a kind, made if needed."""
@@ -228,7 +228,7 @@ class Form:
         Of the outputs.
     """
 
-    def __init__(self, index: int, type: Any, rows: int, stores: List[Store]):  # noqa: A002
+    def __init__(self, index: int, type: Any, rows: int, stores: list[Store]):  # noqa: A002
         self.index, self.type, self.rows = index, type, rows
         self.stores, self.outputs = stores, len(stores)
         self.fills = type.fills
@@ -281,9 +281,9 @@ class CallLog:
         self.node_forms, self.node_ends = Ints(), Ints()
         self.node_args, self.node_lengths = Ints(), Ints()
         self.next_value = 0
-        self.numbers: List[float] = []
-        self.arrays: List[np.ndarray] = []
-        self._later: List[int] = []
+        self.numbers: list[float] = []
+        self.arrays: list[np.ndarray] = []
+        self._later: list[int] = []
         self._lengths_before = 0  # of ragged arguments of earlier calls
 
     def follow(self, prefix, arg):

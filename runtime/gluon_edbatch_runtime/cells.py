@@ -1,7 +1,8 @@
 """Cells of a bundle: loaded, and found by the kinds of the arguments of their calls."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple, Union
+from typing import Any, Union
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class BundledCell(Cell):
 
     def __init__(self, name: str, children: int):
         super().__init__(name, children)
-        self.types: List[Tuple[Any, CellType]] = []
+        self.types: list[tuple[Any, CellType]] = []
 
     def __repr__(self) -> str:
         return f'<Cell {self.name}: {", ".join(str(kind) for _, kind in self.types)}>'
@@ -56,7 +57,7 @@ class BundledCell(Cell):
 
     def resolve(self, log, args) -> Form:
         """The form of a call of which there was none like it."""
-        leaves: List[Any] = []
+        leaves: list[Any] = []
         template = [_template(arg, leaves) for arg in args]
         for known, kind in self.types:
             is_like = known == template and len(leaves) == len(kind.arguments)
@@ -93,7 +94,7 @@ def _as_values(log: Recording, arg: Any) -> Any:
     raise RecordError(f'a cell takes values, numbers and arrays, not {brief(arg)}')
 
 
-def _template(arg: Any, leaves: List[Any]) -> Any:
+def _template(arg: Any, leaves: list[Any]) -> Any:
     """As a manifest has it; appends what is known of the values."""
     if arg is None:
         return None
@@ -106,7 +107,7 @@ def _template(arg: Any, leaves: List[Any]) -> Any:
     return 'value'
 
 
-def _fits(leaf: Tuple[str, Store], argument: Argument) -> bool:
+def _fits(leaf: tuple[str, Store], argument: Argument) -> bool:
     kind, store = leaf
     return kind == argument.kind and (
         store is None or store.arena == (argument.row_shape, argument.dtype)
@@ -192,7 +193,7 @@ def _loaded(bundle: Bundle) -> Cells:
     return loaded
 
 
-def _type(entry: Dict[str, Any], weights: List[np.ndarray], scheduler: FSMScheduler) -> CellType:
+def _type(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMScheduler) -> CellType:
     if any(each['kind'] not in ('rows', 'ragged') for each in entry['arguments']):
         raise BundleError(f'{brief(entry["arguments"])} in the manifest are no arguments')
     arguments = [

@@ -2,7 +2,8 @@
 
 import threading
 from array import array as Column
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from .bundle.program import CellProgram
 from .calls import Form, Store, store_of
 from .errors import RecordError
 
-_FLAT: List[Dict[str, Any]] = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
+_FLAT: list[dict[str, Any]] = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
 
 
 class Argument(NamedTuple):
@@ -25,7 +26,7 @@ class Argument(NamedTuple):
     """
 
     kind: str
-    row_shape: Tuple[int, ...]
+    row_shape: tuple[int, ...]
     dtype: np.dtype
 
 
@@ -40,7 +41,7 @@ class Output(NamedTuple):
         Rows for each row of the arguments.
     """
 
-    row_shape: Tuple[int, ...]
+    row_shape: tuple[int, ...]
     dtype: np.dtype
     factor: int
 
@@ -81,8 +82,8 @@ class CellType:
         self.of_many = len(self.counted)
         self.is_ragged = any(argument.kind == 'ragged' for argument in arguments)
         self.serial = -1
-        self.products: Dict[Any, Any] = {}  # see projections.py
-        self._forms: Dict[int, Form] = {}
+        self.products: dict[Any, Any] = {}  # see projections.py
+        self._forms: dict[int, Form] = {}
 
     def __repr__(self) -> str:
         return self.stable_name
@@ -104,7 +105,7 @@ class _Forms:
     """
 
     def __init__(self) -> None:
-        self.forms: List[Form] = []
+        self.forms: list[Form] = []
         self.form_summaries, self.output_rows = Column('q'), Column('q')
         self._types = 0
         self._lock = threading.Lock()
@@ -120,7 +121,7 @@ class _Forms:
             known: Optional[Form] = cell_type._forms.get(rows)
             if known is not None:
                 return known
-            stores: List[Store] = [
+            stores: list[Store] = [
                 store_of(output.row_shape, output.dtype, rows * output.factor)
                 for output in cell_type.outputs
             ]
@@ -135,8 +136,8 @@ class _Forms:
 
 
 FORMS = _Forms()
-_concats: Dict[tuple, CellType] = {}
-_operators: Dict[tuple, CellType] = {}
+_concats: dict[tuple, CellType] = {}
+_operators: dict[tuple, CellType] = {}
 
 
 def concat_form(store: Store, rows: int) -> Form:
@@ -156,7 +157,7 @@ def concat_form(store: Store, rows: int) -> Form:
     return found.form(rows)
 
 
-def operator_form(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> Form:
+def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Form:
     """The form of such a call."""
     rows = {store.rows for store in stores}
     if len(rows) != 1:
@@ -168,8 +169,8 @@ def operator_form(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> Fo
     return found.form(rows.pop())
 
 
-def _operator(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> CellType:
-    nodes: List[Dict[str, Any]] = [{'name': f'edb_input{place}'} for place in range(len(stores))]
+def _operator(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> CellType:
+    nodes: list[dict[str, Any]] = [{'name': f'edb_input{place}'} for place in range(len(stores))]
     inputs = [[place, 0] for place in range(len(stores))]
     nodes.append({'op': op, 'attrs': attrs, 'inputs': inputs})
     shown = ', '.join('x'.join(map(str, store.row_shape)) or '1' for store in stores)
@@ -184,7 +185,7 @@ def _operator(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> CellTy
     return made
 
 
-def _row_shape(op: str, stores: Sequence[Store], attrs: Dict[str, Any]) -> Tuple[int, ...]:
+def _row_shape(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> tuple[int, ...]:
     """Of the result."""
     shapes, rest = [store.row_shape for store in stores], {store.row_shape for store in stores}
     shape = list(shapes[0])

@@ -1,7 +1,8 @@
 """Where the rows of an evaluation lie, batch by batch: what is written is a slice, what is read a
 slice where rows are neighbours, and a gather where not."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from .forms import FORMS, CellType
 from .graph.collect import Calls
 from .graph.graph import expand, stable_argsort
 
-Writes = List[Tuple[tuple, List[Tuple[int, int]]]]
+Writes = list[tuple[tuple, list[tuple[int, int]]]]
 
 
 class Read(NamedTuple):
@@ -30,8 +31,8 @@ class Read(NamedTuple):
 
     arena: tuple
     rows: np.ndarray
-    bounds: List[int]
-    slices: List[bool]
+    bounds: list[int]
+    slices: list[bool]
 
 
 class Group(NamedTuple):
@@ -50,10 +51,10 @@ class Group(NamedTuple):
     """
 
     type: CellType
-    reads: List[Read]
+    reads: list[Read]
     writes: Writes
-    segments: Optional[List[Segments]]
-    known: Dict[int, Any]
+    segments: Optional[list[Segments]]
+    known: dict[int, Any]
 
 
 def by_length(
@@ -115,13 +116,13 @@ class Layout:
         self._sizes = [counts[by_batch == kind] for kind in range(len(types))]
         self._bounds = [np.concatenate([[0], sizes.cumsum()]) for sizes in self._sizes]
 
-    def write(self, row_of: np.ndarray) -> List[Writes]:
+    def write(self, row_of: np.ndarray) -> list[Writes]:
         """Give rows to all results, in the order of the batches; `row_of` is told by value."""
         totals = [
             np.add.reduceat(rows, cuts[:-1]).tolist() if len(rows) else []
             for rows, cuts in zip(self._rows, self._bounds)
         ]
-        writes: List[Writes] = [
+        writes: list[Writes] = [
             [((output.row_shape, output.dtype), []) for output in kind.outputs]
             for kind in self._types
         ]
@@ -138,7 +139,7 @@ class Layout:
                 row_of[first + number] = self._rows_of_calls(kind, number, found)
         return writes
 
-    def _rows_of_calls(self, kind: int, number: int, found: List[Tuple[int, int]]) -> np.ndarray:
+    def _rows_of_calls(self, kind: int, number: int, found: list[tuple[int, int]]) -> np.ndarray:
         """The first row of each call's result."""
         rows = self._rows[kind] * self._types[kind].outputs[number].factor
         before = rows.cumsum() - rows
@@ -154,7 +155,7 @@ class Layout:
         before = sum(argument.kind == 'rows' for argument in arguments[:position])
         return self._calls.args[self._calls.offsets[nodes] + before]
 
-    def groups(self, row_of: np.ndarray, rows: np.ndarray) -> List[Group]:
+    def groups(self, row_of: np.ndarray, rows: np.ndarray) -> list[Group]:
         """The batches by type.
 
         Parameters
@@ -175,7 +176,7 @@ class Layout:
         among those of a call, then the values of the others."""
         calls, nodes, cuts = self._calls, self._nodes[place], self._bounds[place]
         begins, segments = calls.offsets[nodes], None
-        reads: List[Read] = []
+        reads: list[Read] = []
         fixed = len(kind.arguments) - kind.of_many
         skipped, counted = 0, np.zeros(len(nodes), np.int64)
         number = 0
@@ -214,7 +215,7 @@ class Layout:
 
     def _by_rank(
         self, place: int, lengths: np.ndarray
-    ) -> Tuple[np.ndarray, np.ndarray, List[Segments]]:
+    ) -> tuple[np.ndarray, np.ndarray, list[Segments]]:
         """The order of values, call after call, by rank within each batch; where the values of a
         batch begin; and how many there are of each rank."""
         sizes, cuts = self._sizes[place], self._bounds[place]

@@ -1,7 +1,8 @@
 """Programs that ``gluon_edbatch`` compiled and exported, run by ONNX Runtime and NumPy."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple, Union
+from typing import Any, Union
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def load_program(folder: Union[str, Path], threads: int = 1) -> BranchingProgram
     return BranchingProgram(graph, host, int(content['max_steps']))
 
 
-def _models(bundle: Bundle) -> Dict[Tuple[int, Tuple[int, ...]], bytes]:
+def _models(bundle: Bundle) -> dict[tuple[int, tuple[int, ...]], bytes]:
     """By network and parameters."""
     found = {}
     for entry in bundle.content['onnx']:
@@ -81,17 +82,17 @@ class OnnxHost:
     arrays = np.ndarray
 
     def __init__(
-        self, graph: ProgramGraph, models: Dict[Tuple[int, Tuple[int, ...]], bytes], threads: int
+        self, graph: ProgramGraph, models: dict[tuple[int, tuple[int, ...]], bytes], threads: int
     ):
         self._graph, self._models = graph, models
-        self._sessions: Dict[Tuple[int, Tuple[int, ...]], Tuple[Any, List[Tuple[str, int]]]] = {}
+        self._sessions: dict[tuple[int, tuple[int, ...]], tuple[Any, list[tuple[str, int]]]] = {}
         self._options = _options(threads)
 
     def put(self, array: np.ndarray) -> np.ndarray:
         """An array of a sample's."""
         return array
 
-    def run(self, run: RunNetwork, inputs: List[np.ndarray], samples: int) -> Sequence[np.ndarray]:
+    def run(self, run: RunNetwork, inputs: list[np.ndarray], samples: int) -> Sequence[np.ndarray]:
         """Results of a network."""
         network = self._graph.networks[run.network]
         if samples == 1 or network.batched:
@@ -108,7 +109,7 @@ class OnnxHost:
         ]
         return [np.concatenate(arrays) for arrays in zip(*each)]
 
-    def _call(self, run: RunNetwork, inputs: List[np.ndarray]) -> Sequence[np.ndarray]:
+    def _call(self, run: RunNetwork, inputs: list[np.ndarray]) -> Sequence[np.ndarray]:
         key = run.network, run.parameters
         found = self._sessions.get(key)
         if found is None:
@@ -116,7 +117,7 @@ class OnnxHost:
         session, names = found
         return session.run(None, {name: inputs[place] for name, place in names})
 
-    def _session(self, key: Tuple[int, Tuple[int, ...]]) -> Tuple[Any, List[Tuple[str, int]]]:
+    def _session(self, key: tuple[int, tuple[int, ...]]) -> tuple[Any, list[tuple[str, int]]]:
         from onnxruntime import InferenceSession
 
         if key not in self._models:
@@ -137,7 +138,7 @@ class OnnxHost:
         """Their rows one after the other."""
         return np.concatenate(arrays)
 
-    def split(self, array: np.ndarray, rows: int, samples: int) -> List[np.ndarray]:
+    def split(self, array: np.ndarray, rows: int, samples: int) -> list[np.ndarray]:
         """An array for each sample."""
         return [array[sample * rows : (sample + 1) * rows] for sample in range(samples)]
 

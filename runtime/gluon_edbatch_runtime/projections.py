@@ -6,7 +6,8 @@ were met, and batches read them in the place of the vectors.
 """
 
 import threading
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Products:
         self._known = 0
         self._rows = np.empty((0, self._projection.weight.shape[1]), self._table.dtype)
 
-    def find(self, ids: np.ndarray) -> Optional[Tuple[np.ndarray, np.ndarray]]:
+    def find(self, ids: np.ndarray) -> Optional[tuple[np.ndarray, np.ndarray]]:
         """Products, and where those of these rows are among them; None if they are too many."""
         if ids.min() < 0 or ids.max() >= len(self._table):
             return None  # who looks them up says so
@@ -92,7 +93,7 @@ class KnownRead(NamedTuple):
 
     rows: np.ndarray
     places: np.ndarray
-    bounds: List[int]
+    bounds: list[int]
 
     def places_of(self, number: int) -> np.ndarray:
         """Which products the calls of a batch read."""

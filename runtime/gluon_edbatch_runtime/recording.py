@@ -1,7 +1,8 @@
 """One scope's calls and their results: an evaluation, from columns of numbers to arrays."""
 
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Locations:
 class Arena:
     """All rows of one shape and dtype: they are given out first, and get memory then."""
 
-    def __init__(self, row_shape: Tuple[int, ...], dtype: np.dtype):
+    def __init__(self, row_shape: tuple[int, ...], dtype: np.dtype):
         self.rows = 0
         self.memory = np.empty((0, *row_shape), dtype)
 
@@ -67,7 +68,7 @@ class Arena:
             self.memory[: len(before)] = before
 
 
-class Arenas(Dict[tuple, Arena]):
+class Arenas(dict[tuple, Arena]):
     """By row shape and dtype."""
 
     def __missing__(self, key: tuple) -> Arena:
@@ -100,14 +101,14 @@ class Recording(CallLog):
     def __init__(self, scheduler: Optional[Scheduler] = None):
         super().__init__()
         self.scheduler = scheduler
-        self.evaluations: List[Evaluation] = []
+        self.evaluations: list[Evaluation] = []
         self.void = False
         self.locations, self._pending = Locations(), Pending()
         self._arenas = Arenas()
         self._number_rows = np.zeros(0, np.int64)  # those of the user that have rows already
-        self._array_rows: List[int] = []
+        self._array_rows: list[int] = []
         self._filled = 0, 0  # numbers and arrays whose rows hold them
-        self._zeros: Dict[tuple, int] = {}
+        self._zeros: dict[tuple, int] = {}
         self._lock = threading.RLock()
 
     @property
@@ -200,7 +201,7 @@ class Recording(CallLog):
         self,
         calls: Calls,
         kinds: np.ndarray,
-        types: List[CellType],
+        types: list[CellType],
         graph: Graph,
         schedule: Schedule,
     ) -> None:
@@ -266,7 +267,7 @@ class Recording(CallLog):
             self._arenas[array.shape[1:], array.dtype].memory[row : row + len(array)] = array
         self._filled = len(self.numbers), len(self.arrays)
 
-    def _with_given(self) -> Tuple[np.ndarray, np.ndarray]:
+    def _with_given(self) -> tuple[np.ndarray, np.ndarray]:
         """First rows, and numbers of rows, by value; those of the user count from the end."""
         pairs = max(len(self._number_rows), len(self._array_rows))
         given = np.zeros((2, pairs, 2), np.int64)
@@ -330,7 +331,7 @@ def _scheduler_of(types: Sequence[CellType]) -> Scheduler:
     return found.pop() if len(found) == 1 else _UNTAUGHT
 
 
-def _exact(numbers: List[float]) -> np.ndarray:
+def _exact(numbers: list[float]) -> np.ndarray:
     """Numbers of the user in single precision."""
     found = np.array(numbers, np.float64)
     if np.abs(found).max() > _EXACT:

@@ -2,8 +2,9 @@
 
 import gc
 import threading
+from collections.abc import Sequence
 from contextvars import Token
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class batching:
         CURRENT.reset(self._token)
         self._recording.void = error is not None
 
-    def schedules(self) -> List[Tuple[Graph, Schedule]]:
+    def schedules(self) -> list[tuple[Graph, Schedule]]:
         """The graph and the schedule of each evaluation so far."""
         return [(each.graph, each.schedule) for each in self._recording.evaluations]
 
@@ -93,13 +94,13 @@ def forward(values: Any) -> Any:
     -------
     The same structure with arrays.
     """
-    leaves: List[Value] = []
+    leaves: list[Value] = []
     _collect(values, leaves)
     _compute(leaves)
     return _read(values)
 
 
-def _collect(values: Any, leaves: List[Value]) -> None:
+def _collect(values: Any, leaves: list[Value]) -> None:
     if isinstance(values, Value):
         leaves.append(values)
     elif isinstance(values, (list, tuple)):
@@ -153,7 +154,7 @@ def concat(values: Sequence[Any]) -> Any:
 
 
 def ragged(
-    values: Sequence[Any], shape: Optional[Tuple[int, ...]] = None, dtype: Any = np.float32
+    values: Sequence[Any], shape: Optional[tuple[int, ...]] = None, dtype: Any = np.float32
 ) -> Ragged:
     """Any number of values of one shape as one argument of a cell.
 

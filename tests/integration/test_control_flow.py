@@ -2,7 +2,7 @@
 
 import random
 from contextlib import nullcontext
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 import mxnet as mx
 import numpy as np
@@ -16,7 +16,7 @@ from tests.support.models import ndarrays, started
 
 # Random blocks have layers that they do not call.
 pytestmark = pytest.mark.filterwarnings('ignore:Parameter .* is not used by any computation')
-Results = List[np.ndarray]
+Results = list[np.ndarray]
 
 
 class Outer(gluon.HybridBlock):
@@ -31,12 +31,12 @@ class Outer(gluon.HybridBlock):
         return self.child(x)
 
 
-def eagerly(block: gluon.Block, xs: List[Any]) -> List[Any]:
+def eagerly(block: gluon.Block, xs: list[Any]) -> list[Any]:
     """Call a block for each array outside of a scope."""
     return [block(x) for x in xs]
 
 
-def in_scope(block: gluon.Block, xs: List[Any]) -> List[Any]:
+def in_scope(block: gluon.Block, xs: list[Any]) -> list[Any]:
     """Call a block for each array in a scope."""
     with edb.batching():
         values = [block(x) for x in xs]
@@ -46,7 +46,7 @@ def in_scope(block: gluon.Block, xs: List[Any]) -> List[Any]:
 def hybridized(run: Callable) -> Callable:
     """Run with a block that is hybridized meanwhile."""
 
-    def inner(block: gluon.HybridBlock, xs: List[Any]) -> None:
+    def inner(block: gluon.HybridBlock, xs: list[Any]) -> None:
         block.hybridize()
         run(block, xs)
         block.hybridize(False)
@@ -57,7 +57,7 @@ def hybridized(run: Callable) -> Callable:
 def ignoring_errors(run: Callable) -> Callable:
     """Run what MXNet may refuse, as some graphs of its own control flow."""
 
-    def inner(block: gluon.HybridBlock, xs: List[Any]) -> None:
+    def inner(block: gluon.HybridBlock, xs: list[Any]) -> None:
         try:
             run(block, xs)
         except Exception:
@@ -66,7 +66,7 @@ def ignoring_errors(run: Callable) -> Callable:
     return inner
 
 
-BEFORE: Dict[str, Callable] = {
+BEFORE: dict[str, Callable] = {
     'nothing': lambda block, xs: None,
     'eagerly': eagerly,
     'eagerly, hybridized': ignoring_errors(hybridized(eagerly)),
@@ -148,7 +148,7 @@ def branch(F: Any, x: Any, one: Callable, other: Callable) -> Any:
     return F.contrib.cond(F.sum(x) > 0, lambda: one(x), lambda: other(x))
 
 
-REFUSED: Dict[str, Any] = {
+REFUSED: dict[str, Any] = {
     'shapes that do not fit in a loop': (
         lambda self, F, x: loop(F, x, lambda y: F.broadcast_add(y, F.ones((1, 3)))),
         edb.RecordError,

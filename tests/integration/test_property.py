@@ -1,6 +1,6 @@
 """Random programs under random schedulers against plain NumPy and eager Gluon."""
 
-from typing import Dict, NamedTuple, Tuple
+from typing import NamedTuple
 from unittest import mock
 
 import mxnet as mx
@@ -79,7 +79,7 @@ def test_reading_in_the_middle_changes_nothing_and_recomputes_nothing(minibatch,
     assert scope.report().nodes == recorded
 
 
-def gradients_of(total, given) -> Dict[str, np.ndarray]:
+def gradients_of(total, given) -> dict[str, np.ndarray]:
     """Gradients of all parameters and given arrays."""
     named = {
         parameter.name: parameter.grad()
@@ -123,7 +123,7 @@ class Node(NamedTuple):
     """A node of a random tree; `twin` repeats its state further up (then it is a DAG)."""
 
     token: int
-    children: Tuple['Node', ...]
+    children: tuple['Node', ...]
     twin: bool
 
 

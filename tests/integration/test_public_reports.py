@@ -1,7 +1,7 @@
 """Models as users report them in public: batched results and gradients are eager Gluon's."""
 
 import random
-from typing import Any, Dict, List, NamedTuple, Tuple, Type
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,11 +22,11 @@ class Report(NamedTuple):
     `together` is 1 where every sample reads values of its own before it goes on.
     """
 
-    model: Type[reports.Model]
+    model: type[reports.Model]
     together: float
-    options: Dict[str, Any] = {}
+    options: dict[str, Any] = {}
 
-    def make(self, seed: int, count: int = 4) -> Tuple[reports.Model, List[Any]]:
+    def make(self, seed: int, count: int = 4) -> tuple[reports.Model, list[Any]]:
         """The model and samples, drawn from `seed`."""
         random = np.random.RandomState(seed)
         net = started(self.model(**self.options), seed)

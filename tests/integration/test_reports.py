@@ -3,7 +3,7 @@
 import json
 import random
 from contextlib import nullcontext, suppress
-from typing import Any, List
+from typing import Any
 
 import mxnet as mx
 import pytest
@@ -27,7 +27,7 @@ class Ended(Exception):
     """A model ends midway."""
 
 
-def look(scope: edb.batching, results: List[List[Any]], folder: Any) -> None:
+def look(scope: edb.batching, results: list[list[Any]], folder: Any) -> None:
     """Ask a scope and its values for all that they tell of themselves."""
     report, explanation = scope.report(), scope.explain()
     for told in (scope, report, explanation, *report.types, *explanation.places):
@@ -58,7 +58,7 @@ def use(seed: int, folder: Any) -> None:
     off = [name for name in OPTIONS if drawn.random() < 0.2]
     options = edb.CompileOptions(at_once=False, **dict.fromkeys(off, False))
     scope = edb.batching(drawn.choice(SCHEDULERS), compile_options=options)
-    results: List[List[Any]] = []
+    results: list[list[Any]] = []
     look(scope, [], folder)
     try:
         with autograd.record() if drawn.random() < 0.4 else nullcontext(), scope:

@@ -13,10 +13,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 from zlib import crc32
 
 for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS'):
@@ -46,14 +47,14 @@ class Tree(NamedTuple):
 
     token: Optional[int]
     kind: int
-    children: List['Tree']
+    children: list['Tree']
 
 
 class Lattice(NamedTuple):
     """A sentence as the functions of the examples read it."""
 
-    chars: List[int]
-    arcs: List[List[List[int]]]
+    chars: list[int]
+    arcs: list[list[list[int]]]
 
 
 def tree_of(item: Sequence[Any]) -> Tree:
@@ -61,7 +62,7 @@ def tree_of(item: Sequence[Any]) -> Tree:
     return Tree(item[0], item[1], [tree_of(child) for child in item[2]])
 
 
-def item_of(tree: Any) -> List[Any]:
+def item_of(tree: Any) -> list[Any]:
     """A tree as JSON."""
     kind = getattr(tree, 'kind', 0)
     return [tree.token, kind, [item_of(child) for child in tree.children]]
@@ -71,7 +72,7 @@ class Token(NamedTuple):
     """A word as the functions of the examples read it: by its id, or spelt."""
 
     word: int
-    chars: List[int]
+    chars: list[int]
 
 
 class Case(NamedTuple):
@@ -173,8 +174,8 @@ def make_tagger(data: Optional[Path], count: int) -> Any:
     folder = data / 'wikiner' if data else ROOT / 'example/tagger/sample'
     sentences = [each.words for each in load_split(folder / 'train.txt')[:count]]
     seen = Counter(word for sentence in sentences for word in sentence)
-    words: Dict[str, int] = {}
-    chars: Dict[str, int] = {}
+    words: dict[str, int] = {}
+    chars: dict[str, int] = {}
     samples = [
         [
             [words.setdefault(word, len(words)), []]
@@ -199,11 +200,11 @@ def run_tagger(model: Any, tokens: Any, sizes: Sequence[int]) -> Any:
     return encode_tagger.tags(model, tokens, _zeros(sizes[3]), _zeros(sizes[2] // 2))
 
 
-def _zeros(width: int) -> List[np.ndarray]:
+def _zeros(width: int) -> list[np.ndarray]:
     return [np.zeros((1, width), np.float32)] * 2
 
 
-CASES: Dict[str, Case] = {
+CASES: dict[str, Case] = {
     'sick': Case(
         make_sick,
         build_sick,
@@ -280,12 +281,12 @@ def run_batch(
     return scope, values
 
 
-def schedules(graphs: int = 12) -> Dict[str, List[Any]]:
+def schedules(graphs: int = 12) -> dict[str, list[Any]]:
     """What each scheduler makes of graphs by chance, and the policies that are learned of them:
     the same with every Python and NumPy."""
     room, rng = import_module(f'{edb.__name__}.schedule'), random.Random(0)
     graph_of = import_module(f'{edb.__name__}.graph').Graph.from_lists
-    found: Dict[str, List[Any]] = {}
+    found: dict[str, list[Any]] = {}
     for number in range(graphs):
         count = rng.randrange(2, 120)
         inputs = [
@@ -303,7 +304,7 @@ def schedules(graphs: int = 12) -> Dict[str, List[Any]]:
     return found
 
 
-def _note(found: Dict[str, List[Any]], name: str, graph: Any, scheduler: Any) -> None:
+def _note(found: dict[str, list[Any]], name: str, graph: Any, scheduler: Any) -> None:
     schedule = scheduler.schedule(graph)
     fault = schedule.fault(graph)
     if fault:
@@ -390,7 +391,7 @@ def compare(folder: Path, other: str, rounds: int) -> None:
             while worker.stdout.readline().strip() != 'ready':
                 if worker.poll() is not None:
                     raise SystemExit(f'{name}: a worker ended')
-        found: List[List[float]] = [[], []]
+        found: list[list[float]] = [[], []]
         for _ in range(rounds):
             for worker, figures in zip(workers, found):
                 worker.stdin.write('go\n')

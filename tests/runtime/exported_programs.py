@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Optional
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')
 
@@ -47,7 +48,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 # --- where MXNet is ------------------------------------------------------------------------------
 
 
-def networks_of(options: argparse.Namespace) -> List[str]:
+def networks_of(options: argparse.Namespace) -> list[str]:
     """Names of networks to take."""
     from example.dynamic.networks import NETWORKS
 
@@ -155,7 +156,7 @@ def _differ(name: str, found: Sequence[Any], expected: Sequence[Any], tolerance:
     return bad
 
 
-def of_cpp(bundle: Path, samples: Path, batch: int) -> List[Any]:
+def of_cpp(bundle: Path, samples: Path, batch: int) -> list[Any]:
     """Results of the program in C++ that was built in a bundle."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, 'results')
@@ -194,13 +195,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def times_of(program: Callable, images: Sequence[Any], finish: Callable = list) -> Dict[str, float]:
+def times_of(program: Callable, images: Sequence[Any], finish: Callable = list) -> dict[str, float]:
     """Milliseconds a sample, alone and of all at once."""
     alone, together = in_turns(runs_of(program, images, finish))
     return {'alone': 1e3 * alone / len(images), 'together': 1e3 * together / len(images)}
 
 
-def runs_of(program: Callable, images: Sequence[Any], finish: Callable) -> List[Callable[[], Any]]:
+def runs_of(program: Callable, images: Sequence[Any], finish: Callable) -> list[Callable[[], Any]]:
     """All samples alone, and at once."""
     return [
         lambda: [finish(program([image])) for image in images],
@@ -208,13 +209,13 @@ def runs_of(program: Callable, images: Sequence[Any], finish: Callable) -> List[
     ]
 
 
-def in_turns(runs: Sequence[Callable[[], Any]]) -> List[float]:
+def in_turns(runs: Sequence[Callable[[], Any]]) -> list[float]:
     """Seconds of each, the best of short rounds: the machine's speed changes within seconds."""
     turns = [[seconds_of(run, SECONDS / TURNS) for run in runs] for _ in range(TURNS)]
     return list(map(min, zip(*turns)))
 
 
-def cpp_times(bundle: Path, images: Sequence[Any]) -> List[float]:
+def cpp_times(bundle: Path, images: Sequence[Any]) -> list[float]:
     """Milliseconds a sample of the program in C++, alone and of all at once; the best of rounds
     that take as long as those of the others."""
     found, samples, count = [], bundle.with_suffix('.npy'), len(images)
@@ -252,7 +253,7 @@ def speed(options: argparse.Namespace) -> int:
     for name in networks_of(options):
         net, images = network_and_samples(name, options.data)
         program = edb.compile_program(net, images[0])
-        rows: List[List[float]] = []
+        rows: list[list[float]] = []
         with tempfile.TemporaryDirectory() as folder:
             bundle = Path(folder) / name
             export(program, bundle, images)
@@ -280,13 +281,13 @@ def _waited(results: Any) -> Any:
     return results
 
 
-def _leaves(value: Any) -> List[Any]:
+def _leaves(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return [leaf for each in value for leaf in _leaves(each)]
     return [value] if hasattr(value, 'wait_to_read') else []
 
 
-def _of_other(options: argparse.Namespace, bundle: Path) -> List[float]:
+def _of_other(options: argparse.Namespace, bundle: Path) -> list[float]:
     if not options.other:
         return []
     command = [options.other, __file__, 'run', str(bundle)]

@@ -12,8 +12,9 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')
 
@@ -39,7 +40,7 @@ class Found(NamedTuple):
     """
 
     most: float
-    taken: List[List[int]]
+    taken: list[list[int]]
     near: int
 
 
@@ -82,7 +83,7 @@ class _Noting:
     __array_ufunc__ = None  # so that NumPy's numbers leave the comparison to it
 
     def __init__(self) -> None:
-        self.values: List[float] = []
+        self.values: list[float] = []
 
     def __lt__(self, value: Any) -> bool:
         self.values.append(float(value))
@@ -114,7 +115,7 @@ def part(net: Any, images: Sequence[Any]) -> None:
         net.thresholds = [*net.thresholds[:number], between(noting.values, above), *later]
 
 
-def ends_of(net: Any, images: Sequence[Any]) -> List[int]:
+def ends_of(net: Any, images: Sequence[Any]) -> list[int]:
     """End symbols by which, between them, captions end at every word, and at none; if there are no
     such ones, none."""
     net.end = -1
@@ -151,7 +152,7 @@ def temper(net: Any, images: Any) -> None:
         weight.set_data(weight.data() / float(classifier(images)[0].asnumpy().std()))
 
 
-def variants(name: str) -> Iterator[Tuple[Any, List[Any]]]:
+def variants(name: str) -> Iterator[tuple[Any, list[Any]]]:
     """A network with samples that part, set up as often as it takes them to go every way."""
     import mxnet as mx
 
@@ -173,7 +174,7 @@ def variants(name: str) -> Iterator[Tuple[Any, List[Any]]]:
         part(net, images)
         yield net, images
         return
-    ends: List[int] = []
+    ends: list[int] = []
     while not ends:
         for parameter in net.speaker.collect_params('.*(weight|bias)').values():
             # Large: or all captions would repeat one word.
@@ -183,7 +184,7 @@ def variants(name: str) -> Iterator[Tuple[Any, List[Any]]]:
         yield net, images
 
 
-def write(folder: Path, name: str) -> List[str]:
+def write(folder: Path, name: str) -> list[str]:
     """Compare a network's programs with it, and export them with what it comes to.
 
     Returns
@@ -193,7 +194,7 @@ def write(folder: Path, name: str) -> List[str]:
     """
     import gluon_edbatch as edb
 
-    ways: Dict[Tuple[int, int], int] = {}
+    ways: dict[tuple[int, int], int] = {}
     most, near, ran = 0.0, 0, 0
     for number, (net, images) in enumerate(variants(name)):
         program, expected = edb.compile_program(net, images[0]), [plain(net(x)) for x in images]
@@ -226,7 +227,7 @@ def write(folder: Path, name: str) -> List[str]:
 # --- where it is not -----------------------------------------------------------------------------
 
 
-def check(folder: Path) -> List[str]:
+def check(folder: Path) -> list[str]:
     """Run what was exported; gives what was wrong."""
     import gluon_edbatch_runtime as edb
 

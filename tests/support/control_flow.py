@@ -2,7 +2,7 @@
 
 import random
 import zlib
-from typing import Any, List, Tuple
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -10,7 +10,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 WIDTH, CHILDREN = 4, 2
-Statement = Tuple[Any, ...]
+Statement = tuple[Any, ...]
 
 
 class ByName(mx.init.Initializer):
@@ -21,10 +21,10 @@ class ByName(mx.init.Initializer):
         array[:] = drawn.uniform(-0.7, 0.7, array.shape)
 
 
-def statements(drawn: random.Random, depth: int = 2) -> List[Statement]:
+def statements(drawn: random.Random, depth: int = 2) -> list[Statement]:
     """A few statements, of which control flow has bodies of its own."""
     kinds = ['child', 'tanh', 'scale', 'inner'] + ['cond', 'while', 'foreach'] * (2 * (depth > 0))
-    found: List[Statement] = []
+    found: list[Statement] = []
     for kind in drawn.choices(kinds, k=drawn.randint(1, 3)):
         bodies = {'cond': 2, 'while': 1, 'foreach': 1}.get(kind, 0)
         which = drawn.randrange(CHILDREN)
@@ -51,7 +51,7 @@ class Inner(gluon.HybridBlock):
 class Drawn(gluon.HybridBlock):
     """Runs statements on (1, WIDTH)."""
 
-    def __init__(self, body: List[Statement], branches: bool, deferred: bool):
+    def __init__(self, body: list[Statement], branches: bool, deferred: bool):
         super().__init__(prefix='drawn_')
         self.body, in_units = body, 0 if deferred else WIDTH
         with self.name_scope():
@@ -65,7 +65,7 @@ class Drawn(gluon.HybridBlock):
         """Gives (1, WIDTH)."""
         return self.run(F, self.body, x, scale)
 
-    def run(self, F: Any, body: List[Statement], x: Any, scale: Any) -> Any:
+    def run(self, F: Any, body: list[Statement], x: Any, scale: Any) -> Any:
         """Run some statements, one after the other."""
         for kind, which, *bodies in body:
             x = getattr(self, f'_{kind}')(F, which, bodies, x, scale)

@@ -8,7 +8,7 @@ the rest, as it would beside a GPU; most operators then go on silently, so that 
 import contextlib
 import sys
 import traceback
-from typing import Iterator
+from collections.abc import Iterator
 from unittest import mock
 
 import mxnet as mx

@@ -3,8 +3,8 @@
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ContextManager, Dict
 
 from .processes import ROOT, run, start
 
@@ -12,7 +12,7 @@ LAUNCHER = [sys.executable, '-I', ROOT / 'gluon_edbatch' / 'distributed' / 'laun
 _PATHS = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
 
 
-def start_job(*arguments, cwd=None) -> ContextManager[subprocess.Popen]:
+def start_job(*arguments, cwd=None) -> AbstractContextManager[subprocess.Popen]:
     """A launcher that the test talks to while its job runs; lines do not say whose they are."""
     return start([*LAUNCHER, '--plain', *arguments], cwd, PYTHONPATH=_PATHS)
 
@@ -22,7 +22,7 @@ def run_job(*arguments, cwd=None) -> subprocess.CompletedProcess:
     return run([*LAUNCHER, '--plain', *arguments], cwd, PYTHONPATH=_PATHS)
 
 
-def processes_of(launcher: subprocess.Popen) -> Dict[str, int]:
+def processes_of(launcher: subprocess.Popen) -> dict[str, int]:
     """Ids of a job's processes by role, as ``'worker 1'``; of those that still run."""
     found = {}
     for directory in Path('/proc').glob('[0-9]*'):

@@ -1,7 +1,7 @@
 """Random minibatches: numbers that differ by sample beside arrays of several widths."""
 
 import random
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 import mxnet as mx
 import numpy as np
@@ -74,7 +74,7 @@ def sentence(y: Any, drawn: random.Random) -> Any:
     return mx.nd.stack(*[y * number for number in range(1, drawn.randint(3, 5))], axis=1)
 
 
-STEPS: Dict[str, Callable[[Blocks, Any, Any, random.Random, int], Any]] = {
+STEPS: dict[str, Callable[[Blocks, Any, Any, random.Random, int], Any]] = {
     'a number times': lambda net, y, z, drawn, n: y * n,
     'divided by a number': lambda net, y, z, drawn, n: y / n,
     'a number divided': lambda net, y, z, drawn, n: n / (y * y + 1),
@@ -159,7 +159,7 @@ def inner(y: Any, positive: bool) -> Any:
     return matrix + mx.nd.eye(y.shape[1]) if positive else -matrix - mx.nd.eye(y.shape[1])
 
 
-def sample(net: Blocks, names: List[str], drawn: random.Random) -> Any:
+def sample(net: Blocks, names: list[str], drawn: random.Random) -> Any:
     """Compute what one sample gives: some steps, each of which reads results of others."""
     width = drawn.choice(WIDTHS)
     first = np.random.RandomState(drawn.randrange(1 << 30)).randn(1, width)

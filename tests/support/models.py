@@ -1,6 +1,6 @@
 """Models written for one sample, and generators of samples, that several test files use."""
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -16,7 +16,7 @@ class Tree(NamedTuple):
     """A node with a word and children."""
 
     token: int
-    children: Tuple['Tree', ...] = ()
+    children: tuple['Tree', ...] = ()
 
     def depth(self) -> int:
         """Number of levels."""
@@ -31,7 +31,7 @@ def random_tree(
     generator: np.random.RandomState, nodes: int, arity: int = 4, vocab: int = VOCAB
 ) -> Tree:
     """A tree with this many nodes and up to `arity` children a node."""
-    sizes: List[int] = []
+    sizes: list[int] = []
     left = nodes - 1
     for slot in range(min(arity, left)):
         size = left if slot == arity - 1 else generator.randint(1, left + 1)
@@ -45,7 +45,7 @@ def random_tree(
     )
 
 
-def random_trees(count: int, seed: int = 0, largest: int = 9, arity: int = 4) -> List[Tree]:
+def random_trees(count: int, seed: int = 0, largest: int = 9, arity: int = 4) -> list[Tree]:
     """Trees of one node up to `largest`."""
     generator = np.random.RandomState(seed)
     return [random_tree(generator, generator.randint(1, largest + 1), arity) for _ in range(count)]
@@ -60,7 +60,7 @@ def binary_tree(generator: np.random.RandomState, leaves: int) -> Tree:
     return Tree(token, (binary_tree(generator, left), binary_tree(generator, leaves - left)))
 
 
-def binary_trees(count: int, seed: int = 0, most: int = 5) -> List[Tree]:
+def binary_trees(count: int, seed: int = 0, most: int = 5) -> list[Tree]:
     """Binary trees with one leaf up to `most`."""
     generator = np.random.RandomState(seed)
     return [binary_tree(generator, generator.randint(1, most + 1)) for _ in range(count)]
@@ -77,7 +77,7 @@ def started(
     return net
 
 
-def arrays(count: int, shape: Tuple[int, ...], seed: int = 0, dtype='float32') -> List[np.ndarray]:
+def arrays(count: int, shape: tuple[int, ...], seed: int = 0, dtype='float32') -> list[np.ndarray]:
     """NumPy arrays of one shape."""
     generator = np.random.RandomState(seed)
     return [generator.uniform(-1, 1, shape).astype(dtype) for _ in range(count)]
@@ -85,12 +85,12 @@ def arrays(count: int, shape: Tuple[int, ...], seed: int = 0, dtype='float32') -
 
 def ndarrays(
     count: int,
-    shape: Tuple[int, ...],
+    shape: tuple[int, ...],
     seed: int = 0,
     dtype='float32',
     gradient: bool = False,
     ctx: Optional[mx.Context] = None,
-) -> List[mx.nd.NDArray]:
+) -> list[mx.nd.NDArray]:
     """NDArrays of one shape, with room for gradients if asked."""
     made = [mx.nd.array(array, ctx, dtype) for array in arrays(count, shape, seed, dtype)]
     if gradient:
@@ -202,7 +202,7 @@ class Reader(edb.AutoBatchMixin, gluon.Block):
         return self.score(output)
 
 
-def sentences(count: int, seed: int = 0, longest: int = 6) -> List[List[int]]:
+def sentences(count: int, seed: int = 0, longest: int = 6) -> list[list[int]]:
     """Lists of word ids, of one word or more."""
     generator = np.random.RandomState(seed)
     return [

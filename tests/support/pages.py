@@ -14,7 +14,7 @@ import doctest
 import inspect
 import io
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 from unittest import SkipTest
 
 from sybil import Document, Example
@@ -31,7 +31,7 @@ def run_page(path: Path) -> int:
     AssertionError
         A block printed something else than the page says.
     """
-    printed: Dict[int, str] = {}  # by the place in the page where a block ends
+    printed: dict[int, str] = {}  # by the place in the page where a block ends
 
     def run(example: Example) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -59,7 +59,7 @@ def _execute(example: Example) -> None:
     execute(source, example.path, example.namespace)
 
 
-def execute(source: str, path: str, namespace: Dict[str, Any]) -> None:
+def execute(source: str, path: str, namespace: dict[str, Any]) -> None:
     """Run statements, in which ``await`` may stand outside of functions, as in a notebook."""
     code = compile(source, path, 'exec', ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     result = eval(code, namespace)

@@ -15,8 +15,9 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ContextManager, Iterator, List, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG = 600  # seconds that nothing takes unless it hangs, however busy the machine is
@@ -96,7 +97,7 @@ def run_example(name: str, *arguments, cwd=None) -> subprocess.CompletedProcess:
     return _finish(start_example(name, *arguments, cwd=cwd))
 
 
-def _finish(started: ContextManager[subprocess.Popen]) -> subprocess.CompletedProcess:
+def _finish(started: AbstractContextManager[subprocess.Popen]) -> subprocess.CompletedProcess:
     with started as process:
         out, err = process.communicate()
         return subprocess.CompletedProcess(
@@ -126,7 +127,7 @@ def interrupt(process: subprocess.Popen, patience: int = 50, most: int = 12) -> 
     raise AssertionError(f'the program goes on after {most} interrupts')
 
 
-def free_ports(count: int) -> List[int]:
+def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 on which nobody listens, for a program that is told where to."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:

@@ -5,7 +5,7 @@ that their types compile once, arithmetic, ragged sums, several rows and results
 middle. Every value may be used any number of times, or never.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -44,9 +44,9 @@ class RandomScheduler:
         return schedule
 
     @staticmethod
-    def _partial_batches(graph, generator) -> List[np.ndarray]:
+    def _partial_batches(graph, generator) -> list[np.ndarray]:
         waits = np.diff(graph.offsets).tolist()
-        readers: List[List[int]] = [[] for _ in waits]
+        readers: list[list[int]] = [[] for _ in waits]
         for reader, producer in zip(graph.readers.tolist(), graph.inputs.tolist()):
             readers[producer].append(reader)
         ready = [node for node, count in enumerate(waits) if not count]
@@ -127,7 +127,7 @@ class Op(NamedTuple):
     plain: Callable
 
 
-OPS: Dict[str, Op] = {
+OPS: dict[str, Op] = {
     'dense': Op(
         1, lambda x: [DENSE(x)], lambda x: [tanh(x @ weight(DENSE.weight).T + weight(DENSE.bias))]
     ),
@@ -169,7 +169,7 @@ class Step(NamedTuple):
     """An operator and the positions, counted from the end, of what it reads."""
 
     op: str
-    sources: Tuple[int, ...]
+    sources: tuple[int, ...]
     read: bool  # whether user code looks at the result at once
 
 
@@ -178,7 +178,7 @@ class Program(NamedTuple):
 
     rows: int
     seed: int
-    steps: Tuple[Step, ...]
+    steps: tuple[Step, ...]
 
 
 SHAPES = {
@@ -203,14 +203,14 @@ def programs(draw, reads: bool = False) -> Program:
     return Program(draw(st.integers(1, 3)), draw(st.integers(0, 99)), tuple(steps))
 
 
-def run(program: Program, lazy: bool, given: List[Any]) -> List[Any]:
+def run(program: Program, lazy: bool, given: list[Any]) -> list[Any]:
     """All values of a program. Steps read values that exist, counted back from the newest."""
     values = list(given)
     for step in program.steps:
         op = OPS[step.op]
         chosen = [values[max(len(values) - back, 0)] for back in step.sources]
         if op.arity < 0:
-            arguments: Tuple[Any, ...] = (chosen[0], chosen[1:])
+            arguments: tuple[Any, ...] = (chosen[0], chosen[1:])
         else:
             arguments = tuple((chosen * 2)[: op.arity])
         results = (op.lazy if lazy else op.plain)(*arguments)
@@ -220,13 +220,13 @@ def run(program: Program, lazy: bool, given: List[Any]) -> List[Any]:
     return values
 
 
-def inputs_of(program: Program) -> List[np.ndarray]:
+def inputs_of(program: Program) -> list[np.ndarray]:
     """Two arrays that a program starts from."""
     generator = np.random.RandomState(program.seed)
     return [generator.uniform(-1, 1, (program.rows, WIDTH)) for _ in range(2)]
 
 
-def as_ndarrays(program: Program) -> List[mx.nd.NDArray]:
+def as_ndarrays(program: Program) -> list[mx.nd.NDArray]:
     """The same as NDArrays with gradients."""
     made = [mx.nd.array(array, dtype='float64') for array in inputs_of(program)]
     for array in made:

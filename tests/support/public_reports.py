@@ -4,7 +4,8 @@ A model here returns everything that its user looks at: losses, scores, paths, n
 zeros, labels and numbers by `nd.zeros`, `nd.array` and Python, as users do.
 """
 
-from typing import Any, Iterable, List, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from mxnet import autograd, gluon, nd
@@ -36,7 +37,7 @@ class Model(edb.AutoBatchMixin, Built):
         return words_of(random), random.randint(CLASSES)
 
 
-def words_of(random: np.random.RandomState, least: int = 2, most: int = 6) -> List[int]:
+def words_of(random: np.random.RandomState, least: int = 2, most: int = 6) -> list[int]:
     """A sentence of word ids, none of which is `END`."""
     return random.randint(1, WORDS, random.randint(least, most + 1)).tolist()
 
@@ -48,7 +49,7 @@ def layers(*blocks: gluon.HybridBlock) -> nn.HybridSequential:
     return made
 
 
-def steps_of(cell: Any, inputs: Iterable[Any]) -> Tuple[List[Any], List[Any]]:
+def steps_of(cell: Any, inputs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     """The outputs of a cell over a sequence, and its last states."""
     state, outputs = cell.begin_state(batch_size=1), []
     for x in inputs:
@@ -72,7 +73,7 @@ class DropoutTree(Model):
         self.of_word, self.of_candidate, self.of_state = (nn.Dropout(rate) for _ in range(3))
         self.out = nn.Dense(CLASSES, in_units=WIDTH)
 
-    def encode(self, tree: Any) -> Tuple[Any, Any]:
+    def encode(self, tree: Any) -> tuple[Any, Any]:
         if isinstance(tree, int):
             i, o, u = nd.split(self.leaf(self.of_word(self.embed(tree))), num_outputs=3, axis=1)
             c = nd.sigmoid(i) * self.of_candidate(nd.tanh(u))

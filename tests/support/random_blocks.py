@@ -1,6 +1,6 @@
 """Random static subgraphs, and what they compute: for passes to be compared on."""
 
-from typing import Callable, Dict, List, Tuple
+from typing import Callable
 
 import mxnet as mx
 import numpy as np
@@ -138,14 +138,14 @@ def _apply(kind, name, x, y, z, parameters):
     return _PADDED[name](z, x, parameters)
 
 
-def shapes_of(symbol: mx.sym.Symbol) -> Dict[str, Tuple[int, ...]]:
+def shapes_of(symbol: mx.sym.Symbol) -> dict[str, tuple[int, ...]]:
     """Shapes of those inputs that a Symbol has."""
     return {name: SHAPES[name] for name in symbol.list_inputs() if name in SHAPES}
 
 
 def outputs_and_gradients(
     symbol: mx.sym.Symbol, grad_req: str, seed: int = 0
-) -> Tuple[List[np.ndarray], Dict[str, np.ndarray]]:
+) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
     """Results for random inputs, and the gradients of a random linear function of them.
 
     With ``grad_req='add'`` gradients are added to ones, as to those of other batches.

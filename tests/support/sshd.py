@@ -6,8 +6,8 @@ import shlex
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 

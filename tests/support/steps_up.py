@@ -12,7 +12,7 @@ from pathlib import Path
 import mxnet as mx
 from mxnet import autograd, gluon
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute import backward

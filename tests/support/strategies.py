@@ -1,12 +1,10 @@
 """Random graphs for property tests."""
 
-from typing import List
-
 from hypothesis import strategies as st
 
 from gluon_edbatch.graph.graph import Graph
 
-Inputs = List[List[int]]
+Inputs = list[list[int]]
 
 
 @st.composite
@@ -22,7 +20,7 @@ def _trees(draw, max_nodes: int) -> Inputs:
     arities = draw(st.lists(st.integers(0, 3), max_size=max_nodes))
     twice = draw(st.booleans())
     inputs: Inputs = []
-    stack: List[int] = []
+    stack: list[int] = []
     for node, arity in enumerate(arities):
         children = [stack.pop() for _ in range(min(arity, len(stack)))]
         inputs.append(children * 2 if twice else list(children))
@@ -43,7 +41,7 @@ def _chains(draw, max_nodes: int) -> Inputs:
 def _fans(draw, max_nodes: int) -> Inputs:
     """Layers, each node of which reads the whole layer before: wide fans in and out."""
     inputs: Inputs = []
-    before: List[int] = []
+    before: list[int] = []
     for width in draw(st.lists(st.integers(1, max(1, max_nodes // 4)), max_size=4)):
         layer = list(range(len(inputs), len(inputs) + width))
         inputs += [list(before) for _ in layer]

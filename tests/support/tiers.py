@@ -5,8 +5,9 @@ some 5 minutes on two cores (``--durations=30`` shows what takes how long). They
 as importing MXNet takes longer than most tests.
 """
 
+from collections.abc import Iterable
 from itertools import product
-from typing import Any, Iterable, List
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ FAST = {
 }
 
 
-def sampled(step: int, *axes: Iterable[Any]) -> List[Any]:
+def sampled(step: int, *axes: Iterable[Any]) -> list[Any]:
     """Cases for ``parametrize``, in all combinations: each `step`-th in CI, the others with the
     slow tests. A step without a divisor in common with an axis' length meets all that is on it."""
     return [

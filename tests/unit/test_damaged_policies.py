@@ -39,7 +39,7 @@ class TwoKinds(edb.AutoBatchMixin, gluon.Block):
         return self.inner[tree.token % 2](left - 2 * right)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def model_and_results():
     """A model, what it gives eagerly, and the graph of a minibatch."""
     net = started(TwoKinds())
@@ -50,7 +50,7 @@ def model_and_results():
     return net, [net(tree).asnumpy() for tree in TREES], graph
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def policy_of(encoding):
     """One that goes by its table: all decisions of the sufficient condition are in it."""
     _, _, graph = model_and_results()

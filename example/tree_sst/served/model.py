@@ -6,14 +6,13 @@ put your own model into it.
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Set, Tuple
+from typing import Annotated, Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import Annotated
 
 import gluon_edbatch as edb
 
@@ -27,20 +26,20 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra='forbid', strict=True)
 
-    words: List[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
+    words: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
         min_length=1, max_length=MOST_WORDS
     )
-    merges: List[Tuple[Place, Place]] = Field(max_length=MOST_WORDS)
+    merges: list[tuple[Place, Place]] = Field(max_length=MOST_WORDS)
 
 
 class Tree(NamedTuple):
     """Ids of words, and the pairs of nodes that are merged."""
 
-    tokens: List[int]
-    merges: List[Tuple[int, int]]
+    tokens: list[int]
+    merges: list[tuple[int, int]]
 
 
-def tree_of(request: Request, ids: Dict[str, int]) -> Tree:
+def tree_of(request: Request, ids: dict[str, int]) -> Tree:
     """The tree of a request.
 
     Raises
@@ -51,7 +50,7 @@ def tree_of(request: Request, ids: Dict[str, int]) -> Tree:
     count, merges = len(request.words), request.merges
     if len(merges) != count - 1:
         raise ValueError(f'{count} words are one tree after {count - 1} merges')
-    taken: Set[int] = set()
+    taken: set[int] = set()
     for number, pair in enumerate(merges):
         taken.update(pair)
         if len(taken) != 2 * number + 2 or max(pair) >= count + number:
@@ -97,7 +96,7 @@ class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
         return mx.nd.softmax(self.scores(edb.concat([vector for vector, _ in states])))
 
 
-def answer(chances: np.ndarray) -> Dict[str, Any]:
+def answer(chances: np.ndarray) -> dict[str, Any]:
     """From very negative (0) to very positive (4): the class of each node, by its number, and how
     likely it is."""
     likely = chances.max(axis=1).astype(float)

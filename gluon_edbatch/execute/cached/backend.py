@@ -1,6 +1,6 @@
 """Batches by MXNet's own operators: each is a call of a compiled graph, which writes its slice."""
 
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import numpy as np
 from mxnet import autograd
@@ -29,8 +29,8 @@ class BatchTape(NamedTuple):
     """One batch's own small autograd tape."""
 
     batch: Batch
-    outputs: List[NDArray]
-    gradients: List[NDArray]  # slices of the gradient arenas
+    outputs: list[NDArray]
+    gradients: list[NDArray]  # slices of the gradient arenas
 
     def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of what the batch read."""
@@ -115,7 +115,7 @@ def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
     return tape
 
 
-def _tape(machine: Machine, batch: Batch, outputs: List[NDArray]) -> Optional[BatchTape]:
+def _tape(machine: Machine, batch: Batch, outputs: list[NDArray]) -> Optional[BatchTape]:
     """What backward needs; None if there is no result of a floating type."""
     kept = [
         (output, machine.gradients[write.arena]._slice(write.begin, write.end))

@@ -1,7 +1,8 @@
 """From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
 
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 from mxnet.ndarray import CachedOp
@@ -78,16 +79,16 @@ class CachedProgram(NamedTuple):
     """
 
     call: InTurns
-    sources: Tuple[Source, ...]
+    sources: tuple[Source, ...]
     operators: int
-    packs: Tuple[Tuple[int, ...], ...] = ()
+    packs: tuple[tuple[int, ...], ...] = ()
 
-    def parameters(self, source: Source) -> Tuple[int, ...]:
+    def parameters(self, source: Source) -> tuple[int, ...]:
         """The positions of the parameters that a source stands for."""
         return self.packs[source.position] if source.kind == 'pack' else (source.position,)
 
 
-def program_for(node_type: NodeType, reads: Tuple[str, ...], fused: bool = False) -> CachedProgram:
+def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False) -> CachedProgram:
     """The program of a type for arguments read as `reads` says (compiled at first use).
 
     Parameters
@@ -121,12 +122,12 @@ def program_as_written(node_type: NodeType) -> CachedProgram:
     return programs[key]
 
 
-def _parameter_sources(node_type: NodeType) -> Dict[str, Source]:
+def _parameter_sources(node_type: NodeType) -> dict[str, Source]:
     names = node_type.graph.parameters
     return {name: Source('parameter', position) for position, name in enumerate(names)}
 
 
-def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> CachedProgram:
+def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> CachedProgram:
     segmented = [
         position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
     ]
@@ -172,7 +173,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Cached
     if segmented:
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
-    sources: List[Source] = [known[name] for name in symbol.list_inputs()]
+    sources: list[Source] = [known[name] for name in symbol.list_inputs()]
     return CachedProgram(
         cached_op(symbol),
         tuple(sources),
@@ -182,7 +183,7 @@ def _compile(node_type: NodeType, reads: Tuple[str, ...], fused: bool) -> Cached
 
 
 def cached_op(
-    symbol: mx.sym.Symbol, in_place: Optional[Tuple[Sequence[int], Sequence[int]]] = None
+    symbol: mx.sym.Symbol, in_place: Optional[tuple[Sequence[int], Sequence[int]]] = None
 ) -> InTurns:
     """The graph as one operator. MXNet insists on gradients of everything in it, and some operators
     have none, not even zero. Casts that AMP has put around a gather are left out: theirs are not
@@ -195,7 +196,7 @@ def cached_op(
         Which inputs are other arrays at each call, and which are the same: memory between is then
         planned once, for one shape of each, and kept.
     """
-    flags: List[Tuple[str, Any]] = []
+    flags: list[tuple[str, Any]] = []
     if in_place:
         data, same = in_place
         flags = [('static_alloc', True), ('static_shape', True)]
@@ -209,7 +210,7 @@ def cached_op(
         return InTurns(CachedOp(without_casts_of_amp(blocked), flags))
 
 
-def argument_dtypes(node_type: NodeType) -> Dict[str, Any]:
+def argument_dtypes(node_type: NodeType) -> dict[str, Any]:
     """By the names of the inputs."""
     return {
         INPUT % position: argument.arena.dtype
@@ -217,7 +218,7 @@ def argument_dtypes(node_type: NodeType) -> Dict[str, Any]:
     }
 
 
-def trial_shapes(node_type: NodeType, segmented: bool) -> Dict[str, Shape]:
+def trial_shapes(node_type: NodeType, segmented: bool) -> dict[str, Shape]:
     """Shapes of the inputs for some batch, from which passes take ranks."""
     shapes = dict(node_type.trial_shapes)
     shapes.update({LENGTHS % name: shape[:1] for name, shape in node_type.trial_shapes.items()})

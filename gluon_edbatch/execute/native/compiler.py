@@ -11,9 +11,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, FrozenSet, List, Sequence, Tuple
 
 SOURCES = Path(__file__).with_name('src')
 BUILT = Path(__file__).with_name('built')  # where an installed package has its libraries
@@ -70,7 +70,7 @@ class BuildError(Exception):
     """The native operators cannot be compiled or loaded."""
 
 
-def levels() -> Dict[str, FrozenSet[str]]:
+def levels() -> dict[str, frozenset[str]]:
     """The instruction sets that a package is built for on this machine, the best one last, and
     the features that each needs of a processor; elsewhere all is compiled at first use."""
     if not sys.platform.startswith('linux'):
@@ -80,18 +80,18 @@ def levels() -> Dict[str, FrozenSet[str]]:
     return {level: frozenset(flags) for level, flags in _x86_64().items()}
 
 
-def level_flags(level: str) -> Tuple[str, ...]:
+def level_flags(level: str) -> tuple[str, ...]:
     """What makes the compiler use a level's instructions, and no others."""
     if level == 'baseline':
         return ()
     return ('-march=x86-64', *_x86_64()[level].values(), *_MORE.get(level, ()))
 
 
-def _x86_64() -> Dict[str, Dict[str, str]]:
+def _x86_64() -> dict[str, dict[str, str]]:
     return {'v2': _V2, 'v3': _V3, 'v4': _V4}
 
 
-def features() -> FrozenSet[str]:
+def features() -> frozenset[str]:
     """Those of this processor that the system lets programs use."""
     try:
         with open('/proc/cpuinfo', encoding='ascii', errors='replace') as info:
@@ -116,7 +116,7 @@ def library_name(level: str, mxnet: Path) -> str:
     return f'{level}-{digest.hexdigest()[:16]}.so'
 
 
-def source_files(mxnet: Path) -> List[Path]:
+def source_files(mxnet: Path) -> list[Path]:
     """What a library is compiled from."""
     return [
         *sorted(SOURCES.iterdir()),

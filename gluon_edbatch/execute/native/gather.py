@@ -1,6 +1,6 @@
 """Rows of many arrays copied by one call of a native operator."""
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from mxnet.ndarray import NDArray

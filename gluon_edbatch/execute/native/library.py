@@ -22,9 +22,9 @@ import platform
 import sys
 import tempfile
 import threading
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 import mxnet as mx
 
@@ -77,7 +77,7 @@ def loaded() -> Optional[Path]:
     return _loaded if available() else None
 
 
-@lru_cache(maxsize=None)
+@cache
 def function(name: str) -> Any:
     """A function for C of the library that was loaded."""
     return getattr(ctypes.CDLL(str(loaded())), name)
@@ -158,7 +158,7 @@ def built() -> Optional[Path]:
     return None
 
 
-def _runnable() -> Tuple[str, ...]:
+def _runnable() -> tuple[str, ...]:
     """Levels that this processor has, the best one last; only that which was asked for, if one
     was."""
     here = features()
@@ -219,7 +219,7 @@ def _cache() -> Path:
         raise BuildError(f'{error}; name a folder in GLUON_EDBATCH_CACHE') from None
 
 
-def _fingerprint(compiler: str, flags: Tuple[str, ...]) -> str:
+def _fingerprint(compiler: str, flags: tuple[str, ...]) -> str:
     digest = hashlib.sha256(' '.join([compiler, *FLAGS, *flags]).encode())
     for source in source_files(_MXNET):
         digest.update(source.read_bytes())

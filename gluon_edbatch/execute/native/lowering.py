@@ -6,7 +6,7 @@ What has no rule here runs as a `CachedOp`, as do types whose rows are not of on
 type.
 """
 
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Optional
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from ..cached.program import argument_dtypes
 _WIDE = 8  # columns: a product of fewer takes longer than to copy them
 
 
-def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
+def lower(node_type: NodeType) -> tuple[RowProgram, list[str]]:
     """The program of a type, and the options that made a difference to it.
 
     Raises
@@ -66,7 +66,7 @@ def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
         or not node_type.has_one_length
     ):
         raise Unsupported('pads its ragged arguments')
-    dtypes: Set[np.dtype] = {np.dtype(argument.arena.dtype) for argument in node_type.arguments}
+    dtypes: set[np.dtype] = {np.dtype(argument.arena.dtype) for argument in node_type.arguments}
     dtypes |= {np.dtype(spec.dtype) for spec in node_type.outputs}
     dtypes |= {np.dtype(parameter.dtype) for parameter in node_type.parameters}
     if len(dtypes) != 1 or next(iter(dtypes)) not in (np.float32, np.float64):
@@ -93,7 +93,7 @@ def lower(node_type: NodeType) -> Tuple[RowProgram, List[str]]:
     return program, changed
 
 
-def _nodes(graph: Subgraph, shapes: Dict[str, Shape]) -> List[Node]:
+def _nodes(graph: Subgraph, shapes: dict[str, Shape]) -> list[Node]:
     found = graph.infer(shapes)
     if found is None:
         raise Unsupported('shapes cannot be inferred')
@@ -154,8 +154,8 @@ class Lowering(LoweringContext):
                 return tuple(shapes[INPUT % position][:2])
         return tuple(next(iter(shapes.values()))[:1])
 
-    def _uses(self) -> Dict[Entry, List[int]]:
-        uses: Dict[Entry, List[int]] = {}
+    def _uses(self) -> dict[Entry, list[int]]:
+        uses: dict[Entry, list[int]] = {}
         for node in self.nodes:
             for source in node.sources:
                 uses.setdefault(source, []).append(node.index)
@@ -262,7 +262,7 @@ class Lowering(LoweringContext):
                 self.placed[source] = View(whole.register, offset, width)
             offset += width
 
-    def _products_to_sum(self, node: Node) -> List[int]:
+    def _products_to_sum(self, node: Node) -> list[int]:
         """The products among the terms of an addition that nothing else reads."""
         if len({self.nodes[source[0]].shapes[source[1]] for source in node.sources}) != 1:
             return []
@@ -272,7 +272,7 @@ class Lowering(LoweringContext):
             if self.nodes[source[0]].op == 'FullyConnected' and self._only_use(source) is node
         ]
 
-    def _place_term(self, node: Node, others: List[Entry]) -> None:
+    def _place_term(self, node: Node, others: list[Entry]) -> None:
         """An argument to which products are added goes where their sum is to be."""
         if len(others) != 1 or len(node.sources) == 1:
             return
@@ -338,9 +338,9 @@ class Lowering(LoweringContext):
 # --- what need not be copied ---------------------------------------------------------------------
 
 
-def _spare_copies(registers: List[Register], instructions: List[Instruction]) -> None:
+def _spare_copies(registers: list[Register], instructions: list[Instruction]) -> None:
     """A parameter is read as it is by what would read the same row again and again."""
-    readers: List[List[Instruction]] = [[] for _ in registers]
+    readers: list[list[Instruction]] = [[] for _ in registers]
     for instruction in instructions:
         for view in (instruction.a, instruction.b, instruction.third):
             if view.register >= 0:
@@ -360,14 +360,14 @@ def _spare_copies(registers: List[Register], instructions: List[Instruction]) ->
 # --- what the backward pass needs ----------------------------------------------------------------
 
 
-def _mark_kept(registers: List[Register], instructions: List[Instruction]) -> None:
+def _mark_kept(registers: list[Register], instructions: list[Instruction]) -> None:
     for instruction in instructions:
         for view in read_backward(instruction):
             registers[view.register].kept = True
 
 
 def _mark_gradients(
-    registers: List[Register], instructions: List[Instruction], node_type: NodeType
+    registers: list[Register], instructions: list[Instruction], node_type: NodeType
 ) -> None:
     """Where gradients of registers are; nowhere for those that lead to nothing."""
     for register in registers:
@@ -395,7 +395,7 @@ def _mark_gradients(
                 register.gradient = Place.KEPT
 
 
-def _differentiated(instruction: Instruction) -> List[View]:
+def _differentiated(instruction: Instruction) -> list[View]:
     if instruction.op is Opcode.LOOKUP or (
         instruction.op is Opcode.UNARY and instruction.numbers[0] == HELD.number
     ):

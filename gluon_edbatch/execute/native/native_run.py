@@ -1,7 +1,8 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
 
 import ctypes
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,10 +54,10 @@ class Frame(NamedTuple):
     """
 
     start: np.ndarray
-    programs: List[np.ndarray]
-    natives: List[NativeProgram]
-    weights: List[RunWeight]
-    keys: List[tuple]
+    programs: list[np.ndarray]
+    natives: list[NativeProgram]
+    weights: list[RunWeight]
+    keys: list[tuple]
     workspace: int
     differentiable: bool
 
@@ -139,12 +140,12 @@ class NativeRun:
 
     def _table(
         self, machine, frame: Frame, parts: Sequence[Part], first: int, last: int
-    ) -> Tuple[np.ndarray, int, Dict[int, int]]:
+    ) -> tuple[np.ndarray, int, dict[int, int]]:
         """The table's words, elements of the workspace, and arenas of the machine -> of the run."""
         kept, key = machine.plan.tables, (first, last, get_num_threads())
         if kept is not None and key in kept and kept[key][0] is frame:
             return kept[key][1]
-        slots: Dict[int, int] = {}
+        slots: dict[int, int] = {}
         for group, _, _ in parts:
             for place in group.reads + group.writes:
                 slots.setdefault(place.arena, len(slots))
@@ -183,9 +184,9 @@ class _FrameMaker:
     def __init__(self, weights: Weights, node_types: Sequence[NodeType]):
         self._training = node_types[0].mode.recording
         self._known, self._node_types = weights, node_types
-        self._weights: List[RunWeight] = []
-        self._words: List[List[int]] = []  # of each (see `words.weight`)
-        self._places: Dict[tuple, int] = {}  # of weights and packs, by what they are
+        self._weights: list[RunWeight] = []
+        self._words: list[list[int]] = []  # of each (see `words.weight`)
+        self._places: dict[tuple, int] = {}  # of weights and packs, by what they are
         self._differentiable = False
 
     def frame(self) -> Frame:
@@ -225,12 +226,12 @@ class _FrameMaker:
         self._differentiable |= any(trained for _, trained in places.values()) or any(
             argument.differentiable for argument in node_type.arguments
         )
-        words: List[Any] = [len(program.parameters)]
+        words: list[Any] = [len(program.parameters)]
         for index, begin in program.parameters:
             words += [*places[index], begin]
         return np.array(words, np.int64)
 
-    def _weight(self, part: int, members: Tuple[int, ...]) -> Tuple[int, bool]:
+    def _weight(self, part: int, members: tuple[int, ...]) -> tuple[int, bool]:
         """A parameter or a pack: its place in the run, and whether it is trained."""
         node_type = self._node_types[part]
         parameters = [node_type.parameters[position] for position in members]

@@ -8,8 +8,8 @@ parameters are guarded (see `mx.guard`), so that whoever is about to write to on
 """
 
 import ctypes
-from functools import lru_cache
-from typing import Sequence
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -73,6 +73,6 @@ def gather_now(words: np.ndarray, sources: Sequence[NDArray], target: NDArray) -
     call(function('edb_gather_now'), words, handles, ctypes.c_int64(len(handles)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _address(name: str) -> int:
     return ctypes.cast(function(name), ctypes.c_void_p).value or 0

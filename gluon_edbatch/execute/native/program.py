@@ -1,6 +1,6 @@
 """The program of a type for the native operators, made once."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 from ... import debug
 from ...ops.instructions import RowProgram
@@ -16,7 +16,7 @@ class NativeProgram(NamedTuple):
     """A type's program, and its words for runs without and with a backward pass."""
 
     program: RowProgram
-    layouts: Tuple[Layout, Layout]
+    layouts: tuple[Layout, Layout]
 
 
 def native_program(node_type: NodeType) -> Optional[NativeProgram]:

@@ -1,7 +1,7 @@
 """Where the native operators' time goes; with ``GLUON_EDBATCH_STOPWATCH=1``, for benchmarks."""
 
 import ctypes
-from typing import Dict, Optional
+from typing import Optional
 
 from . import library
 
@@ -17,7 +17,7 @@ WORKS = (
 )
 
 
-def seconds() -> Optional[Dict[str, float]]:
+def seconds() -> Optional[dict[str, float]]:
     """Seconds by kind of work since the last call, of runs that are finished; None if the native
     operators were compiled without a stopwatch, or cannot be."""
     path = library.loaded()

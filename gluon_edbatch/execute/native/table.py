@@ -4,7 +4,8 @@ This module is compiled by Cython where a compiler is present (the types are in 
 runs as it stands where not.
 """
 
-from typing import Any, Dict, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class Table:
         self._place = begin + count
 
     def add_batches(
-        self, group: Any, begin: int, end: int, slots: Dict[int, int], private: Sequence[bool]
+        self, group: Any, begin: int, end: int, slots: dict[int, int], private: Sequence[bool]
     ) -> None:
         """Some batches of a group as columns of numbers.
 

@@ -2,7 +2,8 @@
 operators read (``src/program.h``)."""
 
 import struct
-from typing import List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Layout(NamedTuple):
     """
 
     words: np.ndarray
-    kept: Tuple[int, int, int]
+    kept: tuple[int, int, int]
 
     def workspace(self, rows: int, values: int) -> int:
         """Elements of the workspace, at most, that a program takes."""
@@ -81,24 +82,24 @@ def _packed(instruction: Instruction) -> bytes:
     )
 
 
-def weight(size: int, members: int) -> List[int]:
+def weight(size: int, members: int) -> list[int]:
     """An array of weights: ``Weight`` in ``src/program.h``."""
     return [size, -1, members]
 
 
-def keep(weights: Sequence[List[int]]) -> None:
+def keep(weights: Sequence[list[int]]) -> None:
     """Have them kept in the workspace."""
     for words in weights:
         words[1] = _WANTED
 
 
-def weights_size(weights: Sequence[List[int]]) -> int:
+def weights_size(weights: Sequence[list[int]]) -> int:
     """Elements of the workspace, at most, that those which are kept take."""
     return sum([size + _ALIGNED for size, kept_at, _ in weights if kept_at == _WANTED])
 
 
 def start(
-    element_size: int, training: bool, weights: Sequence[List[int]], programs: int
+    element_size: int, training: bool, weights: Sequence[list[int]], programs: int
 ) -> np.ndarray:
     """The first words of a table, but for four that `Table.begin` knows."""
     head = [_MAGIC, element_size, training, 0, 0, len(weights), programs, 0, 0]

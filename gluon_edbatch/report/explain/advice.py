@@ -1,7 +1,8 @@
 """What would help, in words."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import List, Optional, Sequence
+from typing import Optional
 
 import numpy as np
 from mxnet import gluon
@@ -127,7 +128,7 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
     )
 
 
-def advice_for_scheduler(counts: List[Counts]) -> str:
+def advice_for_scheduler(counts: list[Counts]) -> str:
     """What other schedulers would do, which is tried."""
     taken = sum(len(count.schedule) for count in counts)
     fewest, name = min(

@@ -1,7 +1,8 @@
 """What distinguishes the types of calls of one block, or of one operator."""
 
 from collections import Counter
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 from mxnet import gluon
@@ -28,8 +29,8 @@ class Difference(NamedTuple):
 
     cause: Cause
     what: str
-    values: Tuple[Any, ...]
-    calls: Tuple[int, ...]
+    values: tuple[Any, ...]
+    calls: tuple[int, ...]
 
 
 class Word(str):
@@ -47,7 +48,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 def differences(
     types: Sequence[NodeType], block: Optional[gluon.Block], calls: Sequence[int]
-) -> List[Difference]:
+) -> list[Difference]:
     """In what some types of one block or operator differ.
 
     Parameters
@@ -57,7 +58,7 @@ def differences(
     calls : sequence of int
         How many calls there are of each type.
     """
-    seen: Dict[Tuple[Cause, str], Counter[tuple]] = {}
+    seen: dict[tuple[Cause, str], Counter[tuple]] = {}
     for node_type, count in zip(types, calls):
         for cause, what, value in _aspects(node_type, block):
             # The class counts, too: 1 == True.
@@ -88,7 +89,7 @@ def value_text(cause: Cause, value: Any) -> str:
     return repr(value) if isinstance(value, (Word, _Weight, _Other)) else brief(value)
 
 
-def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[Tuple[Cause, str, Any]]:
+def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[tuple[Cause, str, Any]]:
     """All that makes a type: (cause of a difference, what, value)."""
     if block is None:
         yield from _of_operator(node_type)
@@ -99,7 +100,7 @@ def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[Tupl
         yield Cause.LENGTHS, 'the number of ragged values', node_type.lengths
 
 
-def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
+def _of_operator(node_type: NodeType) -> Iterator[tuple[Cause, str, Any]]:
     _, attributes, shared = node_type.made_with
     arguments, weights = iter(node_type.arguments), iter(node_type.parameters)
     count = len(node_type.arguments) - len(node_type.graph.constants) + len(shared)
@@ -116,7 +117,7 @@ def _of_operator(node_type: NodeType) -> Iterator[Tuple[Cause, str, Any]]:
         yield Cause.ARGUMENT, name, COLUMN if value == 'data' else Word(value)
 
 
-def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, str, Any]]:
+def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[tuple[Cause, str, Any]]:
     template, mark = node_type.made_with
     arguments = iter(node_type.arguments)
     names = argument_names(block, len(template))
@@ -139,10 +140,10 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[Tuple[Cause, 
 
 def _of_array(
     name: str, argument: Argument, node_type: NodeType
-) -> Iterator[Tuple[Cause, str, Any]]:
+) -> Iterator[tuple[Cause, str, Any]]:
     shape, dtype, ctx, _ = argument.arena
     by_position = len(node_type.arguments) == 1 and is_packed(node_type)
-    axis: Tuple[str, ...] = ()
+    axis: tuple[str, ...] = ()
     if argument.kind is Kind.RAGGED:
         axis = ('k',)
     elif argument.kind is Kind.PACKED or by_position:
@@ -152,7 +153,7 @@ def _of_array(
     yield Cause.CONTEXT, name, f'on {ctx}'
 
 
-def _parts(template: tuple, name: str) -> Iterator[Tuple[str, Any]]:
+def _parts(template: tuple, name: str) -> Iterator[tuple[str, Any]]:
     """The arrays, constants and containers in an argument (see `structure.flatten`)."""
     kind = template[0]
     if kind == 'leaf':
@@ -178,7 +179,7 @@ class _Weight(NamedTuple):
     """An array that the calls of an operator share."""
 
     identity: int
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
 
     def __repr__(self) -> str:
         return f'a weight of shape {_shape_text(self.shape)}'

@@ -3,9 +3,10 @@
 import os
 import textwrap
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from itertools import groupby
-from typing import Any, Iterable, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, NamedTuple
 
 from ...record.sites import Site
 
@@ -59,8 +60,8 @@ class Reason(NamedTuple):
     cause: Cause
     text: str
     advice: str
-    values: Tuple[Any, ...] = ()
-    sites: Tuple[Site, ...] = ()
+    values: tuple[Any, ...] = ()
+    sites: tuple[Site, ...] = ()
     batches: int = 0
 
 
@@ -119,10 +120,10 @@ class SiteReport(NamedTuple):
     operation: str
     calls: int
     waiting: int
-    bars: Tuple[Bar, ...]
+    bars: tuple[Bar, ...]
     fewest: int
     largest_possible: int
-    reasons: Tuple[Reason, ...]
+    reasons: tuple[Reason, ...]
     seconds: float = 0.0
 
     @property
@@ -168,14 +169,14 @@ class Explanation(NamedTuple):
     batches: int
     lower_bound: int
     error: str
-    places: Tuple[SiteReport, ...]
-    given: Tuple[Tuple[str, int], ...] = ()
+    places: tuple[SiteReport, ...]
+    given: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
 
     def __str__(self) -> str:
         lines = self.summary() + self.times()
-        given: Set[str] = set()
-        well: List[str] = []
+        given: set[str] = set()
+        well: list[str] = []
         for site, group in groupby(self.places, lambda place: place.site):
             places = list(group)
             if _is_known_chain(places, given):
@@ -192,7 +193,7 @@ class Explanation(NamedTuple):
             lines.append(f'and {counted("place", len(well) - _WELL)} with nothing to tell')
         return '\n'.join(lines)
 
-    def times(self) -> List[str]:
+    def times(self) -> list[str]:
         """Places by the time that their calls took, if the scope measured it; the longest first."""
         if not self.seconds:
             return []
@@ -209,7 +210,7 @@ class Explanation(NamedTuple):
             for seconds, what in known
         ]
 
-    def summary(self) -> List[str]:
+    def summary(self) -> list[str]:
         """The first lines of the text, on the whole scope: calls and batches, what was not
         evaluated, what came in as arguments, and what keeps calls apart."""
         if not self.places:
@@ -274,7 +275,7 @@ def reason_text(reason: Reason) -> str:
     return f'{reason.cause.value}{cost}: {reason.text}'
 
 
-def _place_lines(place: SiteReport, given: Set[str]) -> List[str]:
+def _place_lines(place: SiteReport, given: set[str]) -> list[str]:
     """The lines of a place; advice that was `given` already is not repeated."""
     lines = _wrapped(headline(place), '  ', '    ')
     for reason in place.reasons:
@@ -285,7 +286,7 @@ def _place_lines(place: SiteReport, given: Set[str]) -> List[str]:
     return lines
 
 
-def _is_known_chain(places: Sequence[SiteReport], given: Set[str]) -> bool:
+def _is_known_chain(places: Sequence[SiteReport], given: set[str]) -> bool:
     """Return whether only dependencies keep calls of a line apart, and that was said already."""
     reasons = [reason for place in places for reason in place.reasons]
     return bool(reasons) and all(
@@ -293,7 +294,7 @@ def _is_known_chain(places: Sequence[SiteReport], given: Set[str]) -> bool:
     )
 
 
-def _wrapped(text: str, first: str, other: str) -> List[str]:
+def _wrapped(text: str, first: str, other: str) -> list[str]:
     return textwrap.wrap(
         text,
         _WIDTH,

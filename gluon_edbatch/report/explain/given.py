@@ -2,7 +2,7 @@
 
 from collections import Counter
 from enum import Enum
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ _ADVICE = {
 }
 
 
-def given_in_all(recording: Recording) -> Tuple[Tuple[str, int], ...]:
+def given_in_all(recording: Recording) -> tuple[tuple[str, int], ...]:
     """How many arrays came in each way, those that hold the same once; and numbers."""
     counts = Counter(how.value for how in _ways(recording))
     if recording.scalars:
@@ -38,7 +38,7 @@ def given_in_all(recording: Recording) -> Tuple[Tuple[str, int], ...]:
     return tuple(counts.most_common())
 
 
-def costs_by_place(recording: Recording, place: np.ndarray) -> Dict[int, List[Reason]]:
+def costs_by_place(recording: Recording, place: np.ndarray) -> dict[int, list[Reason]]:
     """For places the reasons why calls there take longer to record than they had to.
 
     Parameters
@@ -57,7 +57,7 @@ def costs_by_place(recording: Recording, place: np.ndarray) -> Dict[int, List[Re
         for array, number in zip(arrays.tolist(), place[readers].tolist())
         if ways[array] in _ADVICE
     )
-    reasons: Dict[int, List[Reason]] = {}
+    reasons: dict[int, list[Reason]] = {}
     for (number, how), count in found.items():
         if 2 * count >= calls[number]:
             text = f'{counted(how.value, count)} for {counted("call", calls[number])}'
@@ -66,7 +66,7 @@ def costs_by_place(recording: Recording, place: np.ndarray) -> Dict[int, List[Re
     return reasons
 
 
-def _ways(recording: Recording) -> List[How]:
+def _ways(recording: Recording) -> list[How]:
     return [_way(array, recording.copied_below) for _, array in recording.arrays]
 
 

@@ -1,7 +1,7 @@
 """All calls of a scope, whether they ran or wait, as arrays."""
 
 from dataclasses import replace
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 from mxnet import gluon
@@ -53,9 +53,9 @@ class History(NamedTuple):
         All calls, with their places as types.
     """
 
-    places: List[Tuple[Site, str]]
-    types: List[NodeType]
-    blocks: List[Optional[gluon.Block]]
+    places: list[tuple[Site, str]]
+    types: list[NodeType]
+    blocks: list[Optional[gluon.Block]]
     place: np.ndarray
     type: np.ndarray
     block: np.ndarray
@@ -112,7 +112,7 @@ class History(NamedTuple):
         return Groups(keys, longest, widest)
 
 
-def distinct(*columns: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+def distinct(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The distinct rows of columns of small integers, ascending; which of them each row is; and
     how often each occurs."""
     code = np.zeros(len(columns[0]), np.int64)  # one sort of numbers is faster than one of rows
@@ -126,11 +126,11 @@ def distinct(*columns: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _numbered(items: list, of: list) -> np.ndarray:
-    numbers: Dict[object, int] = {item: number for number, item in enumerate(of)}
+    numbers: dict[object, int] = {item: number for number, item in enumerate(of)}
     return np.array([numbers[item] for item in items], np.int64)
 
 
-def _sites(recording: Recording) -> Tuple[List[Site], np.ndarray]:
+def _sites(recording: Recording) -> tuple[list[Site], np.ndarray]:
     """The user's lines, and which of them each call was made on."""
     codes, code = np.unique(recording.node_codes.since(0), return_inverse=True)
     pairs, of_call, _ = distinct(code, recording.node_instructions.since(0))
@@ -139,7 +139,7 @@ def _sites(recording: Recording) -> Tuple[List[Site], np.ndarray]:
     return sites, _numbered(found, sites)[of_call]
 
 
-def _ran(recording: Recording, forms: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ran(recording: Recording, forms: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Batch, evaluation and form of each call as it ran."""
     batch, evaluation = np.full((2, len(recording.node_forms)), -1, np.int64)
     ran_as, first = forms.copy(), 0

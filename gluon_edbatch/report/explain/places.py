@@ -3,7 +3,7 @@
 import linecache
 from collections import defaultdict
 from dataclasses import replace
-from typing import Dict, List, Optional, Tuple
+from typing import Optional
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
     ]
     places = _Places(history, counts, asked, scheduler.name, costs, seconds).all()
     places.sort(key=_rank)
-    first: Dict[Site, tuple] = {}
+    first: dict[Site, tuple] = {}
     for place in places:
         first.setdefault(place.site, _rank(place))
     places.sort(key=lambda place: first[place.site])  # places on one line stay together
@@ -89,10 +89,10 @@ class _Places:
     def __init__(
         self,
         history: History,
-        counts: List[Counts],
-        asked: List[Asked],
+        counts: list[Counts],
+        asked: list[Asked],
         scheduler: str,
-        costs: Dict[int, List[Reason]],
+        costs: dict[int, list[Reason]],
         seconds: np.ndarray,
     ):
         self._history = history
@@ -115,7 +115,7 @@ class _Places:
         self._uses = _uses(history, _more_apart(history, (history.batch >= 0) | self._early))
         self._bars = _bars(history)
 
-    def all(self) -> List[SiteReport]:
+    def all(self) -> list[SiteReport]:
         """One by one."""
         return [self._place(number) for number in range(len(self._history.places))]
 
@@ -136,7 +136,7 @@ class _Places:
             self._seconds[number],
         )
 
-    def _reasons(self, number: int, bars: List[Bar], waiting: int) -> List[Reason]:
+    def _reasons(self, number: int, bars: list[Bar], waiting: int) -> list[Reason]:
         by_block = self._uses[number]
         uses = [use for same in by_block.values() for use in same]
         needed, block_needs = int(self._of_place.longest[number]), self._block_needs[number]
@@ -162,7 +162,7 @@ class _Places:
             *self._costs.get(number, ()),
         ]
 
-    def _why(self, bars: List[Bar]) -> Dict[int, str]:
+    def _why(self, bars: list[Bar]) -> dict[int, str]:
         """Why the types of these bars ran eagerly."""
         return {
             bar.type: self._large[bar.evaluation][self._history.types[bar.type].serial]
@@ -170,22 +170,22 @@ class _Places:
         }
 
 
-def _needs(groups: Groups) -> Dict[int, Dict[int, int]]:
+def _needs(groups: Groups) -> dict[int, dict[int, int]]:
     """The longest chain for both keys of each group."""
-    needs: Dict[int, Dict[int, int]] = defaultdict(dict)
+    needs: dict[int, dict[int, int]] = defaultdict(dict)
     for (place, key), longest in zip(groups.keys.tolist(), groups.longest.tolist()):
         needs[place][key] = longest
     return needs
 
 
-def _more_apart(history: History, counted: np.ndarray) -> Dict[Tuple[int, int], int]:
+def _more_apart(history: History, counted: np.ndarray) -> dict[tuple[int, int], int]:
     """How many more batches than in one evaluation the calls of each type need at each place; of
     those calls that are `counted`."""
     together = history.groups(history.place, history.type, counted.astype(np.int64))
     apart = history.groups(
         history.place, history.type, counted.astype(np.int64), history.evaluation
     )
-    more: Dict[Tuple[int, int], int] = defaultdict(int)
+    more: dict[tuple[int, int], int] = defaultdict(int)
     for groups, sign in ((apart, 1), (together, -1)):
         for (place, node_type, count, *_), longest in zip(
             groups.keys.tolist(), groups.longest.tolist()
@@ -195,13 +195,13 @@ def _more_apart(history: History, counted: np.ndarray) -> Dict[Tuple[int, int], 
 
 
 def _uses(
-    history: History, more_apart: Dict[Tuple[int, int], int]
-) -> Dict[int, Dict[int, List[Use]]]:
+    history: History, more_apart: dict[tuple[int, int], int]
+) -> dict[int, dict[int, list[Use]]]:
     """The types of each block or operator (counted as in `History.block`), at each place."""
     place, kind, block = history.place, history.type, history.block
     found = history.groups(place, block, kind)
     _, _, calls = distinct(place, block, kind)
-    uses: Dict[int, Dict[int, List[Use]]] = defaultdict(lambda: defaultdict(list))
+    uses: dict[int, dict[int, list[Use]]] = defaultdict(lambda: defaultdict(list))
     for (number, owner, node_type), longest, count in zip(
         found.keys.tolist(), found.longest.tolist(), calls.tolist()
     ):
@@ -217,14 +217,14 @@ def _uses(
     return uses
 
 
-def _bars(history: History) -> Dict[int, List[Bar]]:
+def _bars(history: History) -> dict[int, list[Bar]]:
     """The batches of each place."""
     ran = np.flatnonzero(history.batch >= 0)
     batch = history.batch[ran]
     sizes = np.bincount(batch)
     one = np.zeros(len(sizes), np.int64)
     one[batch] = ran
-    bars: Dict[int, List[Bar]] = defaultdict(list)
+    bars: dict[int, list[Bar]] = defaultdict(list)
     pairs, _, calls = distinct(history.place[ran], batch)
     for (place, number), count in zip(pairs.tolist(), calls.tolist()):
         kind = int(history.type[one[number]])
@@ -241,7 +241,7 @@ def _bars(history: History) -> Dict[int, List[Bar]]:
     return bars
 
 
-def _taken(history: History, counts: List[Counts]) -> Dict[NodeType, Tuple[int, int]]:
+def _taken(history: History, counts: list[Counts]) -> dict[NodeType, tuple[int, int]]:
     """Batches and lower bound of the types for which they differ."""
     batches, bounds = np.zeros((2, len(history.types)), np.int64)
     for count in counts:

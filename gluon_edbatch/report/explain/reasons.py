@@ -6,7 +6,8 @@ is the scheduler's. Calls of types that must run alone are a batch each.
 """
 
 from collections import Counter
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Optional
 
 from mxnet import gluon
 
@@ -58,7 +59,7 @@ class Asked(NamedTuple):
     why: str = ''
 
 
-def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) -> List[Reason]:
+def block_reasons(uses: Sequence[Use], needed: int, by_block: dict[int, int]) -> list[Reason]:
     """Several blocks of one class are called.
 
     Parameters
@@ -88,7 +89,7 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: Dict[int, int]) ->
     ]
 
 
-def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
+def type_reasons(uses: Sequence[Use], needed: int) -> list[Reason]:
     """One block or operator has several types.
 
     Parameters
@@ -104,7 +105,7 @@ def type_reasons(uses: Sequence[Use], needed: int) -> List[Reason]:
         return []
     types, block = [use.node_type for use in uses], uses[0].block
     padded = any(map(serves_padding, types))
-    by_cause: Dict[Cause, List[Difference]] = {}
+    by_cause: dict[Cause, list[Difference]] = {}
     for difference in differences(types, block, [use.calls for use in uses]):
         cause = Cause.PADDED if padded and difference.cause in _OF_PADDING else difference.cause
         by_cause.setdefault(cause, []).append(difference)
@@ -134,9 +135,9 @@ def _why_apart(cause: Cause, types: Sequence[NodeType], block: Optional[gluon.Bl
     return why_not_padded(block, types) if cause is Cause.SHAPE else ''
 
 
-def merged(reasons: Iterable[Reason]) -> List[Reason]:
+def merged(reasons: Iterable[Reason]) -> list[Reason]:
     """Reasons of several blocks, one for each cause: that which costs most, at the cost of all."""
-    by_cause: Dict[Cause, List[Reason]] = {}
+    by_cause: dict[Cause, list[Reason]] = {}
     for reason in reasons:
         by_cause.setdefault(reason.cause, []).append(reason)
     return [
@@ -147,7 +148,7 @@ def merged(reasons: Iterable[Reason]) -> List[Reason]:
     ]
 
 
-def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason]:
+def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> list[Reason]:
     """Calls of one block or operator must run one by one.
 
     Parameters
@@ -180,7 +181,7 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> List[Reason
     ]
 
 
-def large_reasons(bars: Sequence[Bar], why: Dict[int, str], needed: int) -> List[Reason]:
+def large_reasons(bars: Sequence[Bar], why: dict[int, str], needed: int) -> list[Reason]:
     """Large calls ran eagerly.
 
     Parameters
@@ -200,7 +201,7 @@ def large_reasons(bars: Sequence[Bar], why: Dict[int, str], needed: int) -> List
     return [Reason(Cause.AT_ONCE, text, advice, (len(bars),), (), more)]
 
 
-def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> List[Reason]:
+def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> list[Reason]:
     """Calls ran in several evaluations.
 
     Parameters
@@ -238,8 +239,8 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
 
 
 def scheduler_reason(
-    uses: Sequence[Use], name: str, taken: Dict[NodeType, Tuple[int, int]], advice: str
-) -> List[Reason]:
+    uses: Sequence[Use], name: str, taken: dict[NodeType, tuple[int, int]], advice: str
+) -> list[Reason]:
     """The scheduler took more batches than the lower bound.
 
     Parameters
@@ -264,7 +265,7 @@ def scheduler_reason(
     ]
 
 
-def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> List[Reason]:
+def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> list[Reason]:
     """Calls of a place depend on each other; of those that have run, if some have."""
     needed = min(needed, batches) if batches else needed
     if needed < 2:

@@ -1,6 +1,6 @@
 """Which lines the time of evaluations goes to, where a scope measured it."""
 
-from typing import Iterable
+from collections.abc import Iterable
 
 import numpy as np
 

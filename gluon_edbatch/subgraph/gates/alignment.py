@@ -15,7 +15,8 @@ References
    learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
-from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Optional
 
 from .pq_tree import NodeKind, NotConsecutive, PQTree
 
@@ -52,9 +53,9 @@ class Alignment(NamedTuple):
         For each batch and position, whether the operands are contiguous in the members' order.
     """
 
-    order: List[Any]
-    members: List[List[int]]
-    slices: List[List[bool]]
+    order: list[Any]
+    members: list[list[int]]
+    slices: list[list[bool]]
 
 
 class _Link(NamedTuple):
@@ -87,7 +88,7 @@ def align(buffers: Iterable[Any], batches: Sequence[NodeBatch]) -> Alignment:
     buffers = list(dict.fromkeys(buffers))
     links = _links(batches, set(buffers))
     lists = [batch.results for batch in batches]
-    order: List[Any] = []
+    order: list[Any] = []
     for part in _components(buffers, lists + [[*link.results, *link.operands] for link in links]):
         order += _best_order(
             [buffer for buffer in buffers if buffer in part],
@@ -106,7 +107,7 @@ def align(buffers: Iterable[Any], batches: Sequence[NodeBatch]) -> Alignment:
     return Alignment(order, members, slices)
 
 
-def _links(batches: Sequence[NodeBatch], buffers: Set[Any]) -> List[_Link]:
+def _links(batches: Sequence[NodeBatch], buffers: set[Any]) -> list[_Link]:
     """Return the operands that might be slices, the most valuable first."""
     links = []
     for batch in batches:
@@ -116,7 +117,7 @@ def _links(batches: Sequence[NodeBatch], buffers: Set[Any]) -> List[_Link]:
     return [link for _, link in sorted(links, key=lambda pair: -pair[0])]
 
 
-def _components(buffers: Sequence[Any], lists: Iterable[Iterable[Any]]) -> Iterable[Set[Any]]:
+def _components(buffers: Sequence[Any], lists: Iterable[Iterable[Any]]) -> Iterable[set[Any]]:
     """Return the smallest sets of buffers of which each list has all its buffers in one."""
     parts = {buffer: {buffer} for buffer in buffers}
     for group in lists:
@@ -128,9 +129,9 @@ def _components(buffers: Sequence[Any], lists: Iterable[Iterable[Any]]) -> Itera
 # --- the order -----------------------------------------------------------------------------------
 
 
-def _best_order(buffers: List[Any], results: List[Sequence[Any]], links: List[_Link]) -> List[Any]:
+def _best_order(buffers: list[Any], results: list[Sequence[Any]], links: list[_Link]) -> list[Any]:
     """Return an order that satisfies each link, unless links before it exclude that."""
-    kept: List[_Link] = []
+    kept: list[_Link] = []
     order = _order(buffers, results, kept)
     while links:
         satisfied, unsatisfied, tried = 0, len(links) + 1, len(links)
@@ -145,7 +146,7 @@ def _best_order(buffers: List[Any], results: List[Sequence[Any]], links: List[_L
     return order
 
 
-def _order(buffers: List[Any], results: List[Sequence[Any]], links: List[_Link]) -> List[Any]:
+def _order(buffers: list[Any], results: list[Sequence[Any]], links: list[_Link]) -> list[Any]:
     """Return an order of the buffers that satisfies all links, or raise NotConsecutive.
 
     First everything is made consecutive (steps A and B of the paper's algorithm). Then what the
@@ -166,7 +167,7 @@ def _order(buffers: List[Any], results: List[Sequence[Any]], links: List[_Link])
             tree = tree.reduce(one.leaves | other.leaves)
 
 
-def _alike(tree: PQTree, links: List[_Link]) -> PQTree:
+def _alike(tree: PQTree, links: list[_Link]) -> PQTree:
     """Make the subtrees of the two lists of each link alike."""
     before = None
     while tree is not before:
@@ -179,7 +180,7 @@ def _alike(tree: PQTree, links: List[_Link]) -> PQTree:
     return tree
 
 
-def _consecutive_sets(tree: PQTree, elements: Sequence[Any]) -> Set[FrozenSet[int]]:
+def _consecutive_sets(tree: PQTree, elements: Sequence[Any]) -> set[frozenset[int]]:
     """Return sets of positions in a list that generate all its sets that are consecutive."""
     position = {element: index for index, element in enumerate(elements)}
     sets = []
@@ -198,16 +199,16 @@ def _neighbours(items: Sequence) -> Iterable[tuple]:
 # --- directions ----------------------------------------------------------------------------------
 
 
-def _turned(tree: PQTree, links: List[_Link]) -> Set[FrozenSet[Any]]:
+def _turned(tree: PQTree, links: list[_Link]) -> set[frozenset[Any]]:
     """Return the nodes to turn round so that the lists of each link are in the same order.
 
     Each node of one list's subtree has its like in the other's, in the same direction or the
     other one. So nodes are in disjoint sets, and each node knows whether it must be turned if
     the representative of its set is not.
     """
-    above: Dict[FrozenSet[Any], Tuple[FrozenSet[Any], bool]] = {}
+    above: dict[frozenset[Any], tuple[frozenset[Any], bool]] = {}
 
-    def find(node: FrozenSet[Any]) -> Tuple[FrozenSet[Any], bool]:
+    def find(node: frozenset[Any]) -> tuple[frozenset[Any], bool]:
         turned = False
         while node in above:
             node, more = above[node]
@@ -229,11 +230,11 @@ def _turned(tree: PQTree, links: List[_Link]) -> Set[FrozenSet[Any]]:
 
 def _first_children(
     tree: PQTree, elements: Sequence[Any]
-) -> Dict[FrozenSet[int], Tuple[FrozenSet[Any], FrozenSet[int]]]:
+) -> dict[frozenset[int], tuple[frozenset[Any], frozenset[int]]]:
     """Return inner nodes, and the positions below their first children, by positions below."""
     position = {element: index for index, element in enumerate(elements)}
 
-    def positions(node: PQTree) -> FrozenSet[int]:
+    def positions(node: PQTree) -> frozenset[int]:
         return frozenset(position[element] for element in node.leaves)
 
     return {

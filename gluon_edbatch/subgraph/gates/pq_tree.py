@@ -13,10 +13,11 @@ References
    graph planarity using PQ-tree algorithms. Journal of Computer and System Sciences 13, 335-379.
 """
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Collection, FrozenSet, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any
 
-_Leaves = FrozenSet[Any]
+_Leaves = frozenset[Any]
 
 
 class NodeKind(Enum):
@@ -130,7 +131,7 @@ class PQTree:
             yield node
             stack += node.children if node.whole in turned else reversed(node.children)
 
-    def frontier(self, turned: Collection[_Leaves] = ()) -> List[Any]:
+    def frontier(self, turned: Collection[_Leaves] = ()) -> list[Any]:
         """Return one of the orders, with the children of some nodes reversed; see `walk`."""
         leaves = (node.leaves for node in self.walk(turned) if node.kind is NodeKind.LEAF)
         return [element for (element,) in leaves]
@@ -142,7 +143,7 @@ class PQTree:
         opening, closing = '{}' if self.kind is NodeKind.P else '[]'
         return ' '.join([opening, *map(str, self.children), closing])
 
-    def _path(self, wanted: _Leaves) -> List['PQTree']:
+    def _path(self, wanted: _Leaves) -> list['PQTree']:
         """Return the nodes from this one down to the lowest that has all wanted leaves."""
         for unknown in wanted - self.leaves:
             raise ValueError(f'{unknown!r} is not in the universe of the tree')
@@ -180,13 +181,13 @@ def _gathered(root: PQTree, wanted: _Leaves) -> PQTree:
     return _node(NodeKind.Q, [*children[:first], *row, *children[last + 1 :]])
 
 
-def _split(node: PQTree, wanted: _Leaves) -> List[PQTree]:
+def _split(node: PQTree, wanted: _Leaves) -> list[PQTree]:
     """Return the children of a Q-node in place of a node: empty ones first, full ones last.
 
     One child at most may be partial. Its own parts stand between the others.
     """
-    empty_end: List[PQTree] = []
-    full_end: List[PQTree] = []
+    empty_end: list[PQTree] = []
+    full_end: list[PQTree] = []
     while not node.leaves <= wanted:
         empty, partial, full = _by_label(node.children, wanted)
         if len(partial) > 1:
@@ -204,12 +205,12 @@ def _split(node: PQTree, wanted: _Leaves) -> List[PQTree]:
     return [*empty_end, node, *full_end]
 
 
-def _by_label(nodes: Iterable[PQTree], wanted: _Leaves) -> Tuple[List[PQTree], ...]:
+def _by_label(nodes: Iterable[PQTree], wanted: _Leaves) -> tuple[list[PQTree], ...]:
     """Return the nodes with none, with some and with all of their leaves wanted.
 
     The paper calls them empty, partial and full.
     """
-    labelled: Tuple[List[PQTree], ...] = [], [], []
+    labelled: tuple[list[PQTree], ...] = [], [], []
     for node in nodes:
         label = 2 if node.leaves <= wanted else 0 if node.leaves.isdisjoint(wanted) else 1
         labelled[label].append(node)
@@ -226,7 +227,7 @@ def _group(nodes: Sequence[PQTree]) -> PQTree:
     return nodes[0] if len(nodes) == 1 else _node(NodeKind.P, nodes)
 
 
-def _grouped(nodes: Sequence[PQTree]) -> List[PQTree]:
+def _grouped(nodes: Sequence[PQTree]) -> list[PQTree]:
     """Return what a Q-node has as children for the nodes: their group, if there are any."""
     return [_group(nodes)] if nodes else []
 

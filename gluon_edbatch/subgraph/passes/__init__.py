@@ -1,7 +1,8 @@
 """Passes: functions from subgraph to subgraph that change the speed of a subgraph, not its
 results."""
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, Optional
 
 from ... import debug
 from ..ir import Shape, Subgraph
@@ -10,7 +11,7 @@ from .added_inputs import added_inputs
 from .embeddings import embeddings
 from .operators import operators
 
-Shapes = Dict[str, Shape]
+Shapes = dict[str, Shape]
 
 
 class Pass(NamedTuple):
@@ -28,7 +29,7 @@ class Pass(NamedTuple):
 
     option: Optional[str]
     apply: Callable[[Subgraph, Shapes], Subgraph]
-    devices: Tuple[str, ...] = ('cpu', 'gpu')
+    devices: tuple[str, ...] = ('cpu', 'gpu')
 
 
 PASSES = (
@@ -38,9 +39,9 @@ PASSES = (
 )
 
 
-_Passed = Tuple[Subgraph, List[str]]
+_Passed = tuple[Subgraph, list[str]]
 _MOST_PASSED = 512
-_passed: Dict[tuple, _Passed] = {}  # of graphs that are equal, as those of other modes often are
+_passed: dict[tuple, _Passed] = {}  # of graphs that are equal, as those of other modes often are
 
 
 def apply_passes(
@@ -71,7 +72,7 @@ def apply_passes(
     """
     facts = frozenset((dtypes or {}).items()), frozenset(graph.known(shapes).items())
     key = (graph.structure, *facts, options, device)
-    passed = _passed.get(key)
+    passed = None if debug.LEVEL else _passed.get(key)
     if passed is None:
         passed = _apply(graph, shapes, options, device, dtypes)
         if graph.structure is not None and passed[0] is not graph and not debug.LEVEL:

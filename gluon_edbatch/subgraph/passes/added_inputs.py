@@ -10,22 +10,22 @@ read a variable directly:
 """
 
 from functools import partial
-from typing import Dict, FrozenSet, List, Union
+from typing import Union
 
 from ...ops import Arithmetic, op_of
 from ..ir import Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
 
-def added_inputs(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
+def added_inputs(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
     """Replace these operators where they read variables; to run after passes that make some."""
     states = frozenset(graph.states)
     return rewrite(graph, shapes, partial(_rule, states))
 
 
 def _rule(
-    states: FrozenSet[str], rewriter: Rewriter, node: NodeView
-) -> Union[Operand, List[Operand], None]:
+    states: frozenset[str], rewriter: Rewriter, node: NodeView
+) -> Union[Operand, list[Operand], None]:
     added = [_is_variable(rewriter, operand, states) for operand in node.inputs]
     if not any(added):
         return None
@@ -41,6 +41,6 @@ def _rule(
     return None
 
 
-def _is_variable(rewriter: Rewriter, operand: Operand, states: FrozenSet[str]) -> bool:
+def _is_variable(rewriter: Rewriter, operand: Operand, states: frozenset[str]) -> bool:
     node = rewriter.nodes[operand.node]
     return node.is_variable and node.name not in states

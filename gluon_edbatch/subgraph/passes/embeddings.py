@@ -5,13 +5,13 @@ numbers, too; and one of a table that is row_sparse, where there is an array for
 gradients the user's parameters get does not depend on that: see `lookup`.)
 """
 
-from typing import Dict, Optional
+from typing import Optional
 
 from ..ir import Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
 
-def embeddings(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
+def embeddings(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
     """Cut ids off from autograd, and let the gradients of tables be dense."""
     return rewrite(graph, shapes, _rule) if 'Embedding' in graph.operators else graph
 

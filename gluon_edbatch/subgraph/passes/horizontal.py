@@ -10,7 +10,8 @@ What does not come out as one slice is left apart: to gather columns costs more 
 """
 
 import json
-from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def horizontal(graph: Subgraph) -> Subgraph:
         The same if there is nothing to fuse. Else its new variables stand for several parameters
         one after the other along axis 0; see `packs`.
     """
-    apart: Set[int] = set()
+    apart: set[int] = set()
     while True:
         groups = _groups(graph.nodes, apart)
         batches = [
@@ -73,7 +74,7 @@ def most_rows(columns: int) -> int:
     return MOST_ELEMENTS // columns
 
 
-def packs(graph: Subgraph) -> Dict[str, List[str]]:
+def packs(graph: Subgraph) -> dict[str, list[str]]:
     """The parameters, by name, that variables made by `horizontal` stand for."""
     return {
         node.name: json.loads(node.attrs[_NAMES]) for node in graph.nodes if _NAMES in node.attrs
@@ -92,16 +93,16 @@ class _AlikeNodes(NamedTuple):
         Columns of each member.
     """
 
-    members: List[int]
-    operands: List[List[int]]
-    widths: List[int]
+    members: list[int]
+    operands: list[list[int]]
+    widths: list[int]
 
     @property
     def width(self) -> int:
         """Columns of all."""
         return sum(self.widths)
 
-    def ordered(self, order: List[int]) -> '_AlikeNodes':
+    def ordered(self, order: list[int]) -> '_AlikeNodes':
         """The same with its members in another order."""
 
         def pick(items):
@@ -110,17 +111,17 @@ class _AlikeNodes(NamedTuple):
         return _AlikeNodes(pick(self.members), list(map(pick, self.operands)), pick(self.widths))
 
 
-def _groups(nodes: Sequence[Node], apart: Set[int]) -> List[_AlikeNodes]:
+def _groups(nodes: Sequence[Node], apart: set[int]) -> list[_AlikeNodes]:
     """The groups of two and more.
 
     Products are alike if they have the same input, elementwise operators if what they read at
     each position is alike. So all that one member of a group depends on, but for other groups,
     the others depend on, too.
     """
-    kinds: Dict[Hashable, int] = {}
-    kind_of: Dict[int, int] = {}
-    members: List[List[int]] = []
-    widths: Dict[int, int] = {}
+    kinds: dict[Hashable, int] = {}
+    kind_of: dict[int, int] = {}
+    members: list[list[int]] = []
+    widths: dict[int, int] = {}
     for index, node in enumerate(nodes):
         key = None if index in apart else _key(nodes, node, kind_of, widths)
         if key is None:
@@ -140,7 +141,7 @@ def _groups(nodes: Sequence[Node], apart: Set[int]) -> List[_AlikeNodes]:
 
 
 def _key(
-    nodes: Sequence[Node], node: Node, kind_of: Dict[int, int], widths: Dict[int, int]
+    nodes: Sequence[Node], node: Node, kind_of: dict[int, int], widths: dict[int, int]
 ) -> Optional[Hashable]:
     """What nodes have in common that can be one; None for those that cannot be in a group."""
     if node.op == _PRODUCT and all(_is_parameter(nodes[entry.node]) for entry in node.inputs[1:]):
@@ -165,7 +166,7 @@ def _is_parameter(node: Node) -> bool:
     return node.is_variable and not is_argument(node.name)
 
 
-def _operands(nodes: Sequence[Node], members: List[int]) -> List[List[int]]:
+def _operands(nodes: Sequence[Node], members: list[int]) -> list[list[int]]:
     if nodes[members[0]].op == _PRODUCT:
         return []
     return [
@@ -191,11 +192,11 @@ class _Fusion:
     It takes the place of the first member: all that it needs comes before that (see `_groups`).
     """
 
-    def __init__(self, graph: Subgraph, groups: List[_AlikeNodes]):
+    def __init__(self, graph: Subgraph, groups: list[_AlikeNodes]):
         self._graph = graph
         self._nodes = graph.nodes
         self._groups = groups
-        self._places: Dict[int, _Columns] = {}
+        self._places: dict[int, _Columns] = {}
         for number, group in enumerate(groups):
             ends = np.cumsum(group.widths).tolist()
             self._places.update(
@@ -203,10 +204,10 @@ class _Fusion:
                 for member, end, width in zip(group.members, ends, group.widths)
             )
         self._rewriter = Rewriter()
-        self._kept: Dict[int, int] = {}  # old node: new node
-        self._results: Dict[int, Operand] = {}  # of groups
-        self._slices: Dict[_Columns, Operand] = {}
-        self._packs: Dict[Tuple[str, ...], Operand] = {}
+        self._kept: dict[int, int] = {}  # old node: new node
+        self._results: dict[int, Operand] = {}  # of groups
+        self._slices: dict[_Columns, Operand] = {}
+        self._packs: dict[tuple[str, ...], Operand] = {}
 
     def fused(self) -> Subgraph:
         """The new one."""

@@ -20,7 +20,8 @@ product + bias -> with bias      132, 132   533, 418      281, 232   2200, 982
 ``relu`` and ``softsign`` are as fast as ``Activation``, and there is nothing faster for ``exp``.
 """
 
-from typing import Dict, List, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Optional, Union
 
 from ..ir import Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
@@ -30,7 +31,7 @@ _ACTIVATIONS = frozenset('tanh sigmoid'.split())
 _DENSE = (None, '-1', '0')  # MXNet's numbers for storage types: not known, not known, default
 
 
-def operators(graph: Subgraph, shapes: Dict[str, Shape]) -> Subgraph:
+def operators(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
     """Replace operators by faster ones that compute the same."""
     return rewrite(graph, shapes, _rule)
 
@@ -55,7 +56,7 @@ def _rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, Sequence[Operand
     return None
 
 
-def _slices(rewriter: Rewriter, node: NodeView) -> List[Operand]:
+def _slices(rewriter: Rewriter, node: NodeView) -> list[Operand]:
     """Each part of a split on its own."""
     axis = node.attrs.axis('axis', len(node.shape), 1)
     parts, begin = [], 0

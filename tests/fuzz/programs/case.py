@@ -6,9 +6,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -62,8 +63,8 @@ class Outcome(NamedTuple):
     number: int
     how: str
     why: str
-    constructs: Dict[str, int]
-    facts: Dict[str, float]
+    constructs: dict[str, int]
+    facts: dict[str, float]
 
 
 class TooLong(BaseException):
@@ -99,16 +100,16 @@ def run_case(seed: int, number: int, say: Say = _silent) -> Outcome:
     return Outcome(number, how, why, dict(constructs(program.source)), facts)
 
 
-def constructs_of(seed: int, number: int) -> Dict[str, int]:
+def constructs_of(seed: int, number: int) -> dict[str, int]:
     """Of a case."""
     return dict(constructs(Writer(f'{seed} {number}').program().source))
 
 
 def judged(
     program: Program, folder: Path, number: int, say: Say = _silent
-) -> Tuple[str, str, Dict[str, float]]:
+) -> tuple[str, str, dict[str, float]]:
     """What comes of a program, why, and facts about it."""
-    facts: Dict[str, float] = {}
+    facts: dict[str, float] = {}
     module = loaded(program.source, folder)
     net = module.Net()
     net.initialize()
@@ -170,7 +171,7 @@ def _fill(net: gluon.Block, seed: int) -> None:
         parameter.set_data(mx.nd.array(values))
 
 
-def _sample(arguments: Tuple[str, ...], seed: int, number: int) -> Tuple[Any, ...]:
+def _sample(arguments: tuple[str, ...], seed: int, number: int) -> tuple[Any, ...]:
     drawn = np.random.RandomState(1000 * seed % 2**31 + number)
     made = {
         'x': drawn.randn(1, 4),
@@ -180,7 +181,7 @@ def _sample(arguments: Tuple[str, ...], seed: int, number: int) -> Tuple[Any, ..
     return tuple([mx.nd.array(made[name]) for name in arguments])
 
 
-def _facts(compiled: Any) -> Dict[str, float]:
+def _facts(compiled: Any) -> dict[str, float]:
     """From what a program shows of itself."""
     first, *lines = str(compiled).splitlines()
     blocks, networks = map(int, re.findall(r'\d+', first)[:2])
@@ -194,9 +195,9 @@ def _facts(compiled: Any) -> Dict[str, float]:
 def _compared(
     net: gluon.Block,
     compiled: Any,
-    samples: List[Any],
-    expected: List[Any],
-    facts: Dict[str, float],
+    samples: list[Any],
+    expected: list[Any],
+    facts: dict[str, float],
 ) -> str:
     """What differs: all samples at once, and each alone."""
     before = [[array.asnumpy() for array in sample] for sample in samples]
@@ -283,7 +284,7 @@ def _named(error: BaseException) -> str:
 
 
 def _compared_when_loaded(
-    compiled: Any, folder: Path, samples: List[Any], expected: List[Any]
+    compiled: Any, folder: Path, samples: list[Any], expected: list[Any]
 ) -> str:
     """What differs when the program was written and loaded."""
     try:
@@ -297,7 +298,7 @@ def _compared_when_loaded(
     return ''
 
 
-def _reports(net: gluon.Block, compiled: Any, samples: List[Any], folder: Path) -> str:
+def _reports(net: gluon.Block, compiled: Any, samples: list[Any], folder: Path) -> str:
     """Which error a report of the program raises, or of a scope, before, meanwhile and after."""
 
     def look() -> None:
@@ -327,7 +328,7 @@ def _reports(net: gluon.Block, compiled: Any, samples: List[Any], folder: Path) 
 
 
 def _compared_gradients(
-    net: gluon.Block, compiled: Any, samples: List[Any], facts: Dict[str, float], say: Say
+    net: gluon.Block, compiled: Any, samples: list[Any], facts: dict[str, float], say: Say
 ) -> str:
     """What differs in those of all parameters, summed over samples."""
     say(EAGER)  # whose backward ends the process now and then
@@ -350,7 +351,7 @@ def _compared_gradients(
     return ''
 
 
-def _gradients(net: gluon.Block, run: Callable[[], List[Any]]) -> Optional[Dict[str, Any]]:
+def _gradients(net: gluon.Block, run: Callable[[], list[Any]]) -> Optional[dict[str, Any]]:
     parameters = net.collect_params()
     for parameter in parameters.values():
         if parameter.grad_req != 'null':
@@ -370,7 +371,7 @@ def _gradients(net: gluon.Block, run: Callable[[], List[Any]]) -> Optional[Dict[
 
 def _weighted(result: Any) -> Any:
     """All arrays of a result as one number, each element with a weight of its own."""
-    arrays: List[Any] = []
+    arrays: list[Any] = []
     _arrays_of(result, arrays)
     total: Any = 0
     for place, array in enumerate(arrays):
@@ -379,7 +380,7 @@ def _weighted(result: Any) -> Any:
     return total
 
 
-def _arrays_of(value: Any, found: List[Any]) -> None:
+def _arrays_of(value: Any, found: list[Any]) -> None:
     if isinstance(value, mx.nd.NDArray):
         found.append(value)
     elif isinstance(value, (list, tuple)):
@@ -392,7 +393,7 @@ def _arrays_of(value: Any, found: List[Any]) -> None:
 # --- near a threshold ----------------------------------------------------------------------------
 
 
-def _is_near(net: gluon.Block, samples: List[Any], expected: List[Any]) -> bool:
+def _is_near(net: gluon.Block, samples: list[Any], expected: list[Any]) -> bool:
     """Whether eager gives something else, too, if all that it computes with is changed by less than
     what counts as far from a threshold."""
     drawn = np.random.RandomState(0)

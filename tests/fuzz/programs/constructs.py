@@ -2,9 +2,9 @@
 
 import ast
 from collections import Counter
-from typing import Dict, Iterator, Type
+from collections.abc import Iterator
 
-_SIMPLE: Dict[Type[ast.AST], str] = {
+_SIMPLE: dict[type[ast.AST], str] = {
     ast.Break: 'break',
     ast.Continue: 'continue',
     ast.IfExp: 'conditional expression',

@@ -26,18 +26,18 @@ states   a list of two rows
 =======  ===========================================================================
 """
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 
 class Kind(NamedTuple):
     """Expressions of a kind: weight and text."""
 
-    leaves: List[Tuple[float, str]]
-    others: List[Tuple[float, str]]
+    leaves: list[tuple[float, str]]
+    others: list[tuple[float, str]]
 
 
 # Variables of which kinds may stand for one.
-SUBKINDS: Dict[str, Tuple[str, ...]] = {
+SUBKINDS: dict[str, tuple[str, ...]] = {
     'row': ('row', 'own'),
     'fresh': (),
     'int': ('int', 'known'),
@@ -114,7 +114,7 @@ _FRESH = [
     (0.5, 'sum(<rows>).tanh()'),
 ]
 
-GRAMMAR: Dict[str, Kind] = {
+GRAMMAR: dict[str, Kind] = {
     'fresh': Kind([(1, 'mx.nd.tanh(<row?>)'), (1, 'self.dense(<row?>)')], _FRESH),
     'row': Kind(
         [(0.06, 'mx.nd.zeros((1, 4))'), (0.04, 'mx.nd.ones((1, 4))')],

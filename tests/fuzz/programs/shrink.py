@@ -3,8 +3,9 @@
 import ast
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable
 
 from .case import TooLong, judged, limited
 from .source import Program
@@ -62,7 +63,7 @@ def _cuts(tree: ast.Module) -> Iterator[Cut]:
         yield from _simpler(net)
 
 
-def _bodies(tree: ast.AST) -> Iterator[List[ast.stmt]]:
+def _bodies(tree: ast.AST) -> Iterator[list[ast.stmt]]:
     for node in ast.walk(tree):
         for field in ('body', 'orelse'):
             body = getattr(node, field, None)
@@ -70,14 +71,14 @@ def _bodies(tree: ast.AST) -> Iterator[List[ast.stmt]]:
                 yield body
 
 
-def _left_out(body: List[ast.stmt], place: int) -> Cut:
+def _left_out(body: list[ast.stmt], place: int) -> Cut:
     def cut() -> None:
         body[place : place + 1] = [] if len(body) > 1 else [ast.Pass()]
 
     return cut
 
 
-def _replaced(body: List[ast.stmt], place: int, inner: List[ast.stmt]) -> Cut:
+def _replaced(body: list[ast.stmt], place: int, inner: list[ast.stmt]) -> Cut:
     def cut() -> None:
         body[place : place + 1] = inner
 
@@ -96,7 +97,7 @@ def _simpler(net: ast.AST) -> Iterator[Cut]:
                     yield _put(node, field, place, part)
 
 
-def _parts(value: ast.AST) -> List[ast.expr]:
+def _parts(value: ast.AST) -> list[ast.expr]:
     parts = [each for each in ast.iter_child_nodes(value) if isinstance(each, ast.expr)]
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         parts += [value.func.value]

@@ -3,7 +3,7 @@
 import ast
 import random
 import re
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional
 
 from .grammar import GRAMMAR, SUBKINDS
 
@@ -110,7 +110,7 @@ class Method(NamedTuple):
     """One that others may call: parameters behind the first, a row, with kind and default."""
 
     name: str
-    options: Tuple[Tuple[str, str, str], ...]
+    options: tuple[tuple[str, str, str], ...]
     keyword_only: bool
     gives: str
 
@@ -119,26 +119,26 @@ class Program(NamedTuple):
     """Source of a module, and the arguments of its `Net`."""
 
     source: str
-    arguments: Tuple[str, ...]
+    arguments: tuple[str, ...]
 
 
-class Scope(Dict[str, str]):
+class Scope(dict[str, str]):
     """Variables that are surely there, and their kinds; `fixed` may not be assigned."""
 
-    def __init__(self, names: Dict[str, str], fixed: frozenset = frozenset()):
+    def __init__(self, names: dict[str, str], fixed: frozenset = frozenset()):
         super().__init__(names)
         self.fixed = fixed
 
-    def of(self, kind: str) -> List[str]:
+    def of(self, kind: str) -> list[str]:
         """Variables that may stand for a kind."""
         kinds = SUBKINDS.get(kind, (kind,))
         return [name for name, each in self.items() if each in kinds]
 
-    def inner(self, fixed: Tuple[str, ...] = (), **names: str) -> 'Scope':
+    def inner(self, fixed: tuple[str, ...] = (), **names: str) -> 'Scope':
         """A branch or loop in it."""
         return Scope({**self, **names}, self.fixed | set(fixed) | set(names))
 
-    def assignable(self, *kinds: str) -> List[str]:
+    def assignable(self, *kinds: str) -> list[str]:
         """Variables that may get another value."""
         return [name for name, each in self.items() if each in kinds and name not in self.fixed]
 
@@ -154,7 +154,7 @@ class Writer:
     def __init__(self, seed: str):
         self.random = random.Random(seed)
         self._names = 0
-        self._methods: List[Method] = []
+        self._methods: list[Method] = []
         self._budget = 0
         self._gives: Optional[str] = None  # what the function that is written returns; None: all
         self._in_part = False
@@ -259,7 +259,7 @@ class Writer:
         self._in_part = False
         return '\n'.join(_indented(['def forward(self, x, n=0.2):', *_indented(body)])) + '\n'
 
-    def _method(self) -> List[str]:
+    def _method(self) -> list[str]:
         """A method, which may call those before it, or itself."""
         if self.random.random() < 0.3:
             return self._recursive()
@@ -279,7 +279,7 @@ class Writer:
         self._methods.append(method)
         return _indented([f'def {method.name}({", ".join(parameters)}):', *_indented(body)])
 
-    def _recursive(self) -> List[str]:
+    def _recursive(self) -> list[str]:
         name = self._new('deeper')
         scope = Scope({'x': 'row', 'depth': 'int'}, frozenset(['depth']))
         self._gives, self._budget = 'row', self.random.randint(0, 2)
@@ -296,7 +296,7 @@ class Writer:
         self._methods.append(Method(name, (), False, 'row'))
         return _indented(lines)
 
-    def _forward(self, arguments: Tuple[str, ...]) -> List[str]:
+    def _forward(self, arguments: tuple[str, ...]) -> list[str]:
         self._gives = None
         scope = Scope({name: ARGUMENTS[name] for name in arguments})
         self._budget = self.random.randint(4, 14)
@@ -318,9 +318,9 @@ class Writer:
 
     # --- statements ------------------------------------------------------------------------------
 
-    def _body(self, scope: Scope, depth: int, in_loop: bool) -> List[str]:
+    def _body(self, scope: Scope, depth: int, in_loop: bool) -> list[str]:
         """Some statements, at least one."""
-        lines: List[str] = []
+        lines: list[str] = []
         for _ in range(self.random.randint(1, 4 if depth == 0 else 3)):
             self._budget -= 1
             lines += self._statement(scope, depth, in_loop)
@@ -328,14 +328,14 @@ class Writer:
                 break
         return lines or ['pass']
 
-    def _statement(self, scope: Scope, depth: int, in_loop: bool) -> List[str]:
-        simple: List[Tuple[float, Callable]] = [
+    def _statement(self, scope: Scope, depth: int, in_loop: bool) -> list[str]:
+        simple: list[tuple[float, Callable]] = [
             (5, self._assign),
             (3, self._augment),
             (1.5, self._change),
             (1.5, self._unpack),
         ]
-        nested: List[Tuple[float, Callable]] = [
+        nested: list[tuple[float, Callable]] = [
             (4, self._if),
             (3, self._for),
             (2, self._while),
@@ -356,7 +356,7 @@ class Writer:
             return chosen(scope, depth, in_loop)
         return chosen(scope)
 
-    def _assign(self, scope: Scope) -> List[str]:
+    def _assign(self, scope: Scope) -> list[str]:
         kind = self.random.choices(
             ['row', 'own', 'num', 'int', 'bool', 'rows', 'nums', 'table', 'counts', 'pair', 'text']
             + ['mat', 'states', 'one', 'vec'],
@@ -382,7 +382,7 @@ class Writer:
             return f'{value} % 7'
         return value
 
-    def _augment(self, scope: Scope) -> List[str]:
+    def _augment(self, scope: Scope) -> list[str]:
         """An augmented assignment."""
         chosen = self.random.choice(
             ['num', 'num', 'int', 'int', 'row', 'own', 'rows', 'item', 'and']
@@ -413,7 +413,7 @@ class Writer:
             return [f'{name} {self._filled(value, scope, 2)}']
         return [f'{name} = {name} + {self.expr("row", scope)}']
 
-    def _augment_item(self, scope: Scope) -> List[str]:
+    def _augment_item(self, scope: Scope) -> list[str]:
         holders = scope.assignable('nums', 'counts')
         if not holders:
             return self._assign(scope)
@@ -421,7 +421,7 @@ class Writer:
         key = '0' if scope[name] == 'nums' else self.expr('text', scope, 1)
         return [f'{name}[{key}] {self.random.choice(["+=", "-="])} {self.expr("num", scope)}']
 
-    def _change(self, scope: Scope) -> List[str]:
+    def _change(self, scope: Scope) -> list[str]:
         """A list or dict is changed."""
         holders = scope.assignable('rows', 'nums', 'table', 'counts')
         if not holders:
@@ -448,7 +448,7 @@ class Writer:
         template = template.replace('<var>', self._new('gone'))
         return self._filled(template, scope, 1).split('\n')
 
-    def _unpack(self, scope: Scope) -> List[str]:
+    def _unpack(self, scope: Scope) -> list[str]:
         """Several targets."""
         chosen = self.random.randrange(7)
         if chosen == 0:
@@ -470,10 +470,10 @@ class Writer:
         first, second = self.random.sample(names, 2)
         return [f'{first}, {second} = {second}, {first}']
 
-    def _return_early(self, scope: Scope) -> List[str]:
+    def _return_early(self, scope: Scope) -> list[str]:
         return [f'if {self.expr("cond", scope)}:', *_indented(self._return(scope))]
 
-    def _return(self, scope: Scope) -> List[str]:
+    def _return(self, scope: Scope) -> list[str]:
         """Of what the function gives; forward gives anything, nested."""
         if self._gives:
             return [f'return {self.expr(self._gives, scope)}']
@@ -486,12 +486,12 @@ class Writer:
         form = self.random.choice(['%s', '(%s,)', '[%s]', '{"x": x, "rest": (%s,)}', 'x, [%s]'])
         return [f'return {form % ", ".join(parts)}']
 
-    def _leave(self, scope: Scope) -> List[str]:
+    def _leave(self, scope: Scope) -> list[str]:
         """Out of a loop, or on with it."""
         word = self.random.choice(['break', 'continue'])
         return [f'if {self.expr("cond", scope)}:', f'    {word}']
 
-    def _if(self, scope: Scope, depth: int, in_loop: bool) -> List[str]:
+    def _if(self, scope: Scope, depth: int, in_loop: bool) -> list[str]:
         test = self.expr('cond', scope)
         if self.random.random() < 0.15:
             name = self._new('n')
@@ -505,19 +505,19 @@ class Writer:
             lines += ['else:', *_indented(self._body(scope.inner(), depth + 1, in_loop))]
         return lines
 
-    def _for(self, scope: Scope, depth: int, in_loop: bool) -> List[str]:
+    def _for(self, scope: Scope, depth: int, in_loop: bool) -> list[str]:
         choices = [self._over_range, self._over_rows, self._over_layers, self._over_others]
         head, names = self.random.choice(choices)(scope, 3 if depth == 0 else 2)
         inner = scope.inner(**names)
         lines = [f'for {head}:', *_indented(self._body(inner, depth + 1, True))]
         return lines + self._else(scope, depth, in_loop)
 
-    def _else(self, scope: Scope, depth: int, in_loop: bool) -> List[str]:
+    def _else(self, scope: Scope, depth: int, in_loop: bool) -> list[str]:
         if self.random.random() < 0.15:
             return ['else:', *_indented(self._body(scope.inner(), depth + 1, in_loop))]
         return []
 
-    def _over_range(self, scope: Scope, trips: int) -> Tuple[str, Dict[str, str]]:
+    def _over_range(self, scope: Scope, trips: int) -> tuple[str, dict[str, str]]:
         name = self._new('i')
         if self.random.random() < 0.15:  # as many as a value says: the index is one, then
             return f'{name} in range({self.expr("int", scope)} % {trips + 1})', {name: 'int'}
@@ -526,7 +526,7 @@ class Writer:
             limits = self.random.choice(['3', 'self.limit', 'len(self.layers)'])
         return f'{name} in range({limits})', {name: 'known'}
 
-    def _over_rows(self, scope: Scope, trips: int) -> Tuple[str, Dict[str, str]]:
+    def _over_rows(self, scope: Scope, trips: int) -> tuple[str, dict[str, str]]:
         name, other = self._new('x'), self._new('x')
         rows = f'{self.expr("rows", scope, 1)}[:{trips}]'
         if self.random.random() < 0.3:
@@ -540,7 +540,7 @@ class Writer:
             return f'{index}, {name} in enumerate({rows}{start})', {index: 'known', name: 'row'}
         return f'{name} in {rows}', {name: 'row'}
 
-    def _over_layers(self, scope: Scope, trips: int) -> Tuple[str, Dict[str, str]]:
+    def _over_layers(self, scope: Scope, trips: int) -> tuple[str, dict[str, str]]:
         if self._in_part:
             return self._over_range(scope, trips)
         layer, part = self._new('layer'), self._new('part')
@@ -557,7 +557,7 @@ class Writer:
         row, given = self._new('x'), self.expr('row', scope, 1)
         return f'{row} in [part({given}) for part in self.parts]', {row: 'row'}
 
-    def _over_others(self, scope: Scope, trips: int) -> Tuple[str, Dict[str, str]]:
+    def _over_others(self, scope: Scope, trips: int) -> tuple[str, dict[str, str]]:
         chosen = self.random.randrange(5)
         key, value = self._new('key'), self._new('x')
         if chosen == 0:
@@ -573,7 +573,7 @@ class Writer:
         number = self._new('n')
         return f'{number} in (0.1, {self.expr("num", scope, 1)}, -1)', {number: 'num'}
 
-    def _while(self, scope: Scope, depth: int, in_loop: bool) -> List[str]:
+    def _while(self, scope: Scope, depth: int, in_loop: bool) -> list[str]:
         """With a counter, which may be one of two conditions."""
         counter, trips = self._new('c'), self.random.choice([2, 3, 4] if depth == 0 else [2, 3])
         inner = scope.inner(**{counter: 'int'})
@@ -594,7 +594,7 @@ class Writer:
 
     # --- what users often write ------------------------------------------------------------------
 
-    def _best(self, scope: Scope) -> List[str]:
+    def _best(self, scope: Scope) -> list[str]:
         """The best of some rows, and where it was."""
         rows, row, score = self.expr('rows', scope, 1), self._new('x'), self._new('n')
         best, at, i = self._new('best'), self._new('k'), self._new('i')
@@ -609,7 +609,7 @@ class Writer:
         scope[at] = 'int'
         return lines
 
-    def _add_up(self, scope: Scope) -> List[str]:
+    def _add_up(self, scope: Scope) -> list[str]:
         """Rows, in an array that is changed in place."""
         total, row = self._new('y'), self._new('x')
         rows = self.expr('rows', scope, 1)
@@ -623,7 +623,7 @@ class Writer:
         scope[total] = 'own'
         return lines
 
-    def _decode(self, scope: Scope) -> List[str]:
+    def _decode(self, scope: Scope) -> list[str]:
         """Tokens, until one ends it."""
         if self._in_part:
             return self._assign(scope)
@@ -639,7 +639,7 @@ class Writer:
         scope.update({token: 'int', states: 'states'})
         return lines
 
-    def _sequence(self, scope: Scope) -> List[str]:
+    def _sequence(self, scope: Scope) -> list[str]:
         """A cell along a sequence, which may end early."""
         if self._in_part:
             return self._assign(scope)
@@ -656,5 +656,5 @@ class Writer:
         return lines
 
 
-def _indented(lines: List[str]) -> List[str]:
+def _indented(lines: list[str]) -> list[str]:
     return [f'    {line}' for line in lines]

@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from typing import Any, Dict, List
+from typing import Any
 
 from .case import Outcome, reason
 
 _WIDTH, _COLUMNS = 36, 3
 
 
-def counted(outcomes: List[Outcome]) -> 'Counter[str]':
+def counted(outcomes: list[Outcome]) -> 'Counter[str]':
     """How often each construct is in all programs."""
     total: Counter[str] = Counter()
     for outcome in outcomes:
@@ -17,10 +17,10 @@ def counted(outcomes: List[Outcome]) -> 'Counter[str]':
     return total
 
 
-def facts(outcomes: List[Outcome]) -> Dict[str, Any]:
+def facts(outcomes: list[Outcome]) -> dict[str, Any]:
     """Sums over the programs that were compiled, and the largest of some."""
     compiled = [each.facts for each in outcomes if 'blocks' in each.facts]
-    found: Dict[str, Any] = {
+    found: dict[str, Any] = {
         name: sum([each.get(name, 0) for each in compiled])
         for name in ('blocks', 'networks', 'branches', 'gradients', 'loaded')
     }
@@ -35,7 +35,7 @@ def facts(outcomes: List[Outcome]) -> Dict[str, Any]:
     return found
 
 
-def table(outcomes: List[Outcome]) -> str:
+def table(outcomes: list[Outcome]) -> str:
     """Constructs, the most frequent first; what programs were like; what came of them."""
     cells = [
         f'{count:>7} {name}'[:_WIDTH].ljust(_WIDTH)
@@ -51,7 +51,7 @@ def table(outcomes: List[Outcome]) -> str:
     return '\n'.join(lines)
 
 
-def as_json(outcomes: List[Outcome], file: str) -> None:
+def as_json(outcomes: list[Outcome], file: str) -> None:
     """Write all of it."""
     with open(file, 'w', encoding='utf-8') as opened:
         json.dump(

@@ -7,9 +7,10 @@ import selectors
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Deque, Iterable, Iterator, List, Optional
+from typing import Callable, Optional
 
 from .case import DIED, EAGER, EAGER_FAILS, PROGRAM, Outcome, constructs_of
 
@@ -22,14 +23,14 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 def run_cases(
     seed: int, numbers: Iterable[int], jobs: int, seen: Callable[[Outcome], None]
-) -> List[Outcome]:
+) -> list[Outcome]:
     """What came of each, in their order; `seen` is called with each as it comes."""
-    waiting: queue.Queue[List[int]] = queue.Queue()
+    waiting: queue.Queue[list[int]] = queue.Queue()
     everything = list(numbers)
     size = max(1, min(_EACH, -(-len(everything) // jobs)))
     for begin in range(0, len(everything), size):
         waiting.put(everything[begin : begin + size])
-    outcomes: List[Outcome] = []
+    outcomes: list[Outcome] = []
 
     def work() -> None:
         while True:
@@ -47,8 +48,8 @@ def run_cases(
     return sorted(outcomes, key=lambda outcome: outcome.number)
 
 
-def _outcomes(seed: int, numbers: List[int]) -> Iterator[Outcome]:
-    left: Deque[int] = deque(numbers)
+def _outcomes(seed: int, numbers: list[int]) -> Iterator[Outcome]:
+    left: deque[int] = deque(numbers)
     ended: Optional[int] = None
     while left:
         process = _started(seed, left)

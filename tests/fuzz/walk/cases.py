@@ -2,7 +2,8 @@
 
 import re
 import zlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Input(NamedTuple):
     top : int
     """
 
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     sort: str = 'real'
     shared: bool = False
     dtype: str = ''
@@ -61,8 +62,8 @@ class Case(NamedTuple):
     op: str
     index: int
     seed: int
-    attrs: Dict[str, str]
-    inputs: List[Input]
+    attrs: dict[str, str]
+    inputs: list[Input]
     dtype: str
     recorded: bool
     training: bool
@@ -111,7 +112,7 @@ class Draw:
 
     def __init__(self, seed: int):
         self.random = np.random.RandomState(seed)
-        self.attrs: Dict[str, Any] = {}
+        self.attrs: dict[str, Any] = {}
         self.dtypes: Sequence[str] = FLOATS
         self.longer = True
         self.code = ''
@@ -129,7 +130,7 @@ class Draw:
         """Whether."""
         return bool(self.random.uniform() < chance)
 
-    def shape(self, least: int = 1, most: int = 4, longest: int = 3) -> Tuple[int, ...]:
+    def shape(self, least: int = 1, most: int = 4, longest: int = 3) -> tuple[int, ...]:
         """Of an array with so many axes."""
         return tuple(self.number(1, longest) for _ in range(self.number(least, most)))
 
@@ -199,7 +200,7 @@ def _text(value: Any) -> str:
     return str(tuple(value)) if isinstance(value, list) else str(value)
 
 
-def _any_inputs(operator: Operator, draw: Draw) -> List[Input]:
+def _any_inputs(operator: Operator, draw: Draw) -> list[Input]:
     """Arrays of one shape, or such as may be broadcast to it."""
     count = len(operator.inputs)
     if operator.count:
@@ -284,7 +285,7 @@ def _value(attribute: Attribute, draw: Draw, rank: int) -> Any:
     return _NOTHING
 
 
-def find(operators: Dict[str, Operator], seed: int, name: str) -> Optional[Case]:
+def find(operators: dict[str, Operator], seed: int, name: str) -> Optional[Case]:
     """The case that `Case.name` names."""
     op, _, index = name.rpartition('#')
     return make_case(operators[op], seed, int(index)) if op in operators else None

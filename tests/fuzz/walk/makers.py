@@ -1,11 +1,12 @@
 """Arguments for operators that do not take any shapes: a function of a `Draw` each."""
 
-from typing import Callable, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Callable
 
 from .cases import Draw, Input
 
-Maker = Callable[[Draw], List[Input]]
-MAKERS: Dict[str, Maker] = {}
+Maker = Callable[[Draw], list[Input]]
+MAKERS: dict[str, Maker] = {}
 
 
 def _for(names: str) -> Callable[[Maker], Maker]:

@@ -4,7 +4,8 @@ A function, method or idiom has a name, as `Operator`s have, and a maker, which 
 writes the call. Functions of ``mx.npx`` are called as the operators are that they are names of.
 """
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable
 
 import mxnet as mx
 
@@ -14,17 +15,17 @@ from .cases import Draw, Input
 from .makers import MAKERS
 from .registry import Operator
 
-Written = Callable[[Draw, str], List[Input]]
+Written = Callable[[Draw, str], list[Input]]
 _NAMES = 'abcdefgh'
 _DTYPES = ('float32',) * 11 + ('float64',) * 4 + ('float16', 'int32', 'int64', 'bool', 'uint8')
 _METHODS = (
     'all any argmax argmin argsort clip copy cumsum diagonal max mean min prod repeat reshape '
     'round sort squeeze std sum swapaxes transpose var'
 ).split()
-_WRITTEN: Dict[str, Written] = {}
+_WRITTEN: dict[str, Written] = {}
 
 
-def functions() -> Dict[str, Operator]:
+def functions() -> dict[str, Operator]:
     """What users call in NumPy mode, by name."""
     found = {name: Operator(name, (name,), (), (), '', True) for name in _WRITTEN}
     for name in sorted(mx.operator.get_all_registered_operators()):
@@ -35,7 +36,7 @@ def functions() -> Dict[str, Operator]:
     return dict(sorted(found.items()))
 
 
-def write(draw: Draw, operator: Operator) -> List[Input]:
+def write(draw: Draw, operator: Operator) -> list[Input]:
     """Draw a call: its arrays; ``draw.code`` is what is written."""
     draw.dtypes = _DTYPES
     maker = _WRITTEN.get(operator.name)
@@ -69,7 +70,7 @@ def _method(draw: Draw, name: str, *arguments: Any, **options: Any) -> None:
         _call(draw, name, 'a', *arguments, **options)
 
 
-def _shape(draw: Draw, least: int = 0, most: int = 4) -> Tuple[int, ...]:
+def _shape(draw: Draw, least: int = 0, most: int = 4) -> tuple[int, ...]:
     """Of an array; now and then without axes, or without elements."""
     shape = draw.shape(max(least, 1), most)
     if not least and draw.flag(0.12):
@@ -80,12 +81,12 @@ def _shape(draw: Draw, least: int = 0, most: int = 4) -> Tuple[int, ...]:
     return shape
 
 
-def _some(draw: Draw, **choices: Sequence[Any]) -> Dict[str, Any]:
+def _some(draw: Draw, **choices: Sequence[Any]) -> dict[str, Any]:
     """Some of these options."""
     return {name: draw.pick(values) for name, values in choices.items() if draw.flag(0.6)}
 
 
-def _one(draw: Draw, *shape: int, **facts: Any) -> List[Input]:
+def _one(draw: Draw, *shape: int, **facts: Any) -> list[Input]:
     return [Input(tuple(shape), **facts)]
 
 
@@ -149,7 +150,7 @@ def _(draw, name):
     return _one(draw, *_shape(draw))
 
 
-def _pair(draw: Draw) -> List[Input]:
+def _pair(draw: Draw) -> list[Input]:
     """Arrays that may be broadcast to one shape, sometimes of two dtypes."""
     shape = _shape(draw)
     other = tuple([1 if draw.flag(0.3) else length for length in shape])[draw.number(0, 1) :]
@@ -160,7 +161,7 @@ def _pair(draw: Draw) -> List[Input]:
     return inputs[:: draw.pick([1, -1])]
 
 
-def _operands(draw: Draw, inputs: List[Input]) -> List[str]:
+def _operands(draw: Draw, inputs: list[Input]) -> list[str]:
     """The names of two arrays, or that of one and a number."""
     number = str(draw.pick([2, 2.5, -1, 0, True, 'onp.float32(0.5)', 'onp.ones((1,), "float32")']))
     if draw.flag(0.3):

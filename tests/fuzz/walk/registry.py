@@ -1,7 +1,7 @@
 """What MXNet says of its operators: names, arguments, and the types of their attributes."""
 
 import ctypes
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import mxnet as mx
 from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
@@ -39,9 +39,9 @@ class Operator(NamedTuple):
     """
 
     name: str
-    aliases: Tuple[str, ...]
-    inputs: Tuple[str, ...]
-    attributes: Tuple[Attribute, ...]
+    aliases: tuple[str, ...]
+    inputs: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
     count: str
     written: bool = False
 
@@ -93,9 +93,9 @@ def handle(name: str) -> OpHandle:
     return found
 
 
-def registry() -> Dict[str, Operator]:
+def registry() -> dict[str, Operator]:
     """All operators by name."""
-    names: Dict[str, List[str]] = {}
+    names: dict[str, list[str]] = {}
     for name in sorted(mx.operator.get_all_registered_operators()):
         if not name.startswith('edb_'):
             text = ctypes.c_char_p()
@@ -104,7 +104,7 @@ def registry() -> Dict[str, Operator]:
     return {name: _operator(name, tuple(aliases)) for name, aliases in sorted(names.items())}
 
 
-def _operator(name: str, aliases: Tuple[str, ...]) -> Operator:
+def _operator(name: str, aliases: tuple[str, ...]) -> Operator:
     texts = [ctypes.c_char_p() for _ in range(4)]  # name, description, count, what it returns
     columns = [ctypes.POINTER(ctypes.c_char_p)() for _ in range(3)]
     size = ctypes.c_uint()

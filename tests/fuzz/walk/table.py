@@ -1,7 +1,8 @@
 """What the walk found, operator by operator."""
 
 from collections import Counter
-from typing import Any, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .registry import Operator
 from .workers import EAGER_FAILS, Result
@@ -30,19 +31,19 @@ class Line(NamedTuple):
     aliases: Sequence[str]
     way: str
     why: str
-    counts: Dict[str, int]
+    counts: dict[str, int]
     differences: int
 
 
-def lines_of(operators: Sequence[Operator], results: Sequence[Result]) -> List[Line]:
+def lines_of(operators: Sequence[Operator], results: Sequence[Result]) -> list[Line]:
     """A line for each operator, by name."""
-    own: Dict[str, List[Result]] = {operator.name: [] for operator in operators}
+    own: dict[str, list[Result]] = {operator.name: [] for operator in operators}
     for result in results:
         own[result.case.op].append(result)
     return [_line(operator, own[operator.name]) for operator in operators]
 
 
-def _line(operator: Operator, results: List[Result]) -> Line:
+def _line(operator: Operator, results: list[Result]) -> Line:
     counts = Counter(result.how for result in results)
     way = next((way for way in WAYS if counts[way]), 'refused')
     why = operator.why_not
@@ -79,7 +80,7 @@ def shown(lines: Sequence[Line]) -> str:
     return '\n'.join(rows)
 
 
-def as_json(lines: Sequence[Line], results: Sequence[Result]) -> Dict[str, Any]:
+def as_json(lines: Sequence[Line], results: Sequence[Result]) -> dict[str, Any]:
     """Table and failing cases, for programs."""
     return {
         'operators': [dict(line._asdict()) for line in lines],

@@ -10,9 +10,10 @@ import re
 import signal
 import textwrap
 import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from functools import cache, partial
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -52,9 +53,9 @@ class Run(NamedTuple):
     """What the calls gave: results of each, gradients of each input, inputs afterwards; if asked,
     how large the gradients of an input are that the calls give it, all together."""
 
-    results: List[List[np.ndarray]]
-    gradients: List[Optional[np.ndarray]]
-    inputs: List[np.ndarray]
+    results: list[list[np.ndarray]]
+    gradients: list[Optional[np.ndarray]]
+    inputs: list[np.ndarray]
     sums: Sequence[float] = ()
 
 
@@ -125,7 +126,7 @@ class Call:
                 ):
                     yield array
 
-    def _copied(self, arguments: List[NDArray], copy) -> List[NDArray]:
+    def _copied(self, arguments: list[NDArray], copy) -> list[NDArray]:
         """What is not shared, as something that was computed."""
         return [
             array if each.shared else copy(array)
@@ -135,7 +136,7 @@ class Call:
     def _copy(self) -> Callable[[NDArray], NDArray]:
         return mx.np.copy if self.case.code else mx.nd.identity
 
-    def _batched(self) -> List[List[NDArray]]:
+    def _batched(self) -> list[list[NDArray]]:
         case = self.case
         block = _Block(case)
         call = (lambda _, lazy: block(*lazy)) if case.block else _invoke
@@ -154,7 +155,7 @@ class Call:
             for each in results
         ]
 
-    def _sums(self, results: List[List[NDArray]]) -> List[float]:
+    def _sums(self, results: list[list[NDArray]]) -> list[float]:
         """What gradients are rounded by: terms of many calls may cancel in an input they share."""
         sums = [0.0] * len(self.arrays)
         shared = {
@@ -167,7 +168,7 @@ class Call:
                     sums[place] += float(np.abs(array.grad.asnumpy()).max(initial=0))
         return sums
 
-    def _backward(self, results: List[List[NDArray]], only: Optional[int] = None) -> None:
+    def _backward(self, results: list[list[NDArray]], only: Optional[int] = None) -> None:
         random, heads, weights = np.random.RandomState(self.case.seed + 1), [], []
         for call, each in enumerate(results):
             unused = self.case.few and call not in (1, 2)
@@ -212,11 +213,11 @@ class _Copied(_Block):
     """What makes values of arrays in NumPy mode."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _written(code: str) -> Callable[..., Any]:
     """What a user wrote, as a function."""
     body = code if 'return' in code else f'return {code}'
-    names: Dict[str, Any] = {'onp': np}
+    names: dict[str, Any] = {'onp': np}
     exec(
         f'def call(np, npx, {", ".join(f"{name}=None" for name in "abcdefgh")}):\n'
         + textwrap.indent(body, '    '),
@@ -243,7 +244,7 @@ def _invoke(case: Case, arguments: Sequence[NDArray]) -> Any:
     )
 
 
-def _listed(results: Any) -> List[Any]:
+def _listed(results: Any) -> list[Any]:
     if isinstance(results, (list, tuple)):
         return [leaf for each in results for leaf in _listed(each)]
     return [results]
@@ -298,7 +299,7 @@ def _is_of_case(name: str, case: Case) -> bool:
     return name == ('_Block' if case.block else case.op)
 
 
-def _how(scope, case: Case, results) -> Tuple[str, str]:
+def _how(scope, case: Case, results) -> tuple[str, str]:
     """How the calls were recorded, and why not in a batch."""
     types = [
         form.node_type
@@ -357,7 +358,7 @@ def _difference(
     return ''
 
 
-def _tolerance(case: Case) -> Dict[str, float]:
+def _tolerance(case: Case) -> dict[str, float]:
     """By dtype: what rounding may leave, of the largest number."""
     single = _SINGLE_PRECISION.get(case.op)
     if single and single.items() <= case.attrs.items():
@@ -369,7 +370,7 @@ def _alike(
     expected: np.ndarray,
     found: np.ndarray,
     exact: Optional[np.ndarray],
-    tolerance: Dict[str, float],
+    tolerance: dict[str, float],
     summed: float = 0.0,
 ) -> bool:
     if expected.shape != found.shape or expected.dtype != found.dtype:
@@ -403,7 +404,7 @@ def _shown(array: np.ndarray) -> str:
 # --- one case ------------------------------------------------------------------------------------
 
 
-def outcome(case: Case, tell) -> Dict[str, str]:
+def outcome(case: Case, tell) -> dict[str, str]:
     """What came of a case: ``how`` it ran, and ``why``; and the ``difference``, if there is one."""
     for recorded in (True, False) if case.recorded else (False,):
         try:
@@ -438,7 +439,7 @@ def forget_errors() -> None:
             pass
 
 
-def one_way(case: Case, only: str) -> Dict[str, str]:
+def one_way(case: Case, only: str) -> dict[str, str]:
     """Run a case ``eager`` or ``batched``, to see whether that ends the process."""
     for recorded in {case.recorded, False}:
         try:
@@ -449,7 +450,7 @@ def one_way(case: Case, only: str) -> Dict[str, str]:
     return {'how': only, 'why': ''}
 
 
-def own_gradient(case: Case) -> Dict[str, str]:
+def own_gradient(case: Case) -> dict[str, str]:
     """Whether the operator gives a gradient, in eager code, though that of its results is zero;
     what it leaves in memory as it was is none, and neither is zero times infinity."""
     try:
@@ -464,13 +465,13 @@ def own_gradient(case: Case) -> Dict[str, str]:
     return {'how': OWN if own else RULE, 'why': ''}
 
 
-def _gradients_of_zero(case: Case, byte: int) -> List[np.ndarray]:
+def _gradients_of_zero(case: Case, byte: int) -> list[np.ndarray]:
     with _memory_of(byte):
         run = Call(case._replace(few=False), times=0.0).run(False, True)
     return [gradient for gradient in run.gradients if gradient is not None]
 
 
-def _batched_outcome(case: Case, expected: Run, recorded: bool, tell) -> Dict[str, str]:
+def _batched_outcome(case: Case, expected: Run, recorded: bool, tell) -> dict[str, str]:
     call = Call(case)
     try:
         found = call.run(True, recorded)

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 from .cases import Case
 
@@ -46,7 +47,7 @@ class Worker:
         self._unread = b''
         self._child = 0  # 0: not known yet, or dead
 
-    def run(self, case: Case, only: str = '') -> Dict[str, str]:
+    def run(self, case: Case, only: str = '') -> dict[str, str]:
         """Its answer; one with ``died`` if there is none, and what the process was at."""
         if self._process is None:
             self._start()
@@ -92,7 +93,7 @@ class Worker:
         )
         self._unread = b''
 
-    def _line(self) -> Dict[str, Any]:
+    def _line(self) -> dict[str, Any]:
         """What it says next; a child that says nothing for long is ended."""
         while b'\n' not in self._unread:
             with selectors.DefaultSelector() as ready:
@@ -116,14 +117,14 @@ def run_cases(
     prelude: str = '',
     seen: Callable[[Any], None] = lambda _: None,
     judge: Optional[Callable[[Worker, Case, str], Any]] = None,
-) -> List[Any]:
+) -> list[Any]:
     """What `judge` (`judged`, if it is not given) says of cases, in so many processes; `seen` is
     called with each result."""
     judge = judge or judged
-    waiting: queue.Queue[Tuple[int, Case]] = queue.Queue()
+    waiting: queue.Queue[tuple[int, Case]] = queue.Queue()
     for item in enumerate(cases):
         waiting.put(item)
-    results: Dict[int, Any] = {}
+    results: dict[int, Any] = {}
     lock = threading.Lock()
 
     def work() -> None:
@@ -143,7 +144,7 @@ def run_cases(
     return [results[number] for number in sorted(results)]
 
 
-def _taken(waiting: 'queue.Queue') -> Iterator[Tuple[int, Case]]:
+def _taken(waiting: 'queue.Queue') -> Iterator[tuple[int, Case]]:
     while True:
         try:
             yield waiting.get_nowait()

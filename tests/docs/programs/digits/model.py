@@ -1,17 +1,16 @@
 """Digits that follow digits, as many as the model likes: a folder for `gluon_edbatch.serving`."""
 
-from typing import List
+from typing import Annotated
 
 from mxnet import gluon
 from mxnet.gluon import nn, rnn
 from pydantic import Field
-from typing_extensions import Annotated
 
 import gluon_edbatch as edb
 
 LONGEST, STOP = 6, 0
 Digit = Annotated[int, Field(ge=0, le=9)]
-Request = Annotated[List[Digit], Field(min_length=1, max_length=100)]  # a BaseModel is as good
+Request = Annotated[list[Digit], Field(min_length=1, max_length=100)]  # a BaseModel is as good
 
 
 class Continue(gluon.Block):
