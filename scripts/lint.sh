@@ -13,6 +13,7 @@ Runs the tools that are named, or all of them, whatever the others say:
   mypy          types
   imports       the import linter: a stage imports earlier stages only
   clang-format  format of C++ and C
+  lines         lines of the package and the runtime, which may be as many as scripts/lines.txt says
 
 The exit status is not 0 if one of them found something. The settings are in pyproject.toml and
 .clang-format. Needs Python 3.11 in the environment.
@@ -28,12 +29,12 @@ while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage; exit 0 ;;
         --fix) check=(check --fix) format=(format) clang=(-i) ;;
-        ruff | format | mypy | imports | clang-format) tools+=("$1") ;;
+        ruff | format | mypy | imports | clang-format | lines) tools+=("$1") ;;
         *) usage >&2; exit 2 ;;
     esac
     shift
 done
-((${#tools[@]})) || tools=(ruff format mypy imports clang-format)
+((${#tools[@]})) || tools=(ruff format mypy imports clang-format lines)
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export EDB_EXTRAS="${EDB_EXTRAS:-cpu,lint}"
@@ -44,6 +45,17 @@ if [[ ! -x "$bin/ruff" ]]; then
     exit 2
 fi
 
+few_enough_lines() {
+    local most lines
+    most="$(cat scripts/lines.txt)"
+    lines="$(git ls-files gluon_edbatch runtime | grep -E '\.(py|pxd|pyx|h|cc)$' | xargs cat | wc -l)"
+    if ((lines > most)); then
+        echo "the package has $lines lines, and $most are its budget: remove some, or raise"
+        echo "scripts/lines.txt in a commit that says what the lines are worth"
+        return 1
+    fi
+}
+
 run() {
     case "$1" in
         ruff) "$bin/ruff" "${check[@]}" . ;;
@@ -53,6 +65,7 @@ run() {
         clang-format)
             git ls-files -z --cached --others --exclude-standard '*.cc' '*.h' |
                 xargs -0 "$bin/clang-format" "${clang[@]}" ;;
+        lines) few_enough_lines ;;
     esac
 }
 

@@ -14,13 +14,24 @@ from typing import Optional
 from ..machine import set_threads, use_cpus
 from ..output import complain
 from ..workloads import WORKLOADS
-from . import ablation, blocks, few, gains, generate, idioms, plots, schedulers, workloads
+from . import ablation, blocks, few, gains, generate, idioms, plots, replay, schedulers, workloads
 
 __all__ = ['COMMANDS', 'main']
 
 COMMANDS = {
     module.__name__.rpartition('.')[2]: module
-    for module in (workloads, schedulers, blocks, idioms, few, ablation, gains, generate, plots)
+    for module in (
+        workloads,
+        schedulers,
+        blocks,
+        idioms,
+        few,
+        ablation,
+        gains,
+        generate,
+        plots,
+        replay,
+    )
 }
 FAILED, INTERRUPTED = 2, 130  # exit statuses; 1: something could not be measured, the rest was
 
