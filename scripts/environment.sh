@@ -164,7 +164,7 @@ pip_install() {
 # Not in an environment of pip's own, which would get Cython and MXNet once more.
 install_checkout() {
     say 'installing what compiles the package (setuptools, Cython)'
-    pip_install 'setuptools>=64' wheel 'Cython>=3.1'
+    pip_install 'setuptools>=77' wheel 'Cython>=3.1'
     say 'compiling the modules of gluon_edbatch (about a minute the first time)'
     (cd "$root" && "$python" -W ignore setup.py -q build_ext --inplace 2>/dev/null) |
         sed -u -n 's/^.* Cythonizing /environment:   /p' >&2 || true   # what fails runs as Python

@@ -375,6 +375,18 @@ def test_environment_help():
     assert environment_script(['--what']).returncode == 2
 
 
+def test_environment_installs_what_builds_the_package():
+    """As it builds with what is there, and what a new environment has may be too old."""
+    project = (ROOT / 'pyproject.toml').read_text(encoding='utf-8')
+    (needed,) = re.findall(r'^requires = \[\n(.*?)^\]', project, re.MULTILINE | re.DOTALL)
+    tools = [
+        name for name in re.findall(r'^ *"(.*?)",', needed, re.MULTILINE) if 'mxnet' not in name
+    ]
+    script = (ROOT / 'scripts' / 'environment.sh').read_text(encoding='utf-8')
+    (installed,) = re.findall(r"^ *pip_install ('setuptools.*)", script, re.MULTILINE)
+    assert installed.replace("'", '').split() == tools
+
+
 def test_environment_without_a_python(tmp_path):
     result = environment_script(EDB_VENV=str(tmp_path / 'venv'), EDB_PYTHON='no-such-python')
     assert result.returncode == 1 and result.stdout == ''
