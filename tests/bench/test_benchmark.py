@@ -609,6 +609,7 @@ def test_help_lists_the_commands():
         'generate',
         'idioms',
         'plots',
+        'replay',
     }
     for name in COMMANDS:
         assert f'\n    {name}' in text
