@@ -3,16 +3,14 @@
 import gc
 import itertools
 import sys
-from pathlib import Path
 
 import pytest
 
 import gluon_edbatch as edb
 from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right
 from tests.support.models import dense, rows
-from tests.support.processes import run_python
+from tests.support.processes import ROOT, run_python
 
-TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = '''
 import collections, ctypes, gc, random, signal, sys, threading, time, traceback
 sys.path.insert(0, sys.argv[1])
@@ -123,7 +121,7 @@ print(len(places), 'places', places)
 
 
 def check_interrupts(way, count, seed):
-    done = run_python('-X', 'faulthandler', '-c', PROGRAM, TESTS, way, count, seed)
+    done = run_python('-X', 'faulthandler', '-c', PROGRAM, ROOT, way, count, seed)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert int(done.stdout.split()[0]) > 3, done.stdout
     return done.stdout

@@ -192,7 +192,7 @@ def test_programs_end_with_a_killed_process_of_tests(tmp_path):
         '-c',
         f"""
 import os, signal, sys
-sys.path.append({str(TESTS)!r})
+sys.path.append({str(TESTS.parent)!r})
 from tests.support.processes import start
 with start([sys.executable, '-c', {held!r} + '; import time; time.sleep(10 ** 6)']) as process:
     process.stdout.readline()
