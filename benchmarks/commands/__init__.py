@@ -2,6 +2,9 @@
 
 python -m benchmarks treelstm-sick --mode train --scheduler depth,manual --json
 python -m benchmarks ablation lattice-lstm --mode infer
+
+These have command lines of their own: python -m benchmarks.serving, benchmarks.distributed,
+benchmarks.readme and benchmarks.programs, each with --help.
 """
 
 # A command is a module with `add_arguments(parser)` and `run(options)`, which gives the exit status

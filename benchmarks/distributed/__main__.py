@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any, Optional
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')
-ROOT = Path(__file__).resolve().parents[2]
-
-LAUNCHER = ROOT / 'gluon_edbatch' / 'distributed' / 'launch.py'
+LAUNCHER = Path(__file__).resolve().parents[2] / 'gluon_edbatch' / 'distributed' / 'launch.py'
 SPEEDUP, IDLE = 1.5, 0.05  # the bars, for two workers
 
 
 def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """Of the command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        'python -m benchmarks.distributed',
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add('--data', metavar='DIR', help='SICK (default: the embedded sample)')

@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')
-ROOT = Path(__file__).resolve().parents[2]
 
-from benchmarks.serving.load import ask, run  # noqa: E402
-from benchmarks.serving.wire import Configuration  # noqa: E402
+from benchmarks.serving.load import ask, run
+from benchmarks.serving.wire import Configuration
 
 WINDOWS, SIZES = (0, 1, 2, 5, 10, 20), (8, 32, 64, 256)
 MODELS = ('treelstm', 'parser', 'early-exit')
@@ -36,7 +35,9 @@ ENGINE = Configuration('engine')
 def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """Of the command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        'python -m benchmarks.serving',
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument('--models', nargs='+', choices=MODELS, default=MODELS, metavar='NAME')
     parser.add_argument('--data', metavar='DIR', help='real data (default: embedded samples)')
