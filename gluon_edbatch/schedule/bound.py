@@ -2,15 +2,10 @@
 
 Of the nodes of one type that lie on one path, no two can be in one batch, since each depends on
 the one before. So a type needs as many batches as the path richest in it has nodes of it, and
-batches of different types add up (Chen et al., 2023 [1]_). The bound is not always reached.
-
-References
-----------
-.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
-   learned finite state machines. https://arxiv.org/abs/2302.03851
+batches of different types add up (Chen et al., 2023). The bound is not always reached.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -40,23 +35,29 @@ def lower_bound(graph: Graph) -> int:
     .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
        learned finite state machines. https://arxiv.org/abs/2302.03851
     """
-    if not len(graph):
-        return 0
-    types, depth = graph.types, graph.depth
-    present = graph.type_counts > 0
-    bound = int(graph.type_counts[graph.alone].sum())
+    return int(least_batches(graph).sum())
+
+
+def least_batches(graph: Graph) -> np.ndarray:
+    """(num_types,) intp, how many batches each type needs at least."""
+    types, depth, counts = graph.types, graph.depth, graph.type_counts
+    least = np.where(graph.alone, counts, counts > 0).astype(np.intp)
     # Nodes on one path differ in depth, so a type that is found at one depth needs one batch;
     # compare all nodes of a type with any of them.
     some = np.zeros(graph.num_types, np.intp)
     some[types] = np.arange(len(graph))
     spread = np.zeros(graph.num_types, bool)
     spread[types[depth != depth[some[types]]]] = True
-    bound += int((present & ~spread & ~graph.alone).sum())
-    kinds = np.flatnonzero(spread & ~graph.alone)
-    step = max(1, _CHUNK // len(graph))
+    for kinds in portions(graph, np.flatnonzero(spread & ~graph.alone)):
+        least[kinds] = path_counts(graph, kinds).max(axis=0)
+    return least
+
+
+def portions(graph: Graph, kinds: np.ndarray) -> Iterator[np.ndarray]:
+    """Types in turn, as many as `path_counts` may have at a time."""
+    step = max(1, _CHUNK // max(1, len(graph)))
     for begin in range(0, len(kinds), step):
-        bound += int(path_counts(graph, kinds[begin : begin + step]).max(axis=0).sum())
-    return bound
+        yield kinds[begin : begin + step]
 
 
 def path_counts(graph: Graph, kinds: np.ndarray) -> np.ndarray:
@@ -89,13 +90,10 @@ def ranks(graph: Graph) -> np.ndarray:
     numpy.ndarray
         (n,) intp.
     """
-    n = len(graph)
-    found = np.ones(n, np.intp)
-    step = max(1, _CHUNK // max(1, n))
-    for begin in range(0, graph.num_types, step):
-        kinds = np.arange(begin, min(begin + step, graph.num_types))
+    found = np.ones(len(graph), np.intp)
+    for kinds in portions(graph, np.arange(graph.num_types)):
         counts = path_counts(graph, kinds)
-        column = graph.types - begin
+        column = graph.types - kinds[0]
         own = np.flatnonzero((column >= 0) & (column < len(kinds)))
         found[own] = counts[own, column[own]]
     return found
@@ -118,12 +116,11 @@ class CostToGo:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.bound = lower_bound(graph)
+        longest = least_batches(graph)
+        self.bound = int(longest.sum())
         self._types = graph.types
         self._alone: list[bool] = graph.alone.tolist()
         self._rank = ranks(graph.reversed)[::-1]
-        longest = np.zeros(graph.num_types, np.intp)
-        np.maximum.at(longest, graph.types, self._rank)
         self._longest: list[int] = longest.tolist()
         self._start = np.cumsum(longest + 1) - (longest + 1)
         self._counts = np.bincount(
@@ -131,7 +128,7 @@ class CostToGo:
         )
 
     def copy(self) -> 'CostToGo':
-        """The same, to be carried on by itself."""
+        """A copy that further batches can be told to by itself."""
         other = CostToGo.__new__(CostToGo)
         vars(other).update(vars(self))
         other._longest, other._counts = list(self._longest), self._counts.copy()

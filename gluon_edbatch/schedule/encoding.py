@@ -1,13 +1,8 @@
 """State encodings: what a policy sees of a graph on its way, as a tuple of small integers.
 
-``E_base``, ``E_sort`` and ``E_max`` are those of ED-Batch (Chen et al., 2023 [1]_): the ready
+``E_base``, ``E_sort`` and ``E_max`` are those of ED-Batch (Chen et al., 2023): the ready
 types, and at most which of them has how many nodes. They cannot tell apart what matters where
 chains of different types compete: who holds up the longest way to the end. ``E_path`` can.
-
-References
-----------
-.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
-   learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
 from typing import Callable, Optional, Protocol, Union
@@ -65,8 +60,8 @@ class StateEncoding(Protocol):
         ...
 
 
-class _ReadyTypes:
-    """An encoding of the numbers of ready nodes alone."""
+class _Encoding:
+    """An encoding without coarser states."""
 
     name: str
 
@@ -78,7 +73,7 @@ class _ReadyTypes:
         return None
 
 
-class BaseEncoding(_ReadyTypes):
+class BaseEncoding(_Encoding):
     """The ready types, ascending: E_base of ED-Batch (see `get_encoding`)."""
 
     name = 'E_base'
@@ -88,7 +83,7 @@ class BaseEncoding(_ReadyTypes):
         return run.frontier.kinds
 
 
-class SortEncoding(_ReadyTypes):
+class SortEncoding(_Encoding):
     """The ready types, those with more ready nodes first, then those with lower numbers.
 
     E_sort of ED-Batch (see `get_encoding`).
@@ -101,7 +96,7 @@ class SortEncoding(_ReadyTypes):
         return run.frontier.by_size
 
 
-class MaxEncoding(_ReadyTypes):
+class MaxEncoding(_Encoding):
     """The ready types, ascending, and the one with most ready nodes once more.
 
     E_max of ED-Batch (see `get_encoding`).
@@ -115,7 +110,7 @@ class MaxEncoding(_ReadyTypes):
         return lambda: frontier.kinds() + frontier.by_size()[:1]
 
 
-class PathEncoding:
+class PathEncoding(_Encoding):
     """The ready types by the longest ways to the end that their ready nodes begin.
 
     The first is the type that presses most: a way weighs e**2 times as much as one that is a node
@@ -124,9 +119,6 @@ class PathEncoding:
     """
 
     name = 'E_path'
-
-    def __repr__(self) -> str:
-        return f'{type(self).__name__}()'
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""

@@ -1,12 +1,7 @@
 """The FSM scheduler: a policy learned on the first minibatches says which type to run.
 
-A finite state machine in the sense of Chen et al. (2023 [1]_): the state is what an encoding sees
+A finite state machine in the sense of Chen et al. (2023): the state is what an encoding sees
 of the frontier, a batch is a transition, and choosing it is one look-up.
-
-References
-----------
-.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
-   learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
 import threading
@@ -27,7 +22,6 @@ from .sufficient import SufficientConditionScheduler
 _LESSONS = 4  # minibatches of a model that are learned from
 _EXTENSIONS = 8  # times that a model may turn out to have more types, and learns again
 _MODELS = 64  # models that are remembered
-_SAME_NAMES = 256  # models, or parts of models, whose policy is found without a search
 
 
 class FSMScheduler:
@@ -102,7 +96,6 @@ class FSMScheduler:
         self.learn_s, self.unseen_states = 0.0, 0
         self._cache = ScheduleCache(cache)
         self._models: list[_KnownModel] = []
-        self._by_names: dict[tuple[str, ...], _KnownModel] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -119,59 +112,50 @@ class FSMScheduler:
         key, schedule = self._cache.get(graph)
         if schedule is not None:
             return schedule
-        learn_s, policy = 0.0, self.policy
-        # A graph too large to be run a few times is none to learn from.
-        if self.learn and len(graph) <= 10 * self.config.effort:
-            policy, learn_s = self._policy_for(graph)
-            self.learn_s += learn_s
-        elif policy is None and self._models:
-            policy = self._known_policy(graph)
+        policy, learn_s = self.policy, 0.0
+        if policy is None:
+            kinds = frozenset(names_of(graph))
+            # A graph too large to be run a few times is none to learn from.
+            if self.learn and len(graph) <= 10 * self.config.effort:
+                learn_s = self._study(graph, kinds)
+                self.learn_s += learn_s
+            model = self._known(kinds)
+            policy = model.policy if model is not None else None
         schedule = run_policy(graph, policy)
         self.unseen_states += schedule.unseen_states
         self._cache.put(key, schedule)
         return replace(schedule, learn_s=learn_s) if learn_s else schedule
 
-    def _known_policy(self, graph: Graph) -> Optional[Policy]:
-        """What was learned before learning was switched off."""
-        model = self._by_names.get(tuple(graph.type_names) or (str(graph.num_types),))
-        if model is None:
-            kinds = frozenset(names_of(graph))
-            model = next((model for model in self._models if kinds & model.kinds), None)
-        return model.policy if model is not None else None
+    def _known(self, kinds: frozenset) -> Optional['_KnownModel']:
+        """The model with all of these types, or else one that has some of them."""
+        models = self._models
+        for model in models:
+            if kinds <= model.kinds:
+                return model
+        return next((model for model in models if kinds & model.kinds), None)
 
-    def _policy_for(self, graph: Graph) -> tuple[Optional[Policy], float]:
-        """The policy of a graph's model, and the seconds it took to learn it."""
-        names = tuple(graph.type_names) or (str(graph.num_types),)
-        model = self._by_names.get(names)
-        if model is not None and model.done:
-            return model.policy, 0.0
-        if not self._lock.acquire(blocking=False):
-            return (model.policy if model is not None else None), 0.0
+    def _study(self, graph: Graph, kinds: frozenset) -> float:
+        """Learn from a graph if its model needs that; gives the seconds that it took."""
+        model = self._known(kinds)
+        if model is not None and model.done and kinds <= model.kinds:
+            return 0.0
+        if not self._lock.acquire(blocking=False):  # another thread learns
+            return 0.0
         try:
             started = time.perf_counter()
-            model = self._model(names, graph)
-            if not model.done:
-                model.study(graph, self.config)
-                self._cache.clear()
-                return model.policy, time.perf_counter() - started
-            return model.policy, 0.0
-        finally:
-            self._lock.release()
-
-    def _model(self, names: tuple[str, ...], graph: Graph) -> '_KnownModel':
-        """The model with all of these types; else one that has some of them learns the others."""
-        kinds = frozenset(names_of(graph))
-        model = next((model for model in self._models if kinds <= model.kinds), None)
-        if model is None:
-            model = next((model for model in self._models if kinds & model.kinds), None)
+            model = self._known(kinds)
             if model is None:
                 model = _KnownModel()
                 self._models = self._models[1 - _MODELS :] + [model]
-            model.extend(kinds)
-        if len(self._by_names) >= _SAME_NAMES:
-            self._by_names.clear()
-        self._by_names[names] = model
-        return model
+            if not kinds <= model.kinds:
+                model.extend(kinds)
+            if model.done:
+                return 0.0
+            model.study(graph, self.config)
+            self._cache.clear()
+            return time.perf_counter() - started
+        finally:
+            self._lock.release()
 
 
 class _KnownModel:

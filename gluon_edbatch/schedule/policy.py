@@ -4,8 +4,9 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import InitVar, asdict, dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, Union
 
@@ -25,7 +26,7 @@ _GONE = ('beam_width', 'min_visits')  # of configurations, in files and as argum
 _LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
 _LONGEST_STATE = 1 << 16
 _FEW_TYPES = 64  # with more of them, to look ahead takes long
-_SAME_NAMES = 256  # models, or parts of models, whose types are numbered once
+_SAME_NAMES = 256  # models, or parts of models, whose types are named and numbered once
 
 
 def _look_ahead(run: Run) -> Rule:
@@ -174,10 +175,6 @@ class Policy:
     reached: Reached
     small: int = 0
     unseen: str = 'sufficient'
-    # What `_number` gave, by the names of a graph's types, or how many they are if they have none.
-    _numbers: dict[Any, tuple[Optional[np.ndarray], int]] = field(
-        init=False, repr=False, default_factory=dict
-    )
 
     def __repr__(self) -> str:
         return (
@@ -198,28 +195,7 @@ class Policy:
         -------
         Graph
         """
-        key = tuple(graph.type_names) or graph.num_types
-        numbers = self._numbers.get(key)
-        if numbers is None:
-            if len(self._numbers) >= _SAME_NAMES:
-                self._numbers.clear()
-            numbers = self._numbers[key] = self._number(names_of(graph))
-        mapping, count = numbers
-        if mapping is None:
-            return graph
-        alone = np.zeros(count, bool)
-        alone[mapping] = graph.alone
-        return Graph(mapping.take(graph.types), graph.offsets, graph.inputs, count, alone)
-
-    def _number(self, names: Sequence[str]) -> tuple[Optional[np.ndarray], int]:
-        """The policy's number of each of these types, None if it is their place; and how many
-        there are then."""
-        known = {name: number for number, name in enumerate(self.types)}
-        for name in names:
-            known.setdefault(name, len(known))
-        mapping = np.array([known[name] for name in names], np.int32)
-        is_same = len(known) == len(names) and (mapping == np.arange(len(names))).all()
-        return None if is_same else mapping, len(known)
+        return numbered(graph, self.types)
 
     def follow(self, run: Run) -> LookUp:
         """The rule that looks up the type to run, and goes by `otherwise` where it is not known.
@@ -248,10 +224,6 @@ class Policy:
 
     def content(self) -> dict[str, Any]:
         """What `save` writes, as dicts, lists, strings and numbers that ``json.dumps`` takes."""
-        rows = [[list(state), kind] for state, kind in sorted(self.table.items())]
-        return {**self._head(), 'table': rows}
-
-    def _head(self) -> dict[str, Any]:
         return {
             'format': FORMAT,
             'version': VERSION,
@@ -261,6 +233,7 @@ class Policy:
             'reached': self.reached._asdict(),
             'small': self.small,
             'unseen': self.unseen,
+            'table': [[list(state), kind] for state, kind in sorted(self.table.items())],
         }
 
     def save(self, path: Union[str, Path]) -> None:
@@ -272,10 +245,9 @@ class Policy:
             The file.
         """
         path = Path(path)
-        head = json.dumps(self._head(), indent=1, ensure_ascii=False)
-        rows = ',\n'.join(
-            f'  {json.dumps([list(state), kind])}' for state, kind in sorted(self.table.items())
-        )
+        content = self.content()
+        rows = ',\n'.join(f'  {json.dumps(row)}' for row in content.pop('table'))
+        head = json.dumps(content, indent=1, ensure_ascii=False)
         text = f'{head[:-2]},\n "table": [\n{rows}\n ]\n}}\n'
         temporary = path.with_name(f'{path.name}.{os.getpid()}.part')
         try:
@@ -325,15 +297,43 @@ class Policy:
             raise PolicyError(f'{path}: {error}') from None
 
 
-def names_of(graph: Graph) -> list[str]:
+def names_of(graph: Graph) -> tuple[str, ...]:
     """A name for each type of a graph, all different: of equal ones later ones get a number."""
-    names = list(graph.type_names) or [f'type {kind}' for kind in range(graph.num_types)]
-    seen: Counter = Counter()
-    for place, name in enumerate(names):
+    return _told_apart(
+        tuple(graph.type_names) or tuple(f'type {kind}' for kind in range(graph.num_types))
+    )
+
+
+@lru_cache(maxsize=_SAME_NAMES)
+def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) == len(names):
+        return names
+    found, seen = [], Counter[str]()
+    for name in names:
         seen[name] += 1
-        if seen[name] > 1:
-            names[place] = f'{name} #{seen[name]}'
-    return names
+        found.append(f'{name} #{seen[name]}' if seen[name] > 1 else name)
+    return tuple(found)
+
+
+def numbered(graph: Graph, types: tuple[str, ...]) -> Graph:
+    """The graph with its types numbered by their places among names; unknown ones follow."""
+    mapping, count = _mapping(types, names_of(graph))
+    if mapping is None:
+        return graph
+    alone = np.zeros(count, bool)
+    alone[mapping] = graph.alone
+    return Graph(mapping.take(graph.types), graph.offsets, graph.inputs, count, alone)
+
+
+@lru_cache(maxsize=_SAME_NAMES)
+def _mapping(types: tuple[str, ...], names: tuple[str, ...]) -> tuple[Optional[np.ndarray], int]:
+    """The new number of each name, None if it is its place; and how many numbers there are."""
+    known = {name: number for number, name in enumerate(types)}
+    for name in names:
+        known.setdefault(name, len(known))
+    mapping = np.array([known[name] for name in names], np.int32)
+    is_same = len(known) == len(names) and (mapping == np.arange(len(names))).all()
+    return None if is_same else mapping, len(known)
 
 
 def policy_of(content: Any, encoding: Optional[StateEncoding] = None) -> Policy:
@@ -352,14 +352,20 @@ def policy_of(content: Any, encoding: Optional[StateEncoding] = None) -> Policy:
         or len(set(types)) != len(types)
     ):
         raise ValueError('types must be a list of different names')
+    small: Any = content.get('small')
+    unseen: Any = content.get('unseen')
+    if not _whole(small) or small < 0:
+        raise ValueError(f'small must be a whole number of nodes, not {brief(small)}')
+    if not isinstance(unseen, str) or unseen not in UNSEEN:
+        raise ValueError(f'unseen must be one of {", ".join(UNSEEN)}, not {brief(unseen)}')
     return Policy(
         _encoding(content.get('encoding'), encoding),
         tuple(types),
         _table(content.get('table'), len(types)),
         _config(content.get('config')),
         _reached(content.get('reached')),
-        _small(content.get('small')),
-        _unseen(content.get('unseen')),
+        small,
+        unseen,
     )
 
 
@@ -425,18 +431,6 @@ def _reached(values: Any) -> Reached:
             f'nodes and a lower bound of {brief(reached.lower_bound)}'
         )
     return reached
-
-
-def _small(value: Any) -> int:
-    if not _whole(value) or value < 0:
-        raise ValueError(f'small must be a whole number of nodes, not {brief(value)}')
-    return value
-
-
-def _unseen(value: Any) -> str:
-    if not isinstance(value, str) or value not in UNSEEN:
-        raise ValueError(f'unseen must be one of {", ".join(UNSEEN)}, not {brief(value)}')
-    return value
 
 
 def _is_text(value: Any) -> bool:

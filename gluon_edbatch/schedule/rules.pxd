@@ -33,9 +33,8 @@ cdef class LongestWay(Rule):
     cdef double[::1] _mass, _slack
     @cython.locals(frontier=Frontier, best=Py_ssize_t, kind=Py_ssize_t, place=Py_ssize_t)
     cpdef Py_ssize_t choose(self) except -1
-    @cython.locals(found=list, kind=Py_ssize_t, place=Py_ssize_t)
-    cpdef list order(self)
-    @cython.locals(kind=Py_ssize_t, longest=Py_ssize_t, before=Py_ssize_t, first=bint, state=list)
+    @cython.locals(found=list, state=list, place=Py_ssize_t, kind=Py_ssize_t, longest=Py_ssize_t,
+                   before=Py_ssize_t)
     cpdef tuple state(self)
     @cython.locals(frontier=Frontier, node=Py_ssize_t)
     cdef _look_at(self, Py_ssize_t kind)

@@ -122,25 +122,19 @@ class LongestWay(Rule):
                 best = kind
         return best
 
-    def order(self) -> list[tuple[float, int, int]]:
-        """(-logarithm of the weight, type, longest way) for each ready type, ascending."""
-        found = []
+    def state(self) -> tuple[int, ...]:
+        """The ready types, heaviest first, each followed by how many nodes its longest way is
+        shorter than that of the type before: -1 to 2."""
+        found, state = [], []
         for place in range(self._frontier.num_ready):
             kind = self._frontier.ready_types[place]
             self._look_at(kind)
             found.append((self._slack[kind], kind, self._longest[kind]))
         found.sort()
-        return found
-
-    def state(self) -> tuple[int, ...]:
-        """Each ready type in this order, followed by how many nodes its longest way is shorter
-        than that of the type before: -1 to 2."""
-        state = []
-        first, before = True, 0
-        for _, kind, longest in self.order():
-            state.append(kind)
-            state.append(0 if first else max(-1, min(before - longest, 2)))
-            first, before = False, longest
+        before = found[0][2] if found else 0
+        for _, kind, longest in found:
+            state += [kind, max(-1, min(before - longest, 2))]
+            before = longest
         return tuple(state)
 
     def _look_at(self, kind: int) -> None:

@@ -14,7 +14,6 @@ cdef class SufficientCondition(Rule):
                    node=Py_ssize_t, edge=Py_ssize_t, begin=Py_ssize_t, column=Py_ssize_t,
                    cell=Py_ssize_t)
     cdef int _begin(self) except -1
-    cpdef list shares(self)
     @cython.locals(frontier=Frontier, best=Py_ssize_t, most=double, place=Py_ssize_t,
                    kind=Py_ssize_t, share=double)
     cpdef Py_ssize_t choose(self) except -1

@@ -2,13 +2,8 @@
 
 Of a type's nodes that have not run, some have no node of the type above them that has not run
 either. A schedule needs one batch more for them than for the rest of the type. If they all are
-ready, running them is right (Chen et al., 2023 [1]_); else the share of them that is ready says
+ready, running them is right (Chen et al., 2023); else the share of them that is ready says
 how nearly so.
-
-References
-----------
-.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
-   learned finite state machines. https://arxiv.org/abs/2302.03851
 
 This module is compiled by Cython where a compiler is present (the types are in ``sufficient.pxd``),
 and runs as it stands where not.
@@ -19,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..graph.graph import Graph
-from .bound import path_counts
+from .bound import path_counts, portions
 from .frontier import Rule
 from .protocol import Schedule
 from .run import Run
 
-# Numbers that are kept at a time while the paths within types are looked for (32 MB of int32).
-_CHUNK = 1 << 23
 _NONE, _LAST = -1, -2  # no pair; the end of the list of pairs that are free
 
 
@@ -95,11 +88,6 @@ class SufficientCondition(Rule):
             if cells[cell] == 0:
                 self._push(cell)
         self._pass_on()
-
-    def shares(self) -> list[tuple[float, int]]:
-        """(share of the first nodes that is ready, type) for each ready type."""
-        self._catch_up()
-        return [(count / self._first[kind], kind) for kind, count in self._frontier.counts.items()]
 
     def choose(self) -> int:
         """The ready type with the largest share."""
@@ -174,12 +162,11 @@ def _pairs(graph: Graph, waiting: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (n, number of columns) int32, 0 for such a node that waits, else -1.
     """
     columns, parts = np.full(graph.num_types, _NONE, np.int32), []
-    kinds = np.flatnonzero(~graph.alone & (graph.type_counts > 1))
-    step, width = max(1, _CHUNK // max(1, len(graph))), 0
-    for begin in range(0, len(kinds), step):
-        above = path_counts(graph, kinds[begin : begin + step])
+    width = 0
+    for kinds in portions(graph, np.flatnonzero(~graph.alone & (graph.type_counts > 1))):
+        above = path_counts(graph, kinds)
         several = above.max(axis=0, initial=0) > 1
-        some = kinds[begin : begin + step][several]
+        some = kinds[several]
         below = path_counts(graph.reversed, some)[::-1]
         within = (above[:, several] > 0) & (below > 0) & waiting[:, None]
         parts.append(np.where(within, 0, _NONE).astype(np.int32))

@@ -11,7 +11,7 @@ from ...execute.counts import Counts
 from ...record.recording import Recording
 from ...record.sites import Site
 from ...schedule import Scheduler, lower_bound
-from ...schedule.bound import ranks
+from ...schedule.bound import least_batches
 from ...subgraph.node_type import NodeType
 from ..analysed import analysed
 from .advice import advice_for_scheduler
@@ -246,11 +246,9 @@ def _taken(history: History, counts: list[Counts]) -> dict[NodeType, tuple[int, 
     batches, bounds = np.zeros((2, len(history.types)), np.int64)
     for count in counts:
         graph, made = replace(count.graph), count.schedule  # which keeps what is derived from it
-        if len(made) == lower_bound(graph):
+        bound = least_batches(graph)
+        if len(made) == bound.sum():
             continue
-        bound = np.zeros(graph.num_types, np.int64)
-        np.maximum.at(bound, graph.types, ranks(graph))
-        bound[graph.alone] = graph.type_counts[graph.alone]
         first = made.order[made.bounds[:-1]]
         kinds, where = np.unique(graph.types, return_index=True)
         here = history.type[count.calls[where]]
