@@ -120,8 +120,8 @@ def parts(options: argparse.Namespace) -> int:
     import mxnet as mx
 
     import gluon_edbatch as edb
-    from gluon_edbatch.branching.program import BranchingProgram
-    from gluon_edbatch.program.host import MXNetHost
+    from gluon_edbatch.branching.program_interpreter import ControlFlowProgram
+    from gluon_edbatch.program.mxnet_host import MXNetHost
 
     print('ms for 64 samples     all    networks   ratio   runs')
     for name in networks_of(options):
@@ -129,8 +129,8 @@ def parts(options: argparse.Namespace) -> int:
         graph = edb.compile_program(net, samples[0]).inference.graph
         host = MXNetHost(graph, mx.cpu())
         watched = Watched(host)
-        BranchingProgram(graph, watched, 10_000)(samples)
-        program, ratios, rows = BranchingProgram(graph, host, 10_000), [], []
+        ControlFlowProgram(graph, watched, 10_000)(samples)
+        program, ratios, rows = ControlFlowProgram(graph, host, 10_000), [], []
         for _ in range(options.rounds):
             whole = 1e3 * seconds_of(partial(together, program, samples))
             alone = [seconds_of(partial(_run_network, host, each), 0.05) for each in watched.runs]

@@ -35,8 +35,8 @@ from .errors import (
 from .execute.native.library import available as native_available
 from .execute.native.threads import get_num_threads, set_num_threads
 from .fold import Fold, Unfold, fold_unroll
-from .program.export import load_program
-from .program.program import Program, compile_program
+from .program.network_program import Program, compile_program
+from .program.program_bundle import load_program
 from .record.lazy import LazyArray
 from .report import visualize
 from .report.about import About, about

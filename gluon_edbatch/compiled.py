@@ -23,7 +23,7 @@ NAMES = (
     'graph.edges',
     'plan.rows',
     'plan.layout',
-    'execute.native.table',
+    'execute.native.run_table',
     'record.indexing',
     'record.stores',
     'record.scopes',

@@ -10,10 +10,10 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import CachedOp
 
+from ..bundle.cell_program import CellProgram, NotInNumPy
 from ..bundle.manifest import BundleWriter
-from ..bundle.operators import OUTSIDE_OF_CELLS
-from ..bundle.program import CellProgram, NotInNumPy
-from ..bundle.steps import Segments
+from ..bundle.numpy_operators import OUTSIDE_OF_CELLS
+from ..bundle.numpy_steps import Segments
 from ..errors import BundleError
 from ..mx.blocks import names_of_blocks
 from ..mx.modes import modes
@@ -277,7 +277,7 @@ def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarra
     except NotInNumPy as missing:
         raise BundleError(
             f'{kind} cannot be exported: outside of MXNet there is no {missing}. Write it with '
-            'other operators, or add it to gluon_edbatch/bundle/operators.py'
+            'other operators, or add it to gluon_edbatch/bundle/numpy_operators.py'
         ) from None
     given = _given(kind, ragged)
     lengths = [max(length, int(kind.masked is not None)) for length in _TRIED]

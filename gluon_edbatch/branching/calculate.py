@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ProgramError, ProgramIndexError
-from .graph import Calculate
+from .program_graph import Calculate
 
 NUMBERS = {'float': np.float64, 'int': np.int64, 'bool': np.bool_}
 NEAR = 1e-5  # of the larger of two numbers that are compared, or of 1

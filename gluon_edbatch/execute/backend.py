@@ -7,10 +7,10 @@ import numpy as np
 from ..plan.plan import Group, Traits
 from ..subgraph.node_type import NodeType
 from . import functions
-from .cached import backend as cached
+from .cached import cached_backend as cached
 from .executable import executable
 from .machine import Machine, Tape
-from .native import backend as native
+from .native import native_backend as native
 
 
 class Backend(Protocol):

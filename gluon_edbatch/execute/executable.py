@@ -12,9 +12,9 @@ from ..plan.recurring import RecurringPlans
 from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:
-    from .cached.program import CachedProgram
+    from .cached.compiled_graph import CompiledGraph
+    from .native.native_program import NativeProgram
     from .native.native_run import Frame
-    from .native.program import NativeProgram
 
 
 _number = itertools.count()
@@ -28,7 +28,7 @@ class Executable:
     number : int
         No other one has; parts of a type have the serial of the whole.
     programs : dict
-        By how arguments are read, and whether products are fused (see `cached.program`).
+        By how arguments are read, and whether products are fused (see `cached.compiled_graph`).
     native : NativeProgram or None
         For the native operators, once it is known;
     not_native : str or None
@@ -54,7 +54,7 @@ class Executable:
 
     def __init__(self, node_type: NodeType):
         self.number = next(_number)
-        self.programs: dict[tuple[tuple[str, ...], bool], CachedProgram] = {}
+        self.programs: dict[tuple[tuple[str, ...], bool], CompiledGraph] = {}
         self.native: Optional[NativeProgram] = None
         self.not_native: Optional[str] = None
         self.plans = RecurringPlans()

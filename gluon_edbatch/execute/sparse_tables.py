@@ -14,7 +14,7 @@ from ..mx.arrays import alias, detached, gradient_stype
 from ..mx.guard import Watched
 from ..mx.modes import modes
 from ..plan.plan import Batch
-from .cached.program import EMPTY, SLICE
+from .cached.compiled_graph import EMPTY, SLICE
 from .verify import run_unrecorded
 
 

@@ -14,7 +14,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RowDependenceError
 from ..mx.modes import modes
 from ..subgraph.node_type import Kind, NodeType
-from .cached.program import EMPTY, MASKED_SLICE, SLICE, program_for
+from .cached.compiled_graph import EMPTY, MASKED_SLICE, SLICE, program_for
 from .executable import executable
 
 _SMALLEST_SCALE = 4e-3  # where exact results are zero, only rounding is left

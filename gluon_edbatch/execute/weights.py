@@ -10,7 +10,7 @@ from ..mx.guard import Watched
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
 from ..subgraph.split import has_sparse_gradient
-from .cached.program import CachedProgram, Source
+from .cached.compiled_graph import CompiledGraph, Source
 from .gradients import Gradients
 from .sparse_tables import check_request
 
@@ -40,7 +40,7 @@ class Weights:
         self._accumulated: list[NDArray] = []  # gradients that batches add to: zero at first
         self._shares: list[tuple[int, NDArray]] = []  # of which of `arrays`, all or a part of them
 
-    def of(self, node_type: NodeType, program: CachedProgram, source: Source) -> NDArray:
+    def of(self, node_type: NodeType, program: CompiledGraph, source: Source) -> NDArray:
         """What a program of a type gets for a parameter or a pack."""
         if source.kind == 'pack':
             return self.pack(node_type, program.packs[source.position])

@@ -7,7 +7,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from ..branching.graph import (
+from ..branching.program_graph import (
     Calculate,
     End,
     FillTensor,
@@ -16,6 +16,7 @@ from ..branching.graph import (
     ReadNumber,
     Spec,
     TensorSpec,
+    read_by_end,
 )
 from ..errors import ProgramError, RecordError
 from ..mx.symbols import symbol_function
@@ -23,7 +24,7 @@ from ..subgraph.ir import Entry, Subgraph
 from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
-from .draft import Applied, Draft, Made, Place, needed, read_by_end
+from .draft import Applied, Draft, Made, Place, needed
 from .rivals import places_of_inputs, rivals_of
 from .values import Dynamic, SampleNumber, SampleTensor, kind_of
 

@@ -16,10 +16,9 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.graph import (
+from ..branching.program_graph import (
     Calculate,
     Choose,
-    Finish,
     GiveTensor,
     Goto,
     Network,
@@ -31,9 +30,10 @@ from ..branching.graph import (
     Spec,
     Step,
     TensorSpec,
-    gotos,
+    read_by,
+    read_by_end,
 )
-from ..branching.structure import LEAF
+from ..branching.pytree import LEAF
 from ..bundle.manifest import BundleWriter
 from ..errors import BundleError
 from ..subgraph.trace import INPUT
@@ -161,7 +161,7 @@ def _separated(items: Sequence[str]) -> str:
 
 def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: dict[Pair, int]) -> str:
     """The function of a block: its values have the numbers that ``print(program)`` shows."""
-    read = _read(block)
+    read = set(read_by_end(block.end)).union(*map(read_by, block.steps))
     lines = [
         f'const auto& v{place} = m.{_taken(spec)}({place});'
         for place, spec in enumerate(block.takes)
@@ -170,25 +170,6 @@ def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: dict[
     lines += [_step(step, numbers) for step in block.steps]
     lines += _end(block.end, graph)
     return f'void block{number}(Machine& m) {{\n' + ''.join(f'  {each}\n' for each in lines) + '}\n'
-
-
-def _read(block: ProgramBlock) -> set[Any]:
-    """Which values of a block are looked at."""
-    read: list[Any] = []
-    for step in block.steps:
-        if isinstance(step, RunNetwork):
-            read += step.inputs
-        elif isinstance(step, Calculate):
-            read += step.operands
-        elif isinstance(step, ReadNumber):
-            read += [step.input, *step.rivals]
-        elif isinstance(step, GiveTensor):
-            read.append(step.input)
-    if isinstance(block.end, Finish):
-        read += block.end.values
-    for to in gotos(block.end):
-        read += to.values
-    return {*read, block.end.condition} if isinstance(block.end, Choose) else set(read)
 
 
 def _taken(spec: Spec) -> str:

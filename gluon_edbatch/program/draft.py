@@ -1,9 +1,20 @@
 """Blocks as they are made and optimised: before operators are put together to networks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
-from ..branching.graph import Calculate, Choose, End, FillTensor, GiveTensor, Goto, ReadNumber, Spec
+from ..branching.program_graph import (
+    Calculate,
+    Choose,
+    End,
+    FillTensor,
+    GiveTensor,
+    Goto,
+    ReadNumber,
+    Spec,
+    read_by,
+    written_by,
+)
 from ..subgraph.ir import Subgraph
 
 Place = Union[int, tuple[Any]]  # a value of the block, or a constant number
@@ -51,63 +62,40 @@ class Draft(NamedTuple):
     name: str
 
 
-def read_by(made: Made) -> list[int]:
-    """Values that something is made of."""
+def renamed(made: Made, names: Mapping[int, Place]) -> Made:
+    """The same on other values, or on constants in the place of numbers."""
+    new = _Renaming(names)
     if isinstance(made, Applied):
-        return list(made.inputs)
+        return made._replace(inputs=new.all(made.inputs), outputs=new.all(made.outputs))
+    made = made._replace(output=new.one(made.output))
     if isinstance(made, Calculate):
-        return [place for place in made.operands if isinstance(place, int)]
+        return made._replace(operands=new.all(made.operands))
     if isinstance(made, ReadNumber):
-        return [made.input, *made.rivals]
-    return [made.input] if isinstance(made, GiveTensor) and isinstance(made.input, int) else []
+        made = made._replace(rivals=new.all(made.rivals))
+    return made if isinstance(made, FillTensor) else made._replace(input=new.one(made.input))
 
 
-def written_by(made: Made) -> tuple[int, ...]:
-    """Values that are made."""
-    return made.outputs if isinstance(made, Applied) else (made.output,)
-
-
-def read_by_end(end: End) -> list[int]:
-    """Values that go on, or decide."""
-    if isinstance(end, Choose):
-        places: Sequence[Place] = [end.condition, *end.then.values, *end.other.values]
-    else:
-        places = end.values
-    return [place for place in places if isinstance(place, int)]
-
-
-def renamed(made: Made, names: dict[int, int]) -> Made:
-    """The same on other values."""
-
-    def new(place: Any) -> Any:
-        return names.get(place, place) if isinstance(place, int) else place
-
-    if isinstance(made, Applied):
-        inputs, outputs = tuple(map(new, made.inputs)), tuple(map(new, made.outputs))
-        return made._replace(inputs=inputs, outputs=outputs)
-    if isinstance(made, Calculate):
-        return made._replace(output=new(made.output), operands=tuple(map(new, made.operands)))
-    if isinstance(made, FillTensor):
-        return made._replace(output=new(made.output))
-    if isinstance(made, ReadNumber):
-        made = made._replace(rivals=tuple(map(new, made.rivals)))
-    return made._replace(output=new(made.output), input=new(made.input))
-
-
-def renamed_end(end: End, names: dict[int, Place]) -> End:
+def renamed_end(end: End, names: Mapping[int, Place]) -> End:
     """The same with other values."""
-
-    def new(place: Any) -> Any:
-        return names.get(place, place) if isinstance(place, int) else place
-
-    def goto(to: Goto) -> Goto:
-        return to._replace(values=tuple(map(new, to.values)))
-
+    new = _Renaming(names)
     if isinstance(end, Choose):
-        return end._replace(
-            condition=new(end.condition), then=goto(end.then), other=goto(end.other)
-        )
-    return end._replace(values=tuple(map(new, end.values)))
+        then, other = new.goto(end.then), new.goto(end.other)
+        return end._replace(condition=new.one(end.condition), then=then, other=other)
+    return end._replace(values=new.all(end.values))
+
+
+class _Renaming:
+    def __init__(self, names: Mapping[int, Place]):
+        self._names = names
+
+    def one(self, place: Any) -> Any:
+        return self._names.get(place, place) if isinstance(place, int) else place
+
+    def all(self, places: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(map(self.one, places))
+
+    def goto(self, to: Goto) -> Goto:
+        return to._replace(values=self.all(to.values))
 
 
 def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:

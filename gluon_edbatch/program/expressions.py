@@ -66,7 +66,7 @@ def _may_choose(node: ast.AST) -> bool:
 
 
 class ExpressionRewriter:
-    """Makes blocks of expressions; what writes names is in `rewrite`.
+    """Makes blocks of expressions; what writes names is in `statements`.
 
     Parameters
     ----------

@@ -1,8 +1,18 @@
 """A function's control flow: simple statements in blocks, and what connects these."""
 
 import linecache
+from collections.abc import Sequence
 from types import CodeType
-from typing import Any, NamedTuple, Optional, Union
+from typing import (
+    Any,
+    Callable,
+    NamedTuple,
+    Optional,
+    TypeVar,
+    Union,
+)
+
+T = TypeVar('T')
 
 
 class Statement(NamedTuple):
@@ -124,9 +134,7 @@ def site(file: str, line: int) -> str:
 
 def connected(entry: CodeBlock) -> list[CodeBlock]:
     """The blocks that can be reached, empty ones left out, numbered and looked through."""
-    order: list[CodeBlock] = []
-    _visit(entry, order, set())
-    order.reverse()
+    order = in_order(entry, lambda block: block.next)
     before = {id(block): 0 for block in order}
     for number, block in enumerate(order):
         block.number = number
@@ -144,20 +152,22 @@ def connected(entry: CodeBlock) -> list[CodeBlock]:
     return order
 
 
-def _visit(block: CodeBlock, order: list[CodeBlock], seen: set) -> None:
-    """Append blocks, what they lead to first."""
+def in_order(first: T, following: Callable[[T], Sequence[T]]) -> list[T]:
+    """All that can be reached, in an order in which loops come before what follows them: the
+    reverse of that in which a search in depth leaves them."""
     # Where a loop ends is visited before its inside, and so comes after it in the end.
-    waiting = [(block, reversed(block.next))]
-    seen.add(id(block))
+    order: list[T] = []
+    waiting, seen = [(first, reversed(following(first)))], {first}
     while waiting:
-        block, following = waiting[-1]
-        to = next(following, None)
+        block, rest = waiting[-1]
+        to = next(rest, None)
         if to is None:
             order.append(block)
             waiting.pop()
-        elif id(to) not in seen:
-            seen.add(id(to))
-            waiting.append((to, reversed(to.next)))
+        elif to not in seen:
+            seen.add(to)
+            waiting.append((to, reversed(following(to))))
+    return order[::-1]
 
 
 def _live_before(block: CodeBlock) -> frozenset[str]:

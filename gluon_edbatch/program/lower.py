@@ -7,7 +7,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from ..branching.graph import (
+from ..branching.program_graph import (
     FillTensor,
     GiveTensor,
     Network,
@@ -17,6 +17,9 @@ from ..branching.graph import (
     RunNetwork,
     Step,
     TensorSpec,
+    read_by,
+    read_by_end,
+    written_by,
 )
 from ..ops.attrs import Attrs
 from ..ops.whole import NoRule
@@ -24,7 +27,7 @@ from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.lift import lift
 from ..subgraph.rowwise import Verdict, analyse
 from ..subgraph.trace import INPUT
-from .draft import Applied, Draft, Made, graph_key, read_by, read_by_end, written_by
+from .draft import Applied, Draft, Made, graph_key
 
 PARAMETER = 'edb_parameter%d'
 

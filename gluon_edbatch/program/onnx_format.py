@@ -12,7 +12,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.graph import Network
+from ..branching.program_graph import Network
 from ..errors import BundleError
 from ..subgraph.ir import Subgraph
 from ..subgraph.trace import INPUT

@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
 from ..branching.calculate import calculate
-from ..branching.graph import Calculate, Choose, End, Finish, GiveTensor, Goto, gotos
+from ..branching.program_graph import (
+    Calculate,
+    Choose,
+    End,
+    Finish,
+    Goto,
+    gotos,
+    read_by,
+    read_by_end,
+    written_by,
+)
+from ..branching.pytree import exact
 from ..ops import op_of
 from .draft import (
     Applied,
@@ -19,12 +30,10 @@ from .draft import (
     graph_key,
     is_needed,
     needed,
-    read_by,
-    read_by_end,
     renamed,
     renamed_end,
-    written_by,
 )
+from .flow import in_order
 
 Drafts = list[Draft]
 
@@ -61,19 +70,7 @@ def optimise(drafts: Drafts, training: bool, without: Sequence[str] = ()) -> Opt
 
 def _in_order(drafts: Drafts) -> Drafts:
     """Those that can be reached, in an order in which loops come before what follows them."""
-    order: list[int] = []
-    seen: set[int] = {0}
-    waiting = [(0, iter(_before_inside(drafts[0].end)))]
-    while waiting:
-        number, following = waiting[-1]
-        to = next(following, None)
-        if to is None:
-            order.append(number)
-            waiting.pop()
-        elif to not in seen:
-            seen.add(to)
-            waiting.append((to, iter(_before_inside(drafts[to].end))))
-    order.reverse()
+    order = in_order(0, lambda number: [to.block for to in gotos(drafts[number].end)])
     place = {number: new for new, number in enumerate(order)}
     return [
         drafts[number]._replace(
@@ -81,11 +78,6 @@ def _in_order(drafts: Drafts) -> Drafts:
         )
         for number in order
     ]
-
-
-def _before_inside(end: End) -> list[int]:
-    """What is visited first comes last."""
-    return [to.block for to in reversed(gotos(end))]
 
 
 def _redirected(end: End, goto: Callable[[Goto], Goto]) -> End:
@@ -152,14 +144,10 @@ def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
     shift = len(first.specs) - second.takes
     names: dict[int, Place] = dict(enumerate(to.values))
     names.update({place: place + shift for place in range(second.takes, len(second.specs))})
-    constants = {place: each for place, each in names.items() if isinstance(each, tuple)}
-    moved = [
-        _with_constants(renamed(made, _places(names)), made, constants) for made in second.made
-    ]
     return Draft(
         first.takes,
         first.specs + second.specs[second.takes :],
-        first.made + tuple(moved),
+        first.made + tuple([renamed(made, names) for made in second.made]),
         _decided(renamed_end(second.end, names)),
         first.name,
     )
@@ -174,21 +162,6 @@ def _decided(end: End) -> End:
 
 def _places(names: dict[int, Place]) -> dict[int, int]:
     return {place: new for place, new in names.items() if isinstance(new, int)}
-
-
-def _with_constants(made: Made, before: Made, constants: dict[int, Any]) -> Made:
-    """Operands that are constant numbers; `before` has the names that they are known by."""
-    if isinstance(before, GiveTensor) and before.input in constants:
-        return made._replace(input=constants[before.input])  # type: ignore[call-arg]
-    if not isinstance(made, Calculate) or not isinstance(before, Calculate) or not constants:
-        return made
-    operands = tuple(
-        [
-            constants.get(old, new) if isinstance(old, int) else new
-            for old, new in zip(before.operands, made.operands)
-        ]
-    )
-    return made._replace(operands=operands)
 
 
 def _without_dead(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
@@ -236,7 +209,7 @@ def _taking(draft: Draft, own: list[int], kept: list[list[int]]) -> Draft:
         len(own),
         tuple([draft.specs[place] for place in names]),
         tuple([renamed(made, names) for made in draft.made]),
-        renamed_end(draft.end, dict(names)),
+        renamed_end(draft.end, names),
         draft.name,
     )
 
@@ -247,7 +220,7 @@ def _with_constant_takes(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
     for number, draft in enumerate(drafts):
         constants: dict[int, Any] = {}
         for place in range(draft.takes if number else 0):
-            values = {_exact(to.values[place]) for to in ways[number]}
+            values = {exact(to.values[place]) for to in ways[number]}
             if len(values) == 1 and isinstance(ways[number][0].values[place], tuple):
                 constants[place] = ways[number][0].values[place]
         draft, folded = _folded(draft, constants)
@@ -256,32 +229,18 @@ def _with_constant_takes(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
     return made, count
 
 
-def _exact(place: Place) -> Any:
-    return (type(place[0]), repr(place[0])) if isinstance(place, tuple) else place
-
-
 def _folded(draft: Draft, constants: dict[int, Any]) -> tuple[Draft, int]:
     """With numbers that are known in the place of values."""
     kept: list[Made] = []
     used = set(read_by_end(draft.end)).union(*[read_by(made) for made in draft.made])
     count = len(used.intersection(constants))
     for made in draft.made:
-        if isinstance(made, Calculate):
-            made = made._replace(
-                operands=tuple(
-                    [
-                        constants.get(each, each) if isinstance(each, int) else each
-                        for each in made.operands
-                    ]
-                )
-            )
-            if all(isinstance(each, tuple) for each in made.operands):
-                value = calculate(made, [each[0] for each in made.operands], 1)[0]  # type: ignore
-                constants[made.output] = (value.item(),)
-                count += 1
-                continue
-        elif isinstance(made, GiveTensor):
-            made = made._replace(input=constants.get(made.input, made.input))
+        made = renamed(made, constants)
+        if isinstance(made, Calculate) and all([isinstance(p, tuple) for p in made.operands]):
+            value = calculate(made, [p[0] for p in made.operands], 1)[0]  # type: ignore[index]
+            constants[made.output] = (value.item(),)
+            count += 1
+            continue
         kept.append(made)
     end = _decided(renamed_end(draft.end, constants))
     return draft._replace(made=tuple(kept), end=end), count
@@ -294,7 +253,7 @@ def _without_identities(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
         names: dict[int, int] = {}
         first: dict[Any, int] = {}
         for place in range(draft.takes if number else 0):
-            key = tuple([_exact(to.values[place]) for to in ways[number]])
+            key = tuple([exact(to.values[place]) for to in ways[number]])
             names[place] = first.setdefault(key, place)
         kept: list[Made] = []
         for each in draft.made:
@@ -308,7 +267,7 @@ def _without_identities(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
         read = set(read_by_end(draft.end)).union(*[read_by(each) for each in draft.made])
         count += len(read.intersection(changes))
         made.append(
-            draft._replace(made=tuple(kept), end=renamed_end(draft.end, dict(changes)))
+            draft._replace(made=tuple(kept), end=renamed_end(draft.end, changes))
             if changes
             else draft
         )
@@ -346,7 +305,7 @@ def _without_repeated(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
             if key is not None:
                 known[key] = written_by(made)
             kept.append(made)
-        end = renamed_end(draft.end, dict(names))
+        end = renamed_end(draft.end, names)
         result.append(draft._replace(made=tuple(kept), end=end) if names else draft)
     return result, count
 
@@ -359,7 +318,7 @@ def _key(made: Made, training: bool) -> Any:
         parameters = tuple([(name, id(each)) for name, each in sorted(made.parameters.items())])
         return graph_key(made.graph), parameters, made.inputs
     places = made.operands if isinstance(made, Calculate) else made[1:2]
-    return type(made), made._replace(output=-1), tuple(map(_exact, places))
+    return type(made), made._replace(output=-1), tuple(map(exact, places))
 
 
 def _hoisted(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
@@ -426,7 +385,7 @@ def _taking_more(draft: Draft, made: Applied) -> Draft:
         draft.takes + count,
         draft.specs[: draft.takes] + tuple(specs) + draft.specs[draft.takes :],
         tuple([renamed(each, names) for each in draft.made if each is not made]),
-        renamed_end(draft.end, dict(names)),
+        renamed_end(draft.end, names),
         draft.name,
     )
 

@@ -1,5 +1,5 @@
 """Of what a number that is read was chosen: where that is as good as equal, rounding may have
-decided (see `branching.graph.ReadNumber`)."""
+decided (see `branching.program_graph.ReadNumber`)."""
 
 from typing import Any
 

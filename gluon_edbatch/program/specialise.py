@@ -10,7 +10,7 @@ Ways that meet with different numbers in the same variable, such as a count of w
 would go on apart for its sake, and a loop that values end would be unrolled for ever: such a number
 counts as a value there (it is *widened*), unless something needs to know it, such as an index.
 What is found out of numbers holds for the first way, too, so all ways are gone anew (`_AllWays`),
-but a block that begins as it did before is not run again (`run.BlockRunner`).
+but a block that begins as it did before is not run again (`block_runner.BlockRunner`).
 """
 
 from typing import Any, NamedTuple
@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import mxnet as mx
 from mxnet import gluon
 
-from ..branching.graph import Choose, End, Finish, Goto, Spec
+from ..branching.program_graph import Choose, End, Finish, Goto, Spec
+from ..branching.pytree import exact
 from ..errors import ProgramError
 from ..subgraph.structure import flatten
 from ..subgraph.trace import describe
+from .block_runner import BlockRunner, Ran, Standing
 from .draft import Draft
-from .run import BlockRunner, Ran, Standing
 from .states import Path, State, known_numbers, take_apart
 from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor
 
@@ -251,7 +252,7 @@ class _AllWays:
             differing = {
                 path
                 for path in {*numbers, *met.numbers} - widened
-                if _exact(numbers, path) != _exact(met.numbers, path)
+                if exact(numbers.get(path)) != exact(met.numbers.get(path))
             }
             if differing and self._is_decided_between(met.number, first):
                 widened.update(differing)
@@ -282,8 +283,3 @@ def _origins(value: Any, variable: Variable) -> frozenset[Variable]:
 def _variable(where: Where, path: Path) -> Variable:
     """What is at a path, wherever in its function that is."""
     return tuple([flow for flow, _ in where[: path[0] + 1]]), path
-
-
-def _exact(numbers: dict[Path, Any], path: Path) -> Any:
-    """A number by its bits; None if it is not known."""
-    return (type(numbers[path]), repr(numbers[path])) if path in numbers else None

@@ -17,7 +17,7 @@ from typing import (
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.graph import NumberSpec, Spec
+from ..branching.program_graph import NumberSpec, Spec
 from ..errors import ProgramError
 from .flow import CodeBlock, Flow
 from .values import Dynamic, SampleNumber, SampleTensor

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from ..branching.graph import (
+from ..branching.program_graph import (
     Calculate,
     Choose,
     Finish,
@@ -15,7 +15,7 @@ from ..branching.graph import (
     RunNetwork,
     gotos,
 )
-from ..branching.shown import shown_block, shown_calculation, shown_values
+from ..branching.program_report import shown_block, shown_calculation, shown_values
 from .svg import LINE, MARGIN, TEXT, WIDE, colour, document
 
 TRUE, FALSE, ON, NEVER = '#2a7a4b', '#b5482e', '#777777', '#c4c4c4'

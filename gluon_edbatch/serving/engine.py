@@ -9,9 +9,9 @@ from itertools import cycle, islice
 from time import monotonic, perf_counter
 from typing import Any, Callable, Optional, Protocol, Union
 
-from ..branching.program import BranchingProgram
+from ..branching.program_interpreter import ControlFlowProgram
 from ..errors import DeadlineError, EngineClosedError
-from ..program.program import Program
+from ..program.network_program import Program
 from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
 from .expectation import Expectation
@@ -103,7 +103,7 @@ class Engine:
 
     def __init__(
         self,
-        predict: Union[Callable[[Any], Any], Program, BranchingProgram],
+        predict: Union[Callable[[Any], Any], Program, ControlFlowProgram],
         warm_up: Sequence[Any] = (),
         max_batch: Optional[int] = None,
         max_queue: int = 512,
@@ -122,7 +122,7 @@ class Engine:
             raise ValueError(f'max_wait is 0 or more, not {max_wait}')
         self._scheduler = FSMScheduler() if scheduler is None else get_scheduler(scheduler)
         self._rounds: Rounds
-        if isinstance(predict, (Program, BranchingProgram)):
+        if isinstance(predict, (Program, ControlFlowProgram)):
             self._rounds, most = ProgramRounds(predict), 64
         else:
             most = 256

@@ -7,8 +7,8 @@ from typing import Any, Optional, Union
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.program import BranchingProgram, RunningProgram
-from ..program.program import Program
+from ..branching.program_interpreter import ControlFlowProgram, ProgramRun
+from ..program.network_program import Program
 from ..subgraph.structure import flatten, unflatten
 from .requests import Request
 
@@ -24,12 +24,12 @@ class ProgramRounds:
 
     Parameters
     ----------
-    program : Program or BranchingProgram
+    program : Program or ControlFlowProgram
     """
 
-    def __init__(self, program: Union[Program, BranchingProgram]):
+    def __init__(self, program: Union[Program, ControlFlowProgram]):
         self._program = program
-        self._running: RunningProgram = program.running()
+        self._running: ProgramRun = program.running()
         self._waiting: list[Request] = []
         self._requests: list[Optional[Request]] = []  # by the number that the program knows
         self._free: list[int] = []
@@ -100,7 +100,7 @@ class ProgramRounds:
 
     def _note_run(self) -> None:
         self._passed_over += 1
-        self._passed_over[self._running.machine.latest] = 0
+        self._passed_over[self._running.latest] = 0
         self._passed_over[self._free] = 0
 
     def _leave(self, number: int, result: Any) -> Request:

@@ -26,7 +26,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from ..branching.structure import EQUAL_IF_SAME, exact
+from ..branching.pytree import EQUAL_IF_SAME, exact
 from . import versions
 
 Fingerprint = tuple[tuple[str, Hashable], ...]

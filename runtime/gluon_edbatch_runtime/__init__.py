@@ -9,8 +9,8 @@ from .compiled import load
 load(f'{__name__}.calls')
 
 from . import nd
-from .bundle.operators import ACTIVATIONS
-from .bundle.program import NotInNumPy
+from .bundle.cell_program import NotInNumPy
+from .bundle.numpy_operators import ACTIVATIONS
 from .calls import Ragged, Value
 from .cells import load_cells
 from .errors import (

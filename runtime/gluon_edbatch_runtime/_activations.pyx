@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from .bundle.operators import sigmoid as sigmoid_in_numpy
+from .bundle.numpy_operators import sigmoid as sigmoid_in_numpy
 
 cdef extern from 'activations.h' nogil:
     void edb_sigmoid(const float *x, Py_ssize_t x_step, float *y, Py_ssize_t y_step,
@@ -35,7 +35,7 @@ cdef bint _run(bint is_tanh, object x, object out) except -1:
 
 
 def sigmoid(x, out=None):
-    """As `bundle.operators.sigmoid`."""
+    """As `bundle.numpy_operators.sigmoid`."""
     if x.dtype is not _single or x.ndim != 2 or (out is not None and out.dtype is not _single):
         return sigmoid_in_numpy(x, out)
     result = _empty(x.shape, _single) if out is None else out

@@ -7,8 +7,8 @@ from typing import Any, Union
 import numpy as np
 
 from .brief import brief
+from .bundle.cell_program import CellProgram, NotInNumPy
 from .bundle.manifest import Bundle, items_of, read_bundle, shape_of
-from .bundle.program import CellProgram, NotInNumPy
 from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value
 from .errors import BundleError, RecordError
 from .forms import FORMS, Argument, CellType, Output

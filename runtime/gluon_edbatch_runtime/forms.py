@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from .bundle.program import CellProgram
+from .bundle.cell_program import CellProgram
 from .calls import Form, Store, store_of
 from .errors import RecordError
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from .bundle.steps import Segments
+from .bundle.numpy_steps import Segments
 from .errors import RecordError
 from .forms import FORMS, CellType
 from .graph.collect import Calls

@@ -6,10 +6,11 @@ from typing import Any, Union
 
 import numpy as np
 
-from .branching.encoded import decoded_blocks, decoded_network
-from .branching.graph import ProgramGraph, RunNetwork
-from .branching.program import BranchingProgram
-from .branching.structure import decoded
+from .branching.program_graph import ProgramGraph, RunNetwork
+from .branching.program_host import Host
+from .branching.program_interpreter import ControlFlowProgram
+from .branching.pytree import decoded
+from .branching.serialisation import decoded_blocks, decoded_network
 from .bundle.manifest import Bundle, read_bundle
 from .errors import BundleError
 
@@ -17,7 +18,7 @@ KIND = 'program'
 _WITHOUT = 'this bundle has no networks in the format of ONNX: export it with onnx=True'
 
 
-def load_program(folder: Union[str, Path], threads: int = 1) -> BranchingProgram:
+def load_program(folder: Union[str, Path], threads: int = 1) -> ControlFlowProgram:
     """Load a program that ``program.export(folder, onnx=True)`` wrote.
 
     Parameters
@@ -28,7 +29,7 @@ def load_program(folder: Union[str, Path], threads: int = 1) -> BranchingProgram
 
     Returns
     -------
-    BranchingProgram
+    ControlFlowProgram
         Called with a list of samples, which are NumPy arrays or tuples of arguments, it gives the
         list of their results.
 
@@ -47,7 +48,7 @@ def load_program(folder: Union[str, Path], threads: int = 1) -> BranchingProgram
     blocks = decoded_blocks(content['blocks'], networks, parameters, len(constants))
     graph = ProgramGraph(blocks, networks, [], constants, decoded(content['arguments']))
     host = OnnxHost(graph, _models(bundle), threads)
-    return BranchingProgram(graph, host, int(content['max_steps']))
+    return ControlFlowProgram(graph, host, int(content['max_steps']))
 
 
 def _models(bundle: Bundle) -> dict[tuple[int, tuple[int, ...]], bytes]:
@@ -63,7 +64,7 @@ def _models(bundle: Bundle) -> dict[tuple[int, tuple[int, ...]], bytes]:
     return found
 
 
-class OnnxHost:
+class OnnxHost(Host):
     """Runs networks by ONNX Runtime; arrays are NumPy's.
 
     Parameters
@@ -72,44 +73,17 @@ class OnnxHost:
     models : dict of (int, tuple of int) to bytes
         In the format of ONNX, by network and parameters.
     threads : int
-
-    Attributes
-    ----------
-    arrays : type
-        Of samples and results.
     """
-
-    arrays = np.ndarray
 
     def __init__(
         self, graph: ProgramGraph, models: dict[tuple[int, tuple[int, ...]], bytes], threads: int
     ):
-        self._graph, self._models = graph, models
+        super().__init__(graph)
+        self._models = models
         self._sessions: dict[tuple[int, tuple[int, ...]], tuple[Any, list[tuple[str, int]]]] = {}
         self._options = _options(threads)
 
-    def put(self, array: np.ndarray) -> np.ndarray:
-        """An array of a sample's."""
-        return array
-
-    def run(self, run: RunNetwork, inputs: list[np.ndarray], samples: int) -> Sequence[np.ndarray]:
-        """Results of a network."""
-        network = self._graph.networks[run.network]
-        if samples == 1 or network.batched:
-            return self._call(run, inputs)
-        each = [
-            self._call(
-                run,
-                [
-                    array[sample * spec.shape[0] : (sample + 1) * spec.shape[0]]
-                    for array, spec in zip(inputs, network.inputs)
-                ],
-            )
-            for sample in range(samples)
-        ]
-        return [np.concatenate(arrays) for arrays in zip(*each)]
-
-    def _call(self, run: RunNetwork, inputs: list[np.ndarray]) -> Sequence[np.ndarray]:
+    def _call(self, run: RunNetwork, inputs: list[np.ndarray], alone: bool) -> Sequence[np.ndarray]:
         key = run.network, run.parameters
         found = self._sessions.get(key)
         if found is None:
@@ -127,33 +101,6 @@ class OnnxHost:
         )
         names = [each.name for each in session.get_inputs()]
         return session, [(name, int(name.removeprefix('edb_input'))) for name in names]
-
-    def take(self, array: np.ndarray, samples: np.ndarray, rows: int) -> np.ndarray:
-        """Rows of some samples."""
-        if rows != 1:
-            samples = (samples[:, None] * rows + np.arange(rows)).ravel()
-        return array[samples]
-
-    def concat(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Their rows one after the other."""
-        return np.concatenate(arrays)
-
-    def split(self, array: np.ndarray, rows: int, samples: int) -> list[np.ndarray]:
-        """An array for each sample."""
-        return [array[sample * rows : (sample + 1) * rows] for sample in range(samples)]
-
-    def read(self, array: np.ndarray) -> np.ndarray:
-        """The elements, one for each sample."""
-        return array.reshape(-1)
-
-    def give(self, numbers: np.ndarray, dtype: str) -> np.ndarray:
-        """An array of numbers."""
-        return numbers.astype(dtype)
-
-    def fill(self, constant: int, samples: int) -> np.ndarray:
-        """A constant for each sample."""
-        array = self._graph.constants[constant]
-        return np.tile(array, (samples,) + (1,) * (array.ndim - 1))
 
 
 def _options(threads: int) -> Any:

@@ -11,8 +11,8 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from .bundle.program import Projection
-from .bundle.steps import Segments
+from .bundle.cell_program import Projection
+from .bundle.numpy_steps import Segments
 from .forms import CellType
 from .graph.collect import Calls
 from .layout import Group, Layout

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from .bundle.steps import Segments
+from .bundle.numpy_steps import Segments
 from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, store_of
 from .errors import BatchError, RecordError, StaleValueError
 from .forms import FORMS, CellType, operator_form
@@ -288,7 +288,7 @@ def operate(op: str, values: Sequence[Any], **attrs: Any) -> Any:
     Parameters
     ----------
     op : str
-        One of ``bundle.operators.OUTSIDE_OF_CELLS``.
+        One of ``bundle.numpy_operators.OUTSIDE_OF_CELLS``.
     values : sequence of Value or numpy.ndarray
     **attrs
         Of the operator.

@@ -12,7 +12,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.structure import exact
+from gluon_edbatch.branching.pytree import exact
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.models import EMBED, VOCAB, arrays, ndarrays, started
 

@@ -14,7 +14,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.branching.calculate import KNOWN, calculate
-from gluon_edbatch.branching.graph import (
+from gluon_edbatch.branching.program_graph import (
     Calculate,
     Choose,
     Finish,
@@ -25,9 +25,9 @@ from gluon_edbatch.branching.graph import (
     ReadNumber,
     TensorSpec,
 )
-from gluon_edbatch.branching.structure import LEAF, flatten
+from gluon_edbatch.branching.pytree import LEAF, flatten
 from gluon_edbatch.program.cpp_format import _CALCULATED
-from gluon_edbatch.program.export import write_program
+from gluon_edbatch.program.program_bundle import write_program
 from tests.support.damage import damaged, truncated
 from tests.support.processes import run
 

@@ -720,10 +720,10 @@ def test_second_derivatives():
 
 def test_failure_in_the_middle_of_a_batch(monkeypatch):
     """What MXNet refuses at run time is reported with type, number of calls and lines."""
-    from gluon_edbatch.execute.cached import backend
+    from gluon_edbatch.execute.cached import cached_backend
 
     net, other, line = dense(4), dense(2, prefix='failing_'), Line()
-    original = backend.program_for
+    original = cached_backend.program_for
 
     def broken(node_type, *how):
         program = original(node_type, *how)
@@ -735,7 +735,7 @@ def test_failure_in_the_middle_of_a_batch(monkeypatch):
 
         return program._replace(call=call)
 
-    monkeypatch.setattr(backend, 'program_for', broken)
+    monkeypatch.setattr(cached_backend, 'program_for', broken)
     with autograd.record(), edb.compile_options(native=False), edb.batching():
         good = [net(row) for row in rows(3)]
         bad = [(line.here(), other(value))[1] for value in good]

@@ -466,9 +466,9 @@ def test_scopes_without_calls(tmp_path):
 
 
 def test_numpy_that_comes_to_something_else_is_refused(tmp_path, monkeypatch):
-    from gluon_edbatch.bundle import operators
+    from gluon_edbatch.bundle import numpy_operators
 
-    monkeypatch.setitem(operators.ACTIVATIONS, 'tanh', lambda x, out=None: x + 0.1)
+    monkeypatch.setitem(numpy_operators.ACTIVATIONS, 'tanh', lambda x, out=None: x + 0.1)
     net, (x,) = Net(gluon.nn.Dense(4, activation='tanh', in_units=4)), rows(1)
     refused(net, lambda: [net.cell(x)], tmp_path, 'NumPy comes to other numbers than MXNet')
 

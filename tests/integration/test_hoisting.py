@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute.cached import backend as cached
+from gluon_edbatch.execute.cached import cached_backend as cached
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.models import TreeLSTM, random_trees, started
 from tests.support.plans import assert_sound, plan_of

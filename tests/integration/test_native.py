@@ -16,7 +16,7 @@ from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native import compiler, library, native_run, stopwatch
 from gluon_edbatch.execute.native.gather import gather
-from gluon_edbatch.execute.native.program import native_program
+from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.ops.instructions import Opcode, Place
 from gluon_edbatch.subgraph.node_type import NodeType

@@ -10,8 +10,19 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.encoded import decoded_blocks, encoded_block
-from gluon_edbatch.branching.structure import LEAF, decoded, encoded, flatten
+from gluon_edbatch.branching.program_graph import (
+    FillTensor,
+    Finish,
+    Network,
+    ProgramBlock,
+    ProgramGraph,
+    RunNetwork,
+    TensorSpec,
+)
+from gluon_edbatch.branching.program_host import Host
+from gluon_edbatch.branching.program_interpreter import ControlFlowProgram
+from gluon_edbatch.branching.pytree import LEAF, decoded, encoded, flatten
+from gluon_edbatch.branching.serialisation import decoded_blocks, encoded_block
 
 Pair = namedtuple('Pair', 'first second')
 
@@ -166,3 +177,30 @@ def test_structures_that_are_no_data():
     template = flatten([object], mx.nd.NDArray, [])
     with pytest.raises(edb.BundleError, match='only numbers, texts'):
         encoded(template)
+
+
+class Doubling(Host):
+    """Networks are one that doubles its input, of one sample at a time."""
+
+    def _call(self, run, inputs, alone):
+        assert alone and len(inputs[0]) == 2
+        return [inputs[0] * 2]
+
+
+def test_a_host_of_arrays_of_numpy():
+    """Samples of a network that takes one at a time, and rows of samples that part."""
+    spec = TensorSpec((2, 3), 'float32')
+    finish = Finish(LEAF, (1,))
+    blocks = [
+        ProgramBlock((spec,), [RunNetwork(0, (), (0,), (1,)), FillTensor(2, 0)], finish, 'line')
+    ]
+    graph = ProgramGraph(
+        blocks, [Network(None, (spec,), (spec,), False, 1)], [], [np.ones(1)], (tuple, LEAF)
+    )
+    host = Doubling(graph)
+    samples = [np.full((2, 3), each, np.float32) for each in range(4)]
+    for count in (1, 4):
+        for found, sample in zip(ControlFlowProgram(graph, host, 9)(samples[:count]), samples):
+            np.testing.assert_array_equal(found, sample * 2)
+    rows = host.take(np.concatenate(samples), np.array([3, 1]), 2)
+    assert rows[:, 0].tolist() == [3, 3, 1, 1]

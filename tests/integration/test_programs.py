@@ -7,7 +7,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.program.run import BlockRunner
+from gluon_edbatch.program.block_runner import BlockRunner
 
 
 def initialized(net, scale=0.7):

@@ -15,7 +15,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
-from gluon_edbatch.execute.native import program as native_program
+from gluon_edbatch.execute.native import native_program
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.models import started
 from tests.support.tiers import sampled

@@ -14,7 +14,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute.cached.program import InTurns
+from gluon_edbatch.execute.cached.compiled_graph import InTurns
 from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
 from tests.support.models import TreeLSTM, dense, random_trees, rows, started
 from tests.support.processes import HANG, run_python
@@ -572,7 +572,7 @@ def test_second_backward_error_says_why():
     program = """
 import mxnet as mx
 import gluon_edbatch as edb
-from gluon_edbatch.execute.cached.program import InTurns
+from gluon_edbatch.execute.cached.compiled_graph import InTurns
 from mxnet import autograd, gluon
 net = gluon.nn.Dense(3, in_units=4); net.initialize()
 def loss():
@@ -993,7 +993,7 @@ faulthandler.dump_traceback_later({HANG / 2}, exit=True)
 import mxnet as mx
 import numpy as np
 import gluon_edbatch as edb
-from gluon_edbatch.execute.cached.program import InTurns
+from gluon_edbatch.execute.cached.compiled_graph import InTurns
 from mxnet import autograd, gluon
 net = gluon.nn.HybridSequential()
 net.add(gluon.nn.Dense(16, in_units=4, activation='tanh'), gluon.nn.Dense(4, in_units=16))

@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.native import native_run, words
-from gluon_edbatch.execute.native.program import NativeProgram, native_program
+from gluon_edbatch.execute.native.native_program import NativeProgram, native_program
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.models import ndarrays, random_trees, started
 from tests.support.processes import run_python

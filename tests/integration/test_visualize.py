@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from mxnet import gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.graph import gotos
+from gluon_edbatch.branching.program_graph import gotos
 from gluon_edbatch.graph.graph import Graph
 from gluon_edbatch.report import program_picture
 from gluon_edbatch.report.svg import colour

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gluon_edbatch.branching import calculate
-from gluon_edbatch.program import calls
+from gluon_edbatch.program import call_rules
 from tests.fuzz.programs.case import DIFFERS, SAME, judged
 from tests.fuzz.programs.constructs import constructs
 from tests.fuzz.programs.shrink import shrunk
@@ -74,7 +74,12 @@ def test_what_is_counted():
 
 BROKEN = {
     'a number': (calculate._OPS, 'add', lambda one, other: one - other, 'x.sum().asscalar() + 2'),
-    'a function': (calls._SPECIAL, min, calls._SPECIAL[max], 'min(x.sum().asscalar(), 0.5)'),
+    'a function': (
+        call_rules._SPECIAL,
+        min,
+        call_rules._SPECIAL[max],
+        'min(x.sum().asscalar(), 0.5)',
+    ),
 }
 
 

@@ -34,7 +34,7 @@ class Found(NamedTuple):
         How far its numbers are from eager Gluon's, of these or of 1; infinity where it decided
         otherwise.
     taken : list of list of int
-        How many samples took each way of each block (see `BranchingProgram`).
+        How many samples took each way of each block (see `ControlFlowProgram`).
     near : int
         Decisions in which rounding may have decided.
     """

@@ -38,7 +38,7 @@ from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.trace import INPUT, is_argument
 from ...subgraph.values_first import values_first
-from ..cached.program import argument_dtypes
+from ..cached.compiled_graph import argument_dtypes
 
 _WIDE = 8  # columns: a product of fewer takes longer than to copy them
 

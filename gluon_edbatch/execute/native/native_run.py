@@ -17,9 +17,9 @@ from ..executable import executable
 from ..gradients import NOT_WANTED, Gradients
 from ..weights import Weights
 from .library import function
+from .native_program import NativeProgram, native_program
 from .now import run_now
-from .program import NativeProgram, native_program
-from .table import Table, size_of
+from .run_table import Table, size_of
 from .threads import get_num_threads
 from .words import keep, start, weight, weights_size
 

@@ -12,7 +12,7 @@ from ...subgraph.node_type import NodeType
 from ..gradients import Gradients
 from ..machine import Machine, parents_of
 from ..sparse_tables import look_up
-from .program import (
+from .compiled_graph import (
     EMPTY,
     GATHER,
     LONG_GATHER,
@@ -20,7 +20,7 @@ from .program import (
     MASKED_GATHER,
     MASKED_SLICE,
     SLICE,
-    CachedProgram,
+    CompiledGraph,
     program_for,
 )
 
@@ -127,7 +127,7 @@ def _tape(machine: Machine, batch: Batch, outputs: list[NDArray]) -> Optional[Ba
     )
 
 
-def _note_unread(machine: Machine, batch: Batch, program: CachedProgram, remembered: bool) -> None:
+def _note_unread(machine: Machine, batch: Batch, program: CompiledGraph, remembered: bool) -> None:
     """Of a batch without gradients, all; and the form of a subgraph for empty arguments may
     leave out others, too."""
     used = {position for kind, position in program.sources if kind == 'rows' and remembered}

@@ -251,18 +251,6 @@ def _sequence_mask(attrs: Attrs) -> Function:
     return mask
 
 
-def _fully_connected(attrs: Attrs) -> Function:
-    flat = bool(attrs.get('flatten', True))
-
-    def multiply(x: np.ndarray, weight: np.ndarray, *bias: np.ndarray) -> np.ndarray:
-        if flat and x.ndim > 2:
-            x = x.reshape(len(x), -1)
-        result = np.matmul(x, weight.T)
-        return np.add(result, bias[0], out=result) if bias else result
-
-    return multiply
-
-
 def _leaky(attrs: Attrs) -> Function:
     kind, slope = attrs.get('act_type', 'leaky'), float(attrs.get('slope', 0.25))
     if kind == 'leaky':
@@ -316,7 +304,7 @@ _UNARY: dict[str, Function] = {
     'identity': copied,
     'BlockGrad': copied,
 }
-_BINARY: dict[str, Function] = {
+BINARY: dict[str, Function] = {
     'add': np.add,
     'sub': np.subtract,
     'mul': np.multiply,
@@ -333,14 +321,14 @@ _COMPARED: dict[str, Function] = {
 
 # Of values, outside of cells: row by row, of values of one shape. Concat is along columns.
 OUTSIDE_OF_CELLS = frozenset(
-    ['Concat', 'tanh', 'sigmoid', 'relu', *[f'broadcast_{name}' for name in _BINARY]]
+    ['Concat', 'tanh', 'sigmoid', 'relu', *[f'broadcast_{name}' for name in BINARY]]
 )
 
 OPERATORS: dict[str, Operator] = {
     **{name: _activation(name) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
     **{name: _unary(function) for name, function in _UNARY.items()},
-    **{f'elemwise_{name}': _binary(function) for name, function in _BINARY.items()},
-    **{f'broadcast_{name}': _broadcast(function) for name, function in _BINARY.items()},
+    **{f'elemwise_{name}': _binary(function) for name, function in BINARY.items()},
+    **{f'broadcast_{name}': _broadcast(function) for name, function in BINARY.items()},
     **{f'broadcast_{name}': _broadcast(_comparison(each)) for name, each in _COMPARED.items()},
     **{f'_{name}_scalar': _number(_comparison(each)) for name, each in _COMPARED.items()},
     'broadcast_maximum': _broadcast(np.maximum),
@@ -363,7 +351,6 @@ OPERATORS: dict[str, Operator] = {
     'LeakyReLU': Operator(_leaky, elementwise=True, by_value=True),
     'Dropout': Operator(_dropout, elementwise=True, by_value=True),
     'clip': Operator(_clip, elementwise=True, by_value=True),
-    'FullyConnected': Operator(_fully_connected),
     'batch_dot': Operator(_batch_dot),
     'LayerNorm': Operator(_layer_norm),
     'Embedding': Operator(lambda attrs: lambda ids, table, out=None: look_up(table, ids, out)),

@@ -7,8 +7,9 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd
 
-from ..branching.graph import Network, ProgramGraph, RunNetwork
-from ..execute.cached.program import InTurns, cached_op
+from ..branching.program_graph import Network, ProgramGraph, RunNetwork
+from ..branching.program_host import Host
+from ..execute.cached.compiled_graph import InTurns, cached_op
 from ..mx.arrays import rows_of
 from ..mx.host import upload
 from ..subgraph.trace import INPUT
@@ -22,7 +23,7 @@ class _Compiled(NamedTuple):
     sources: list[tuple[bool, int]]
 
 
-class MXNetHost:
+class MXNetHost(Host):
     """Runs networks of a program with MXNet.
 
     Attributes
@@ -39,34 +40,13 @@ class MXNetHost:
     arrays = mx.nd.NDArray
 
     def __init__(self, graph: ProgramGraph, ctx: mx.Context):
-        self._graph, self._ctx = graph, ctx
+        super().__init__(graph)
+        self._ctx = ctx
         self._compiled: dict[Any, _Compiled] = {}
         self._constants: dict[int, mx.nd.NDArray] = {}
 
-    def put(self, array: Any) -> Any:
-        """An array of a sample's."""
-        return array
-
-    def run(self, run: RunNetwork, inputs: list[Any], samples: int) -> Sequence[Any]:
-        """Results of a network."""
-        network = self._graph.networks[run.network]
-        if samples == 1 or network.batched:
-            return self._call(run, inputs, samples == 1)
-        each = [
-            self._call(
-                run,
-                [
-                    self._sample(array, spec.shape[0], sample)
-                    for array, spec in zip(inputs, network.inputs)
-                ],
-                True,
-            )
-            for sample in range(samples)
-        ]
-        return [self.concat(arrays) for arrays in zip(*each)]
-
-    def _sample(self, array: Any, rows: int, sample: int) -> Any:
-        return mx.nd.slice_axis(array, axis=0, begin=sample * rows, end=(sample + 1) * rows)
+    def _rows(self, array: Any, begin: int, end: int) -> Any:
+        return mx.nd.slice_axis(array, axis=0, begin=begin, end=end)
 
     def _call(self, run: RunNetwork, inputs: list[Any], alone: bool) -> Sequence[Any]:
         op, sources = self._found(run, alone)
@@ -90,11 +70,8 @@ class MXNetHost:
             found = self._compiled[key] = _compile(network, in_place)
         return found
 
-    def take(self, array: Any, samples: np.ndarray, rows: int) -> Any:
-        """Rows of some samples."""
-        if rows != 1:
-            samples = (samples[:, None] * rows + np.arange(rows)).ravel()
-        return mx.nd.take(array, upload(samples, array.ctx))
+    def _taken(self, array: Any, rows: np.ndarray) -> Any:
+        return mx.nd.take(array, upload(rows, array.ctx))
 
     def concat(self, arrays: Sequence[Any]) -> Any:
         """Their rows one after the other."""

@@ -1,6 +1,6 @@
 """Steps of NumPy that a batch runs: what they read and write is in slots of a list.
 
-Ragged arguments lie by rank (see `program`).
+Ragged arguments lie by rank (see `cell_program`).
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-from .operators import copied
+from .numpy_operators import copied
 
 Env = list[Any]
 Outs = Sequence[np.ndarray]

@@ -7,8 +7,8 @@ import numpy as np
 from ...plan.plan import Group, Traits
 from ...subgraph.node_type import NodeType
 from ..machine import Machine
+from .native_program import native_program
 from .native_run import NativeRun
-from .program import native_program
 
 # Native products are as fast for a hundred rows as for thousands, and what is hoisted has to be
 # written and read again (5 % of a training step of Tree-LSTMs on SICK).

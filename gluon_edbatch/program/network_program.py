@@ -8,15 +8,15 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from ..branching.graph import TensorSpec
-from ..branching.program import BranchingProgram, RunningProgram, as_arguments
-from ..branching.shown import ProgramReport
-from ..branching.structure import flatten
+from ..branching.program_graph import TensorSpec
+from ..branching.program_interpreter import ControlFlowProgram, ProgramRun, as_arguments
+from ..branching.program_report import ProgramReport
+from ..branching.pytree import flatten
 from ..errors import ProgramError
-from .export import write_program
-from .host import MXNetHost
 from .lower import lowered
+from .mxnet_host import MXNetHost
 from .optimise import optimise
+from .program_bundle import write_program
 from .specialise import specialise
 
 
@@ -84,21 +84,21 @@ class Program:
         ]
         self._ctx = leaves[0].ctx
         self._effects: dict[str, int] = {}
-        self._programs: dict[bool, BranchingProgram] = {}
+        self._programs: dict[bool, ControlFlowProgram] = {}
         self._of_mode(False)
 
-    def _of_mode(self, training: bool) -> BranchingProgram:
+    def _of_mode(self, training: bool) -> ControlFlowProgram:
         if training not in self._programs:
             made = specialise(self._net, self._template, self._specs, training, self._ctx)
             optimised = optimise(made.drafts, training, self._without)
             self._effects = optimised.effects
             graph = lowered(optimised.drafts, made.constants, self._template, training)
             host = MXNetHost(graph, self._ctx)
-            self._programs[training] = BranchingProgram(graph, host, self._max_steps)
+            self._programs[training] = ControlFlowProgram(graph, host, self._max_steps)
         return self._programs[training]
 
     @property
-    def inference(self) -> BranchingProgram:
+    def inference(self) -> ControlFlowProgram:
         """The program of inference mode."""
         return self._of_mode(False)
 
@@ -125,13 +125,13 @@ class Program:
         """
         return self._of_mode(autograd.is_training())(samples)
 
-    def running(self) -> RunningProgram:
+    def running(self) -> ProgramRun:
         """A run that samples may join while it goes on; for loops of your own, as `serving.Engine`
         has one.
 
         Returns
         -------
-        RunningProgram
+        ProgramRun
             Of the mode that autograd is in now. ``admit(numbers, samples)`` lets samples join, each
             with an int that tells it from others; ``step()`` runs one block and gives the (number,
             result) of each sample that is done by it; ``len()`` is how many are on their way.

@@ -64,7 +64,7 @@ class InTurns:
             return self._op(*arrays, **options)
 
 
-class CachedProgram(NamedTuple):
+class CompiledGraph(NamedTuple):
     """A type's static subgraph, compiled for one way of reading its arguments.
 
     Attributes
@@ -88,7 +88,7 @@ class CachedProgram(NamedTuple):
         return self.packs[source.position] if source.kind == 'pack' else (source.position,)
 
 
-def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False) -> CachedProgram:
+def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False) -> CompiledGraph:
     """The program of a type for arguments read as `reads` says (compiled at first use).
 
     Parameters
@@ -107,7 +107,7 @@ def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False
     return program
 
 
-def program_as_written(node_type: NodeType) -> CachedProgram:
+def program_as_written(node_type: NodeType) -> CompiledGraph:
     """The subgraph of a type as it is: gradients of its tables are row_sparse if users want that,
     where `program_for` makes dense ones."""
     programs, key = executable(node_type).programs, ((AS_WRITTEN,), False)
@@ -118,7 +118,7 @@ def program_as_written(node_type: NodeType) -> CachedProgram:
             {INPUT % index: Source('rows', index) for index in range(len(node_type.arguments))}
         )
         sources = tuple([known[name] for name in graph.symbol.list_inputs()])
-        programs[key] = CachedProgram(cached_op(graph.symbol), sources, len(graph.operators))
+        programs[key] = CompiledGraph(cached_op(graph.symbol), sources, len(graph.operators))
     return programs[key]
 
 
@@ -127,7 +127,7 @@ def _parameter_sources(node_type: NodeType) -> dict[str, Source]:
     return {name: Source('parameter', position) for position, name in enumerate(names)}
 
 
-def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> CachedProgram:
+def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> CompiledGraph:
     segmented = [
         position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
     ]
@@ -174,7 +174,7 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Cached
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
     sources: list[Source] = [known[name] for name in symbol.list_inputs()]
-    return CachedProgram(
+    return CompiledGraph(
         cached_op(symbol),
         tuple(sources),
         len(graph.operators) + len(gathers),

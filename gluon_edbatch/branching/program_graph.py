@@ -2,7 +2,7 @@
 
 Each block takes values of some samples, computes others by a few steps, and hands them on. A value
 is a tensor (rows of an array, so many for each sample) or a number (one for each sample, in float64
-or int64, or a bool). All of it is data: hosts (`machine`) need nothing else.
+or int64, or a bool). All of it is data: `program_interpreter` and hosts need nothing else.
 """
 
 from typing import Any, NamedTuple, Union
@@ -173,3 +173,30 @@ def gotos(end: End) -> list[Goto]:
     if isinstance(end, Choose):
         return [end.then, end.other]
     return [end] if isinstance(end, Goto) else []
+
+
+def read_by(step: Any) -> list[int]:
+    """Values that something is computed of."""
+    if isinstance(step, Calculate):
+        places: Any = step.operands
+    elif isinstance(step, ReadNumber):
+        places = [step.input, *step.rivals]
+    elif isinstance(step, GiveTensor):
+        places = [step.input]
+    else:
+        places = () if isinstance(step, FillTensor) else step.inputs
+    return [place for place in places if isinstance(place, int)]
+
+
+def written_by(step: Any) -> tuple[int, ...]:
+    """Values that are computed."""
+    return step.outputs if hasattr(step, 'outputs') else (step.output,)
+
+
+def read_by_end(end: End) -> list[int]:
+    """Values that go on, or decide."""
+    places: list[Any] = [end.condition] if isinstance(end, Choose) else []
+    for to in gotos(end):
+        places += to.values
+    places += end.values if isinstance(end, Finish) else ()
+    return [place for place in places if isinstance(place, int)]

@@ -1,11 +1,11 @@
 """Programs as data: the content of a bundle's manifest, and back, checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable
 
 from ..errors import BundleError
 from .calculate import KNOWN
-from .graph import (
+from .program_graph import (
     Calculate,
     Choose,
     End,
@@ -22,8 +22,11 @@ from .graph import (
     Step,
     TensorSpec,
     gotos,
+    read_by,
+    read_by_end,
+    written_by,
 )
-from .structure import decoded, decoded_constant, encoded, encoded_constant
+from .pytree import decoded, decoded_constant, encoded, encoded_constant
 
 _KINDS = ('float', 'int', 'bool')
 _DTYPES = ('float16', 'float32', 'float64', 'uint8', 'int8', 'int32', 'int64', 'bool')
@@ -111,28 +114,12 @@ def _places(places: Sequence[Any]) -> list[Any]:
 
 
 def _encoded_step(step: Step) -> dict[str, Any]:
-    if isinstance(step, RunNetwork):
-        return {
-            'do': 'run',
-            'network': step.network,
-            'parameters': list(step.parameters),
-            'inputs': list(step.inputs),
-            'outputs': list(step.outputs),
-        }
-    if isinstance(step, Calculate):
-        operands = _places(step.operands)
-        return {
-            'do': 'calculate', 'output': step.output, 'op': step.op, 'operands': operands,
-            'line': step.line,
-        }  # fmt: skip
-    if isinstance(step, ReadNumber):
-        return {
-            'do': 'read', 'output': step.output, 'input': step.input, 'kind': step.kind,
-            'rivals': list(step.rivals), 'line': step.line,
-        }  # fmt: skip
-    if isinstance(step, GiveTensor):
-        return {'do': 'give', 'output': step.output, 'input': step.input, 'dtype': step.dtype}
-    return {'do': 'fill', 'output': step.output, 'constant': step.constant}
+    """Its fields by their names: values of the block, constants and plain data."""
+    fields = {
+        name: _places(each) if isinstance(each, tuple) else each
+        for name, each in step._asdict().items()
+    }
+    return {'do': _NAMES[type(step)], **fields}
 
 
 def _encoded_goto(to: Goto) -> dict[str, Any]:
@@ -157,7 +144,7 @@ def _encoded_end(end: End) -> dict[str, Any]:
 
 def _decoded_block(data: Mapping[str, Any]) -> ProgramBlock:
     takes = tuple(map(decoded_spec, data['takes']))
-    steps = [_STEPS[step['do']](step) for step in data['steps']]
+    steps = list(map(_decoded_step, data['steps']))
     return ProgramBlock(takes, steps, _decoded_end(data['end']), str(data['name']))
 
 
@@ -185,37 +172,35 @@ def _decoded_end(data: Mapping[str, Any]) -> End:
     return Choose(_value(data['if']), then, other, str(data['line']))
 
 
-def _decoded_calculate(data: Mapping[str, Any]) -> Calculate:
-    _check(data['op'] in KNOWN, data['op'])
-    operands = _values(data['operands'])
-    return Calculate(_value(data['output']), data['op'], operands, str(data['line']))
+def _one_of(known: Collection[str]) -> Callable[[Any], str]:
+    def decode(data: Any) -> str:
+        _check(data in known, data)
+        return data
+
+    return decode
 
 
-def _decoded_read(data: Mapping[str, Any]) -> ReadNumber:
-    _check(data['kind'] in _KINDS, data['kind'])
-    rivals = _values(data.get('rivals', ()))  # earlier bundles have none
-    return ReadNumber(
-        _value(data['output']), _value(data['input']), data['kind'], rivals, str(data.get('line'))
-    )
-
-
-def _decoded_give(data: Mapping[str, Any]) -> GiveTensor:
-    _check(data['dtype'] in _DTYPES, data['dtype'])
-    return GiveTensor(_value(data['output']), _value(data['input']), data['dtype'])
-
-
-_STEPS: dict[str, Callable[[Mapping[str, Any]], Step]] = {
-    'run': lambda data: RunNetwork(
-        _value(data['network']),
-        _values(data['parameters']),
-        _values(data['inputs']),
-        _values(data['outputs']),
-    ),
-    'calculate': _decoded_calculate,
-    'read': _decoded_read,
-    'give': _decoded_give,
-    'fill': lambda data: FillTensor(_value(data['output']), _value(data['constant'])),
+_STEPS: dict[str, type[Any]] = {
+    'run': RunNetwork,
+    'calculate': Calculate,
+    'read': ReadNumber,
+    'give': GiveTensor,
+    'fill': FillTensor,
 }
+_NAMES = {kind: name for name, kind in _STEPS.items()}
+_FIELDS: dict[str, Callable[[Any], Any]] = {  # all others are one value, or a number of something
+    **dict.fromkeys(('parameters', 'inputs', 'outputs', 'operands', 'rivals'), _values),
+    'op': _one_of(KNOWN),
+    'kind': _one_of(_KINDS),
+    'dtype': _one_of(_DTYPES),
+    'line': str,
+}
+
+
+def _decoded_step(data: Mapping[str, Any]) -> Step:
+    kind = _STEPS[data['do']]  # earlier bundles lack fields that have defaults
+    names = [name for name in kind._fields if name in data or name not in kind._field_defaults]
+    return kind(**{name: _FIELDS.get(name, _value)(data[name]) for name in names})
 
 
 def _check_block(
@@ -228,9 +213,8 @@ def _check_block(
     """Whether it reads only what is there, and leads to blocks that take what it gives."""
     there = set(range(len(block.takes)))
     for step in block.steps:
-        read, written = _read_and_written(step)
-        _check(there.issuperset(place for place in read if not isinstance(place, tuple)), step)
-        there.update(written)
+        _check(there.issuperset(read_by(step)), step)
+        there.update(written_by(step))
         if isinstance(step, RunNetwork):
             network = networks[step.network]
             _check(step.network >= 0 and len(step.inputs) == len(network.inputs), step)
@@ -239,20 +223,7 @@ def _check_block(
         elif isinstance(step, FillTensor):
             _check(0 <= step.constant < constants, step)
     end = block.end
-    values: list[Any] = [end.condition] if isinstance(end, Choose) else []
-    values += [each for to in gotos(end) for each in to.values]
-    values += list(end.values) if isinstance(end, Finish) else []
-    _check(there.issuperset(place for place in values if not isinstance(place, tuple)), end)
+    _check(there.issuperset(read_by_end(end)), end)
     for to in gotos(end):
         _check(0 <= to.block < len(blocks), to)
         _check(len(to.values) == len(blocks[to.block].takes), to)
-
-
-def _read_and_written(step: Any) -> tuple[Sequence[Any], Sequence[int]]:
-    if isinstance(step, RunNetwork):
-        return step.inputs, step.outputs
-    if isinstance(step, Calculate):
-        return step.operands, [step.output]
-    if isinstance(step, ReadNumber):
-        return [step.input, *step.rivals], [step.output]
-    return [] if isinstance(step, FillTensor) else [step.input], [step.output]

@@ -18,7 +18,7 @@ from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
 from .expressions import AT, CALL_AT, IN, ITEM, ITEMS, MORE, NOT, OWN
 from .flow import Invoke
-from .rewrite import flow_of
+from .statements import flow_of
 from .states import Activation
 from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor, apply, calculated, kind_of
 

@@ -8,20 +8,20 @@ from typing import Any, Union
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from ..branching.encoded import (
+from ..branching.program_graph import ProgramGraph, RunNetwork
+from ..branching.program_interpreter import ControlFlowProgram
+from ..branching.pytree import decoded, encoded
+from ..branching.serialisation import (
     decoded_blocks,
     decoded_network,
     encoded_block,
     encoded_network,
 )
-from ..branching.graph import ProgramGraph, RunNetwork
-from ..branching.program import BranchingProgram
-from ..branching.structure import decoded, encoded
 from ..bundle.manifest import Bundle, BundleWriter, read_bundle
 from ..errors import BundleError
 from ..subgraph.ir import Subgraph
 from .cpp_format import Pair, add_cpp
-from .host import MXNetHost
+from .mxnet_host import MXNetHost
 from .onnx_format import as_onnx
 
 KIND = 'program'
@@ -93,7 +93,7 @@ class _Held:
         return self._array.as_in_context(ctx)
 
 
-def load_program(folder: Union[str, Path], ctx: Any = None) -> BranchingProgram:
+def load_program(folder: Union[str, Path], ctx: Any = None) -> ControlFlowProgram:
     """Load a program that `Program.export` wrote; nothing of it is executed but its networks.
 
     Parameters
@@ -105,7 +105,7 @@ def load_program(folder: Union[str, Path], ctx: Any = None) -> BranchingProgram:
 
     Returns
     -------
-    BranchingProgram
+    ControlFlowProgram
         Called with a list of samples, it gives a list of results.
 
     Raises
@@ -124,7 +124,7 @@ def load_program(folder: Union[str, Path], ctx: Any = None) -> BranchingProgram:
     constants = list(map(bundle.array, content['constants']))
     blocks = decoded_blocks(content['blocks'], networks, len(parameters), len(constants))
     graph = ProgramGraph(blocks, networks, parameters, constants, decoded(content['arguments']))
-    return BranchingProgram(graph, MXNetHost(graph, ctx), int(content['max_steps']))
+    return ControlFlowProgram(graph, MXNetHost(graph, ctx), int(content['max_steps']))
 
 
 def _graph_of(bundle: Bundle, entry: dict[str, Any]) -> Subgraph:

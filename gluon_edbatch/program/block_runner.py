@@ -8,11 +8,11 @@ from typing import Any, Callable, NamedTuple, Optional
 import mxnet as mx
 from mxnet import gluon
 
-from ..branching.graph import Spec
+from ..branching.program_graph import Spec
 from ..errors import ProgramError
 from ..subgraph.structure import unflatten
 from .build import Builder, Shared
-from .calls import Framed, ProgramCalls, entered
+from .call_rules import Framed, ProgramCalls, entered
 from .flow import Branch, Invoke, Jump, Statement
 from .states import Activation, Path, State, Taken, containers_within, pruned, rebuilt, spec_of
 from .values import KnownNumber, SampleNumber, SampleTensor
@@ -188,7 +188,7 @@ def _begins(activation: Activation) -> int:
 
 
 def _site(stack: Sequence[Activation], line: int) -> str:
-    """A line of the innermost function, or the user's line that called a function of `calls`."""
+    """A line of the innermost function, or the user's line that called one of `call_rules`."""
     for depth in reversed(range(len(stack))):
         each = stack[depth]
         if depth < len(stack) - 1:

@@ -1,11 +1,10 @@
 """A program, and what samples did in it, for people."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from .counts import Counts
-from .graph import (
+from .program_graph import (
     Calculate,
     Choose,
     Finish,
@@ -16,12 +15,37 @@ from .graph import (
     ReadNumber,
     RunNetwork,
     Spec,
+    gotos,
 )
 
 _SIGNS = {
     'add': '+', 'sub': '-', 'mul': '*', 'truediv': '/', 'floordiv': '//', 'mod': '%', 'pow': '**',
     'lt': '<', 'le': '<=', 'gt': '>', 'ge': '>=', 'eq': '==', 'ne': '!=',
 }  # fmt: skip
+NEAR_KEPT = 10_000  # a server runs for months
+
+
+class Counts:
+    """Of all calls of a program so far.
+
+    Attributes
+    ----------
+    samples : int
+        How many there were.
+    runs : int
+        Runs of blocks; each had as many samples as came there together.
+    taken : list of list of int
+        For each block, how many samples took each of its ways (where there is none, how many were
+        done).
+    near : deque of (str, int)
+        Comparisons, by line, and samples (their number in the call), where the two were as good as
+        equal, so that rounding may have decided; the last `NEAR_KEPT`.
+    """
+
+    def __init__(self, graph: ProgramGraph):
+        self.samples = self.runs = 0
+        self.taken = [[0] * max(1, len(gotos(block.end))) for block in graph.blocks]
+        self.near: deque[tuple[str, int]] = deque(maxlen=NEAR_KEPT)
 
 
 class ProgramReport:

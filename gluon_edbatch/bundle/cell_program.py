@@ -15,8 +15,8 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-from .operators import OPERATORS, Attrs, copied, look_up
-from .steps import (
+from .numpy_operators import BINARY, OPERATORS, Attrs, copied, look_up
+from .numpy_steps import (
     REDUCTIONS,
     Env,
     Joined,
@@ -33,12 +33,6 @@ from .steps import (
 
 Entry = tuple[int, int]
 INPUT = 'edb_input'
-_BROADCAST: dict[str, Callable] = {
-    'add': np.add,
-    'sub': np.subtract,
-    'mul': np.multiply,
-    'div': np.divide,
-}
 
 
 class NotInNumPy(Exception):
@@ -412,15 +406,15 @@ class _ProgramMaker:
         entry = (index, 0)
         sources = [self._slots[each] for each in node.inputs]
         kind = node.op.split('_', 1)[-1]
-        if node.op in ('elemwise_' + kind, 'broadcast_' + kind) and kind in _BROADCAST:
+        if node.op in ('elemwise_' + kind, 'broadcast_' + kind) and kind in BINARY:
             self._long.add(entry)
             owned = [each for each, is_long in zip(node.inputs, long) if is_long]
             reuse = self._reusable(index, owned)
             self._owned.add(entry)
             if all(long):
-                made = one_step(_BROADCAST[kind], sources, self._slot(entry), None, reuse)
+                made = one_step(BINARY[kind], sources, self._slot(entry), None, reuse)
             else:
-                made = of_parents(_BROADCAST[kind], sources, long, self._slot(entry), reuse)
+                made = of_parents(BINARY[kind], sources, long, self._slot(entry), reuse)
             self.steps.append(made)
         elif node.op in ('sum', 'max', 'mean') and node.attrs.get('axis') in (1, [1]):
             if node.attrs.get('exclude'):
