@@ -53,6 +53,6 @@ class Where:
 
 
 def _stopwatch() -> dict[str, float]:
-    from gluon_edbatch.execute.native import stopwatch
+    from gluon_edbatch.execute.native import timings as stopwatch
 
     return stopwatch.seconds() or {}

@@ -20,8 +20,8 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError, SampleError
-from ..mx.pace import last_under_way
 from ..mx.parameters import context_of
+from ..mx.run_ahead import last_under_way
 from ..record.hooks import current_recording, local
 from ..record.lazy import VALUES
 from ..record.sites import Site, current_site, site_of

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..brief import brief
 from ..errors import ProgramError, StepsError
-from .calculate import NUMBERS, ORDERED, are_near, calculate, have_rivals
+from .host_arithmetic import NUMBERS, ORDERED, are_near, calculate, have_rivals
 from .program_graph import (
     Calculate,
     Choose,

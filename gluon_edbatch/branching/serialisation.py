@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable
 
 from ..errors import BundleError
-from .calculate import KNOWN
+from .host_arithmetic import KNOWN
 from .program_graph import (
     Calculate,
     Choose,

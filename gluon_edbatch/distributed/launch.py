@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 RANK = 'GLUON_EDBATCH_RANK'  # of a worker, from 0: MXNet's own ranks have no order
-GUARD = Path(__file__).with_name('guard.py')
+GUARD = Path(__file__).with_name('process_guard.py')
 BEATS = 8  # lines to each guard, which it answers, within the silence that ends the job
 PATIENCE = 20.0  # seconds that the last processes have to end after the first
 ENDING = 12.0  # seconds that all guards have to end what they started

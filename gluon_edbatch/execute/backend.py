@@ -6,10 +6,10 @@ import numpy as np
 
 from ..plan.plan import Group, Traits
 from ..subgraph.node_type import NodeType
-from . import functions
+from . import function_batches as functions
 from .cached import cached_backend as cached
 from .executable import executable
-from .machine import Machine, Tape
+from .execution_state import Machine, Tape
 from .native import native_backend as native
 
 

@@ -24,9 +24,9 @@ from ..errors import StaleValueError
 from ..mx.arrays import keep_on_tape
 from ..mx.custom_function import record_function
 from ..mx.modes import modes
-from ..mx.pace import AHEAD
+from ..mx.run_ahead import AHEAD
+from .execution_state import Machine
 from .gradients import Gradients
-from .machine import Machine
 from .sparse_tables import with_dense_gradient
 
 _DELETING_S = 0.1

@@ -16,10 +16,10 @@ from mxnet.ndarray import CachedOp, NDArray
 
 from ..graph.collect import Calls, Edges
 from ..mx.arrays import alias, concatenated, detached
-from ..mx.guard import Watched
 from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
+from ..mx.mutation_guard import Watched
 from ..plan.plan import Batch
 from ..record.inputs import GivenArray
 from ..record.recording import Recording

@@ -25,12 +25,12 @@ from ..graph.collect import (
 from ..graph.edges import kinds_of
 from ..graph.graph import Graph
 from ..mx.modes import modes
-from ..mx.pace import under_way, wait_for_engine
 from ..mx.profile import span
+from ..mx.run_ahead import under_way, wait_for_engine
 from ..plan.layout import make_plan
 from ..plan.plan import Plan
 from ..plan.recurring import Planned
-from ..plan.split import hoist, look_ups_apart
+from ..plan.split_batches import hoist, look_ups_apart
 from ..record.hooks import suspended
 from ..record.recording import Recording
 from ..record.scopes import place
@@ -46,7 +46,7 @@ from .cost_model import is_faster_eagerly
 from .counts import Counts, EagerCounts, EvaluationCounts, Work
 from .eager import EagerCalls, that_read_no_batch
 from .executable import executable
-from .machine import Machine
+from .execution_state import Machine
 from .steps import steps
 from .verify import needs_verification, verify
 

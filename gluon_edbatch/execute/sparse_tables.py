@@ -11,8 +11,8 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import alias, detached, gradient_stype
-from ..mx.guard import Watched
 from ..mx.modes import modes
+from ..mx.mutation_guard import Watched
 from ..plan.plan import Batch
 from .cached.compiled_graph import EMPTY, SLICE
 from .verify import run_unrecorded

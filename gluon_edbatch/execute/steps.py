@@ -8,7 +8,7 @@ import numpy as np
 from ..plan.plan import Group, Plan
 from .backend import BACKENDS, Backend
 from .executable import executable
-from .machine import Machine
+from .execution_state import Machine
 from .verify import needs_verification
 
 

@@ -6,7 +6,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import empty
-from ..mx.guard import Watched
+from ..mx.mutation_guard import Watched
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
 from ..subgraph.split import has_sparse_gradient

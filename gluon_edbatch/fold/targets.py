@@ -9,7 +9,7 @@ from mxnet.ndarray import NDArray
 
 from ..api import nd
 from ..errors import RecordError
-from ..mx.guard import GuardedArray
+from ..mx.mutation_guard import GuardedArray
 from .handles import NotedCall
 
 

@@ -1,4 +1,4 @@
-"""Arrays by their handles: aliases, memory and gradients, without a touch (see `guard`)."""
+"""Arrays by their handles: aliases, memory and gradients, unseen by `mutation_guard`."""
 
 import ctypes
 import math

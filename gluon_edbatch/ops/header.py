@@ -15,7 +15,7 @@ _HEAD = """\
 #include <cstdint>
 #include <stdexcept>
 
-#include "functions.h"
+#include "math_functions.h"
 
 namespace edb {
 """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from .attrs import Shape
-from .rows import OpCall
+from .row_rules import OpCall
 
 
 class Application(NamedTuple):

@@ -9,8 +9,8 @@ from .attrs import Attrs
 from .mending import MendingRule
 from .native import NativeRule
 from .numbers import NumberRule
-from .padding import LinksRule, PaddingRule
-from .rows import RowsRule
+from .padding_rules import LinksRule, PaddingRule
+from .row_rules import RowsRule
 from .whole import WholeRule
 
 Affine = Callable[[Attrs], tuple[float, float]]  # what it multiplies by, and adds
@@ -42,11 +42,11 @@ class Op:
     name : str
         MXNet's own, which graphs have; never an alias.
     rows : callable, optional
-        Whether a batched input gives a batched output, row by row (see `ops.rows`).
+        Whether a batched input gives a batched output, row by row (see `ops.row_rules`).
     whole : callable, optional
         The operator on one axis more (see `ops.whole`).
     padding : callable, optional
-        What it makes of padding (see `ops.padding`).
+        What it makes of padding (see `ops.padding_rules`).
     apart : callable, optional
         Of those that divide something among the values along an axis: what does the same by way of
         reductions (see `ops.apart`).
@@ -92,7 +92,7 @@ class Op:
     never_adds : bool
         Whether its backward pass does not add to a gradient of a variable when asked to.
     heavy : bool
-        Whether to run it early, once for all batches, pays (see `plan.split`).
+        Whether to run it early, once for all batches, pays (see `plan.split_batches`).
     is_view : bool
         Whether a native program gives its input another shape, and computes nothing.
     """

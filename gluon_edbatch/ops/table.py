@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from . import apart, arranged, mending, native, numbers, padding, rows, whole
+from . import apart, arranged, mending, native, numbers, whole
+from . import padding_rules as padding
+from . import row_rules as rows
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .native import inverse, scalar
 from .numbers import NUMPY_ARITHMETIC, operand
-from .padding import At, AxisLink, finite, keeps, known_links, only_at, same_axes
+from .padding_rules import At, AxisLink, finite, keeps, known_links, only_at, same_axes
 from .registry import Affine, Arithmetic, Op, always, register
 
 

@@ -12,7 +12,7 @@ import mxnet as mx
 
 from ..mx.symbols import symbol_function
 from .attrs import Attrs, Shape
-from .rows import OpCall
+from .row_rules import OpCall
 
 
 class NoRule(Exception):

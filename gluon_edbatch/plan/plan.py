@@ -97,7 +97,7 @@ class Batch(NamedTuple):
     writes : tuple of Write
         One for each output.
     hoisted : bool
-        Whether it is the part of a type that runs ahead for all batches (see `split`).
+        Whether it is the part of a type that runs ahead for all batches (see `split_batches`).
     """
 
     node_type: NodeType

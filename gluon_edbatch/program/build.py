@@ -24,9 +24,9 @@ from ..subgraph.ir import Entry, Subgraph
 from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
+from .abstract_values import Dynamic, SampleNumber, SampleTensor, kind_of
 from .draft import Applied, Draft, Made, Place, needed
 from .rivals import places_of_inputs, rivals_of
-from .values import Dynamic, SampleNumber, SampleTensor, kind_of
 
 
 class Shared:

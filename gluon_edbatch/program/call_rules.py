@@ -16,11 +16,19 @@ from ..mx.symbols import registered
 from ..ops.attrs import Attrs
 from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
+from .abstract_values import (
+    Dynamic,
+    KnownNumber,
+    SampleNumber,
+    SampleTensor,
+    apply,
+    calculated,
+    kind_of,
+)
 from .expressions import AT, CALL_AT, IN, ITEM, ITEMS, MORE, NOT, OWN
 from .flow import Invoke
 from .statements import flow_of
 from .states import Activation
-from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor, apply, calculated, kind_of
 
 
 class Framed(NamedTuple):

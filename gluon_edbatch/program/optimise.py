@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
-from ..branching.calculate import calculate
+from ..branching.host_arithmetic import calculate
 from ..branching.program_graph import (
     Calculate,
     Choose,

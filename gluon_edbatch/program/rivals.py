@@ -7,8 +7,8 @@ import numpy as np
 
 from ..subgraph.ir import Node
 from ..subgraph.trace import INPUT
+from .abstract_values import SampleTensor, apply
 from .draft import Applied, Made
-from .values import SampleTensor, apply
 
 _OF_THE_LARGEST, _OF_THE_SMALLEST = ('argmax', 'argmax_channel'), 'argmin'
 _ORDERED = frozenset(

@@ -23,10 +23,10 @@ from ..branching.pytree import exact
 from ..errors import ProgramError
 from ..subgraph.structure import flatten
 from ..subgraph.trace import describe
+from .abstract_values import Dynamic, KnownNumber, SampleNumber, SampleTensor
 from .block_runner import BlockRunner, Ran, Standing
 from .draft import Draft
 from .states import Path, State, known_numbers, take_apart
-from .values import Dynamic, KnownNumber, SampleNumber, SampleTensor
 
 MOST_BLOCKS = 10_000
 MOST_VALUES = 500_000  # in all states: a list that grows for ever has them sooner

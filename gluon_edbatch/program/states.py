@@ -19,8 +19,8 @@ from mxnet.ndarray import NDArray
 
 from ..branching.program_graph import NumberSpec, Spec
 from ..errors import ProgramError
+from .abstract_values import Dynamic, SampleNumber, SampleTensor
 from .flow import CodeBlock, Flow
-from .values import Dynamic, SampleNumber, SampleTensor
 
 _PLAIN = (int, bool, str, bytes, type(None), type(Ellipsis), range)
 _BY_REPR = (float, complex, slice)

@@ -231,7 +231,8 @@ class Callee:
     of_any_rows : dict
         The first form with its kinds of arguments, by these but for their numbers of rows.
     families : dict
-        Calls that differ in lengths only (see `padded`), by their kinds of arguments but for these.
+        Calls that differ in lengths only (see `padded_calls`), by their kinds of arguments but for
+        these.
     packed : dict of tuple to PackedCall
         How those are recorded whose arguments are packed.
     """
@@ -282,8 +283,8 @@ class Form:
     nested
         The results as a call returns them, with the number of an output in place of each.
     elements
-        How such calls are recorded for each value of ragged arguments (see `elements`); False if
-        they are not, None before that was asked.
+        How such calls are recorded for each value of ragged arguments (see `element_calls`);
+        False if they are not, None before that was asked.
     mutable : tuple or None
         The containers among the attributes of the block and what they held, to be compared at
         each call; most blocks have none.

@@ -1,6 +1,6 @@
 """Which calls are recorded as padded ones: those whose arguments differ in lengths only.
 
-How such a call is recorded is in `padded`.
+How such a call is recorded is in `padded_calls`.
 """
 
 import weakref
@@ -20,7 +20,7 @@ from .calls import Callee, Form
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
 from .packed import LAY_OUT, PackedCall, but_for_lengths, is_packed, packed_call
-from .padded import CUT, PAD, PaddedCall, padded_call
+from .padded_calls import CUT, PAD, PaddedCall, padded_call
 from .remembered import (
     Maker,
     decide_padding_anew,

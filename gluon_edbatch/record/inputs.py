@@ -12,7 +12,7 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
-from ..mx.guard import GuardedArray, Watched
+from ..mx.mutation_guard import GuardedArray, Watched
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import REMEMBERED, SMALL, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype

@@ -8,7 +8,7 @@ from mxnet import gluon
 
 from ..errors import RecordError
 from ..mx.arrays import detached
-from ..mx.guard import Watched
+from ..mx.mutation_guard import Watched
 from ..mx.parameters import arrays_of
 from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, fingerprint
 from ..subgraph.trace import describe

@@ -19,7 +19,7 @@ from ..subgraph.fingerprint import contents
 from ..subgraph.ir import Subgraph
 from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
-from ..subgraph.padding import all_linked
+from ..subgraph.padding_proof import all_linked
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.trace import INPUT
 from .calls import Callee, Form, Number, Ragged

@@ -11,8 +11,8 @@ from mxnet.ndarray import NDArray
 
 from ..brief import brief
 from ..errors import ControlFlowError, RecordError, StaleValueError
-from ..mx.guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
 from ..mx.modes import numpy_shapes
+from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
 from ..mx.reading import node_offset
 from ..ops import op_of
 from ..subgraph.fingerprint import exact, state_of
@@ -24,10 +24,10 @@ from ..subgraph.trace import describe
 from . import control_flow
 from .calls import ANY, End, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
-from .elements import element_calls, rearranged, stacked, taken, with_values
+from .element_calls import element_calls, rearranged, stacked, taken, with_values
 from .families import packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms, key_of
-from .functions import function_called
+from .function_calls import function_called
 from .hooks import suspended
 from .inputs import ARRAYS, NUMBERS, GivenArray
 from .invoked import operator_called
@@ -46,7 +46,7 @@ from .packed import (
     packed_if_free,
     unpacked,
 )
-from .padded import Padded
+from .padded_calls import Padded
 from .refused import current_model_call, refused_call
 from .several import concat, concat_form, form_of_any_number, ragged_unknown
 from .shared import Sharing

@@ -13,7 +13,7 @@ from ..subgraph.node_type import Kind
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.trace import trace_operator
 from .calls import Form
-from .elements import stacked
+from .element_calls import stacked
 from .inputs import is_array
 from .lazy import LazyArray, RaggedArray, nested_refused, one_kind_needed
 from .packed import unpacked

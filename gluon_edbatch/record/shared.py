@@ -10,7 +10,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import gradient_stype
-from ..mx.guard import PLAIN_OR_GUARDED
+from ..mx.mutation_guard import PLAIN_OR_GUARDED
 from ..ops import op_of
 from ..subgraph.spec import device_of
 

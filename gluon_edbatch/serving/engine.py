@@ -15,9 +15,9 @@ from ..program.network_program import Program
 from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
 from .expectation import Expectation
+from .join_pace import Pace
 from .lanes import Lanes
 from .metrics import Counting, Metrics, Observer
-from .pace import Pace
 from .programs import ProgramRounds
 from .requests import Request, RequestQueue, Update
 from .turns import ShortTurns

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from ..ops import op_of
 from ..ops.attrs import Shape
 from .ir import Attrs, Entry, Node, Subgraph
-from .padding import ragged_axes
+from .padding_proof import ragged_axes
 from .structure import LEAF
 from .trace import INPUT, StaticGraph, is_argument
 

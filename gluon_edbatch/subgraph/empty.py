@@ -9,7 +9,7 @@ outside these rules meets an empty or zero entry, the caller pads with one row o
 from typing import Optional, Union
 
 from ..ops import Arithmetic, op_of
-from ..ops.padding import At, RaggedCall, Unproved
+from ..ops.padding_rules import At, RaggedCall, Unproved
 from .ir import Entry, Node, Subgraph
 
 _EMPTY, _ZERO = 'empty', 'zero'

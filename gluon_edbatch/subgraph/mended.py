@@ -8,7 +8,7 @@ from ..errors import RecordError
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.mending import MendingRule
-from ..ops.rows import OpCall
+from ..ops.row_rules import OpCall
 from .ir import Subgraph
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .trace import is_argument

@@ -32,7 +32,7 @@ from .mended import mended
 from .numpy_mode import in_terms_of_nd
 from .options import CompileOptions
 from .own_gradient import own_gradients
-from .padding import Padding, all_linked, padding_of
+from .padding_proof import Padding, all_linked, padding_of
 from .passes.horizontal import most_rows, packs
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
@@ -311,9 +311,9 @@ class NodeType:
 
     @property
     def masked(self) -> Optional[Subgraph]:
-        """The subgraph for padded arguments, where zeros alone would show (see `padding`). Calls of
-        such a type have at least one row of zeros for each ragged argument, as they have eagerly;
-        others may have none."""
+        """The subgraph for padded arguments, where zeros alone would show (see `padding_proof`).
+        Calls of such a type have at least one row of zeros for each ragged argument, as they have
+        eagerly; others may have none."""
         return self._padding.masked
 
     @cached_property

@@ -1,9 +1,9 @@
 """Calls on arrays of different lengths as calls of a few lengths, to which these are padded.
 
 A sentence that is one value, (1, L, C), has a type for each L. Where padding is proved to change
-nothing (see `padding`), it is padded to the next of a few lengths, and what the block returns for
-the padding is cut off: nothing is given back there, so no gradient comes from there. How long the
-sentence is, is a further argument of the block's graph, where masks need it.
+nothing (see `padding_proof`), it is padded to the next of a few lengths, and what the block returns
+for the padding is cut off: nothing is given back there, so no gradient comes from there. How long
+the sentence is, is a further argument of the block's graph, where masks need it.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import mxnet as mx
 from ..ops.attrs import Shape, unlike
 from .ir import Subgraph
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
-from .padding import LENGTHS, padding_of
+from .padding_proof import LENGTHS, padding_of
 from .rowwise import Verdict, analyse
 from .trace import INPUT, StaticGraph
 

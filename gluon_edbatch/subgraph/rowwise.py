@@ -1,8 +1,8 @@
 """Which Symbols may be batched: does each row of the result depend on its own row only?
 
-Every operator that occurs in a static subgraph has a rule for its rows (`ops.rows`), or none. An
-entry of the graph is *batched* if its axis 0 runs over the rows of the batch, in order, with a
-whole number of positions for each row; it is *constant* if it does not depend on the inputs at all.
+Every operator that occurs in a static subgraph has a rule for its rows (`ops.row_rules`), or none.
+An entry of the graph is *batched* if its axis 0 runs over the rows of the batch, in order, with a
+whole number of positions for each row. It is *constant* if it does not depend on the inputs.
 Shapes are inferred for two numbers of rows, so a reshape that names the batch size, or a mean over
 all rows, shows itself without anything being run.
 """
@@ -15,7 +15,7 @@ import mxnet as mx
 
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..ops.rows import OpCall
+from ..ops.row_rules import OpCall
 from .ir import Subgraph
 
 _TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident

@@ -35,7 +35,7 @@ def by_segments(graph: Subgraph, shapes: dict[str, Shape], ragged: set[str]) -> 
         Shapes of its inputs for some N and K, from which ranks are taken.
     ragged : set of str
         Names of the ragged inputs; all have the same lengths in each call, and no result has
-        their axis 1 (see `padding`).
+        their axis 1 (see `padding_proof`).
 
     Returns
     -------

@@ -57,7 +57,7 @@ class StaticGraph(NamedTuple):
     scalars : tuple of bool
         In NumPy mode, which outputs have no axes for users (see `numpy_mode`).
     function : FunctionCall or None
-        What runs, if it is Python code (see `functions`).
+        What runs, if it is Python code (see `function_signature`).
     """
 
     name: str

@@ -1,6 +1,6 @@
 """What tests of the package, and of models and schedulers written elsewhere, are made of."""
 
-from .eager import assert_matches_eager
+from .matches_eager import assert_matches_eager
 from .scheduling import check_schedule, check_scheduler
 
 __all__ = ['assert_matches_eager', 'check_schedule', 'check_scheduler']

@@ -24,7 +24,7 @@ from benchmarks.where import Where
 from benchmarks.workloads import WORKLOADS, load_workload
 from example.tree_lstm.data import Pair, Tree
 from example.tree_sst.data import build_samples, parse_tree
-from gluon_edbatch.execute.native import stopwatch
+from gluon_edbatch.execute.native import timings as stopwatch
 from tests.support import processes
 from tests.support.models import random_tree
 from tests.support.tiers import sampled

@@ -21,7 +21,7 @@ from example.tree_sst.metrics import accuracy
 from example.tree_sst.model import MODELS, ONE_WIDTH, MVLeaf
 from example.tree_sst.train import main
 from gluon_edbatch.testing import assert_matches_eager
-from gluon_edbatch.testing.eager import SCHEDULERS
+from gluon_edbatch.testing.matches_eager import SCHEDULERS
 from tests.support.processes import run_example
 from tests.support.tiers import sampled
 

@@ -15,7 +15,7 @@ from example.tree_lstm import make_sample
 from example.tree_lstm.data import load_split, tokens_of
 from example.tree_lstm.task import SICKTask
 from example.tree_lstm.train import main
-from gluon_edbatch.testing.eager import SCHEDULERS
+from gluon_edbatch.testing.matches_eager import SCHEDULERS
 from tests.support.processes import interrupt, run_example, start_example
 from tests.support.tiers import sampled
 

@@ -13,7 +13,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.calculate import KNOWN, calculate
+from gluon_edbatch.branching.host_arithmetic import KNOWN, calculate
 from gluon_edbatch.branching.program_graph import (
     Calculate,
     Choose,

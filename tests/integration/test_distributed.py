@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from mxnet import gluon
 
-from gluon_edbatch.distributed import Trainer, connect, guard
+from gluon_edbatch.distributed import Trainer, connect
+from gluon_edbatch.distributed import process_guard as guard
 from gluon_edbatch.distributed.launch import _address, _reserved, read_hosts
 from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError

@@ -12,10 +12,10 @@ from gluonnlp.model.transformer import TransformerEncoder
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.ops import padding
-from gluon_edbatch.ops.padding import At
+from gluon_edbatch.ops import padding_rules as padding
+from gluon_edbatch.ops.padding_rules import At
 from gluon_edbatch.ops.registry import OPS
-from gluon_edbatch.record.padded import CUT
+from gluon_edbatch.record.padded_calls import CUT
 from gluon_edbatch.subgraph.padded import padded_length
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.tiers import sampled

@@ -289,7 +289,7 @@ def test_generator_that_is_dropped_in_the_middle():
 def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     """The scope can be evaluated again after it, or says clearly that it cannot."""
     from gluon_edbatch.execute import evaluate
-    from gluon_edbatch.execute.machine import Machine
+    from gluon_edbatch.execute.execution_state import Machine
     from gluon_edbatch.execute.native.native_run import NativeRun
     from gluon_edbatch.execute.steps import Step
 

@@ -12,7 +12,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.execute import evaluate
 from gluon_edbatch.execute.evaluate import Evaluator
-from gluon_edbatch.mx import guard
+from gluon_edbatch.mx import mutation_guard as guard
 from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
 from tests.support.memory import Model, assert_flat, minibatch, settle
 from tests.support.models import dense, rows

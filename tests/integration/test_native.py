@@ -11,10 +11,11 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute import machine
+from gluon_edbatch.execute import execution_state as machine
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
-from gluon_edbatch.execute.native import compiler, library, native_run, stopwatch
+from gluon_edbatch.execute.native import compiler, library, native_run
+from gluon_edbatch.execute.native import timings as stopwatch
 from gluon_edbatch.execute.native.gather import gather
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import steps
@@ -780,7 +781,7 @@ def test_stopwatch(tmp_path):
     program = (
         PROGRAM
         + """
-from gluon_edbatch.execute.native import stopwatch
+from gluon_edbatch.execute.native import timings as stopwatch
 taken, again = stopwatch.seconds(), stopwatch.seconds()
 assert 0 < taken['products'] < taken['all'] < 1, taken
 assert not any(again.values()), again

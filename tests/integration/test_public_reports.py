@@ -10,7 +10,7 @@ from mxnet.ndarray import NDArray
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing import assert_matches_eager
-from gluon_edbatch.testing.eager import SCHEDULERS
+from gluon_edbatch.testing.matches_eager import SCHEDULERS
 from tests.support import public_reports as reports
 from tests.support.models import started
 from tests.support.tiers import sampled

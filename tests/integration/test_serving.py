@@ -18,7 +18,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.serving import engine as engines
-from gluon_edbatch.serving import lanes, pace
+from gluon_edbatch.serving import join_pace as pace
+from gluon_edbatch.serving import lanes
 from gluon_edbatch.serving.expectation import Expectation
 from gluon_edbatch.serving.overload import Overload
 from gluon_edbatch.serving.requests import Request, RequestQueue

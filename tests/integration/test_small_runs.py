@@ -10,9 +10,11 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute.machine import Machine
-from gluon_edbatch.execute.native import native_run, now
-from gluon_edbatch.mx import guard, pool
+from gluon_edbatch.execute.execution_state import Machine
+from gluon_edbatch.execute.native import inline_run as now
+from gluon_edbatch.execute.native import native_run
+from gluon_edbatch.mx import mutation_guard as guard
+from gluon_edbatch.mx import pool
 from gluon_edbatch.mx.direct import call
 from gluon_edbatch.mx.invoke import run_for_effect
 from tests.support.models import ndarrays

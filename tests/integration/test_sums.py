@@ -14,7 +14,7 @@ from mxnet import autograd, gluon, nd
 import gluon_edbatch as edb
 from gluon_edbatch.api.scope import lasting
 from gluon_edbatch.testing import assert_matches_eager
-from gluon_edbatch.testing.eager import SCHEDULERS
+from gluon_edbatch.testing.matches_eager import SCHEDULERS
 
 WIDTH = 3
 _doubled = gluon.nn.HybridLambda(lambda F, x: x * 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gluon_edbatch.branching import calculate
+from gluon_edbatch.branching import host_arithmetic as calculate
 from gluon_edbatch.program import call_rules
 from tests.fuzz.programs.case import DIFFERS, SAME, judged
 from tests.fuzz.programs.constructs import constructs

@@ -9,7 +9,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
-from gluon_edbatch.mx import guard
+from gluon_edbatch.mx import mutation_guard as guard
 from gluon_edbatch.record import hooks
 from tests.support.models import dense, rows
 

@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing.closeness import Exact, Measured
-from gluon_edbatch.testing.eager import _Model
+from gluon_edbatch.testing.matches_eager import _Model
 from tests.support.models import ndarrays, started
 
 KEPT = nd.array([[0.3, -0.7, 0.1]])

@@ -11,7 +11,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
-from gluon_edbatch.testing import assert_matches_eager, eager
+from gluon_edbatch.testing import assert_matches_eager
+from gluon_edbatch.testing import matches_eager as eager
 from tests.support.models import TreeLSTM, ndarrays, random_trees, started
 
 FAST = dict(schedulers=['agenda'], hybridized=[False])

@@ -8,7 +8,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
-from gluon_edbatch.testing import assert_matches_eager, closeness, eager
+from gluon_edbatch.testing import assert_matches_eager, closeness
+from gluon_edbatch.testing import matches_eager as eager
 from gluon_edbatch.testing.closeness import Exact, Measured, differences, judge
 from tests.support.models import TreeLSTM, ndarrays, random_trees, started
 

@@ -16,10 +16,11 @@ import gluon_edbatch as edb
 from gluon_edbatch.execute.native import compiler
 from gluon_edbatch.mx.invoke import operator_handle, operator_name
 from gluon_edbatch.mx.symbols import registered, symbol_function
-from gluon_edbatch.ops import OPS, __main__, padding
+from gluon_edbatch.ops import OPS, __main__
+from gluon_edbatch.ops import padding_rules as padding
 from gluon_edbatch.ops.attrs import Attrs
 from gluon_edbatch.ops.header import header
-from gluon_edbatch.ops.padding import At, RaggedCall, RaggedEntry, Unproved
+from gluon_edbatch.ops.padding_rules import At, RaggedCall, RaggedEntry, Unproved
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.processes import HANG
 

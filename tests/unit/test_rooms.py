@@ -152,3 +152,12 @@ def test_one_class_one_name():
             if isinstance(node, ast.ClassDef):
                 places[node.name.strip('_')].append(f'{name}:{node.lineno}')
     assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_each_file_has_a_name_of_its_own():
+    """A .pxd or .h beside its .py is one with it."""
+    named = defaultdict(set)
+    for path in Path(edb.__file__).parent.rglob('*'):
+        if path.suffix in ('.py', '.pxd', '.h', '.cc') and not path.stem.startswith('__'):
+            named[path.stem].add(path.with_suffix(''))
+    assert not {stem: paths for stem, paths in named.items() if len(paths) > 1}

@@ -280,7 +280,8 @@ def test_attempts_to_fool(name, shape):
     try:
         assert_matches_eager(net, samples(shape=shape), schedulers=['agenda', 'depth'], rtol=1e-4)
     except edb.RowDependenceError as error:
-        assert (net.name in str(error) and 'eager.py' in str(error)) or __file__ in str(error)
+        message = str(error)
+        assert (net.name in message and 'matches_eager.py' in message) or __file__ in message
 
 
 def test_operators_without_a_rule_are_right_or_an_error_that_names_block_and_line():

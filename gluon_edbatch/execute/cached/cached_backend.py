@@ -9,8 +9,8 @@ from mxnet.ndarray import NDArray
 from ...mx.modes import modes
 from ...plan.plan import Batch, Group, Read, Traits
 from ...subgraph.node_type import NodeType
+from ..execution_state import Machine, parents_of
 from ..gradients import Gradients
-from ..machine import Machine, parents_of
 from ..sparse_tables import look_up
 from .compiled_graph import (
     EMPTY,

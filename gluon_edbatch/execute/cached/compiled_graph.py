@@ -12,7 +12,7 @@ from ...mx.symbols import without_casts_of_amp
 from ...subgraph.empty import specialise
 from ...subgraph.ir import Shape
 from ...subgraph.node_type import Kind, NodeType
-from ...subgraph.padding import LENGTHS
+from ...subgraph.padding_proof import LENGTHS
 from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.segments import PARENTS, SEGMENTS

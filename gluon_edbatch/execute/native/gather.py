@@ -7,8 +7,8 @@ from mxnet.ndarray import NDArray
 
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
+from .inline_run import gather_now
 from .library import available
-from .now import gather_now
 
 __all__ = ['gather']
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...plan.plan import Group, Traits
 from ...subgraph.node_type import NodeType
-from ..machine import Machine
+from ..execution_state import Machine
 from .native_program import native_program
 from .native_run import NativeRun
 

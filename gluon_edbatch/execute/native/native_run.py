@@ -16,9 +16,9 @@ from ...subgraph.node_type import NodeType
 from ..executable import executable
 from ..gradients import NOT_WANTED, Gradients
 from ..weights import Weights
+from .inline_run import run_now
 from .library import function
 from .native_program import NativeProgram, native_program
-from .now import run_now
 from .run_table import Table, size_of
 from .threads import get_num_threads
 from .words import keep, start, weight, weights_size

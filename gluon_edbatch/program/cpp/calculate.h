@@ -1,4 +1,4 @@
-// Numbers of samples, computed as Python computes them: branching/calculate.py in C++.
+// Numbers of samples, computed as Python computes them: branching/host_arithmetic.py in C++.
 //
 // Operands are Numbers, or a constant that is the same for all samples.
 #pragma once

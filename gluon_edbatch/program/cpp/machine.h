@@ -1,4 +1,5 @@
-// Runs a program for many samples at once: they regroup at every branch (branching/program_interpreter.py).
+// Runs a program for many samples at once: they regroup at every branch
+// (branching/program_interpreter.py).
 //
 // Samples wait at blocks, with their values. The block that comes first in the program runs for all
 // that wait there, and says where they go: so those that skip something wait for the others where

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...mx.guard import Watched
+from ...mx.mutation_guard import Watched
 from ...record.inputs import GivenArray
 from ...record.recording import Recording
 from .explanation import Cause, Reason, counted

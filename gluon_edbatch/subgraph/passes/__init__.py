@@ -9,7 +9,7 @@ from ..ir import Shape, Subgraph
 from ..options import CompileOptions
 from .added_inputs import added_inputs
 from .embeddings import embeddings
-from .operators import operators
+from .faster_operators import operators
 
 Shapes = dict[str, Shape]
 

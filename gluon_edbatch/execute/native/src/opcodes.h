@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "functions.h"
+#include "math_functions.h"
 
 namespace edb {
 

@@ -7,7 +7,7 @@
 
 #include "mxnet/lib_api.h"
 
-#include "backward.h"
+#include "differentiation.h"
 #include "now.h"
 #include "whole_run.h"
 

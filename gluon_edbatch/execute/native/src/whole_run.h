@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "executor.h"
-#include "pool.h"
+#include "thread_pool.h"
 
 namespace edb {
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, NoReturn
 import mxnet as mx
 import numpy as np
 
-from ..branching.calculate import ARITHMETIC, COMPARED
+from ..branching.host_arithmetic import ARITHMETIC, COMPARED
 from ..errors import ProgramError
 from ..record.indexing import basic_index
 

@@ -13,7 +13,7 @@ from mxnet.ndarray import NDArray
 
 from ..mx.arrays import values_read
 from ..subgraph.fingerprint import PLAIN, exact
-from ..subgraph.functions import (
+from ..subgraph.function_signature import (
     KIND,
     Results,
     Signature,

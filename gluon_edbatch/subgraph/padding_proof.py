@@ -1,14 +1,11 @@
 """Does the padding of some arguments leave a static subgraph's results alone?
 
 Such an argument is padded with zeros along one axis: ragged ones, (N, K, ...), along axis 1. What
-each operator makes of that is a rule (see `ops.padding`). Where one needs something else at the
-padding than what is there, a mask writes it first: before a softmax along the axis, before a sum of
-what is not zero. So calls with any number of values are one type, in gradients too. What has no
-rule is not proved, and such calls batch only with calls of the same lengths, which need no padding.
-
-In attention an entry has several such axes. Each is followed on its own: what an entry is at the
-padding of one axis holds all along the others, at their padding, too. That a mask for one axis
-leaves it so for the others is because it writes what is neutral there, or the same for all.
+each operator makes of that is a rule (see `ops.padding_rules`). Where one needs something else at
+the padding than what is there, a mask writes it first: before a softmax along the axis, before a
+sum of what is not zero. So calls with any number of values are one type, in gradients too. What has
+no rule is not proved, and such calls batch only with calls of the same lengths, which need no
+padding.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +23,7 @@ from ..mx.arrays import dtype_number
 from ..mx.symbols import infer_shape, symbol_function
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
-from ..ops.padding import At, AxisLink, Places, RaggedCall, RaggedEntry, Unproved
+from ..ops.padding_rules import At, AxisLink, Places, RaggedCall, RaggedEntry, Unproved
 from .ir import Attrs, Entry, Node, Subgraph
 
 LENGTHS = 'edb_lengths_%s'  # of a padded input, as a further input (N,)

@@ -5,7 +5,7 @@ An entry of the graph that still has that axis is, at the padding, *zero*, or ju
 *any*thing. Zeros in a sum are exact; a product of a zero and something finite is zero. That holds
 for gradients, too, where slopes are finite: what is finite gets no gradient from the padding, and
 what is zero gives none. Where an operator wants something else there than what is, it says so, and
-`subgraph.padding` writes it there first.
+`subgraph.padding_proof` writes it there first.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ nothing of it.
 To hand an operator to the engine, to have a thread of it woken, and to wait for that takes up to
 two hundred microseconds: a single tree computes for fifty. What the engine is for, that nobody
 reads or writes too early, is seen to otherwise. The arenas are new, and nobody else has them;
-parameters are guarded (see `mx.guard`), so that whoever is about to write to one waits.
+parameters are guarded (see `mx.mutation_guard`), so that whoever is about to write to one waits.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from mxnet.ndarray import NDArray
 
 from ...mx import fresh
 from ...mx.direct import call
-from ...mx.guard import Watched, no_touches
+from ...mx.mutation_guard import Watched, no_touches
 from .library import function
 
 __all__ = ['gather_now', 'run_now']

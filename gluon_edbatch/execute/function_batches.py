@@ -18,10 +18,10 @@ from ..errors import EdbError
 from ..mx.arrays import concatenated, values_read
 from ..mx.modes import modes
 from ..plan.plan import Batch, Group, Traits
-from ..subgraph.functions import FunctionCall, run_eagerly
+from ..subgraph.function_signature import FunctionCall, run_eagerly
 from ..subgraph.node_type import NodeType
+from .execution_state import Machine
 from .gradients import Gradients
-from .machine import Machine
 from .verify import is_close
 
 _SCALES = 1, 100  # of the gradients that `backward` is compared for: some clip large ones
