@@ -28,7 +28,7 @@ def call(
     handles: Sequence[Optional[NDArrayHandle]],
     own: Any,
 ) -> int:
-    """Call one of the functions of ``src/now.h`` and ``src/backward.h``.
+    """Call one of the functions of ``src/now.h`` and ``src/differentiation.h``.
 
     Parameters
     ----------

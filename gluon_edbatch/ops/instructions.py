@@ -40,7 +40,7 @@ class Opcode(IntEnum):
 
 
 class Function(NamedTuple):
-    """An elementwise function, whose formula is a struct in ``functions.h`` there.
+    """An elementwise function, whose formula is a struct in ``math_functions.h`` there.
 
     Attributes
     ----------

@@ -173,7 +173,7 @@ def test_what_slopes_need_is_seen(tmp_path):
     text = text.partition('void with_binary')
     text = text[0] + text[1] + text[2].replace('kFromResult', 'kFromNothing')
     (tmp_path / 'opcodes.h').write_text(text)
-    (tmp_path / 'functions.h').write_text((compiler.SOURCES / 'functions.h').read_text())
+    (tmp_path / 'math_functions.h').write_text((compiler.SOURCES / 'math_functions.h').read_text())
     # Of these, argument and result have the same sign, or are the same where it matters.
     same = {'Relu', 'Abs', 'Leaky', 'Maximum', 'Minimum', 'Clip'}
     reading = set(re.findall(r'Slope\{"(\w+)", (?!kFromNothing)', header()))
