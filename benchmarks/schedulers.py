@@ -102,9 +102,7 @@ def _policy(
         for graph in _draw(source, samples, count, size, options.seed)
     ]
     begin = time.perf_counter()
-    policy = learn_policy(
-        graphs, options.encoding, QLearningConfig(seed=options.seed), progress=None
-    )
+    policy = learn_policy(graphs, options.encoding, QLearningConfig(seed=options.seed))
     learn_s = time.perf_counter() - begin
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,29 +1,25 @@
 """Learning a policy: imitation of the schedules of fixed rules, then Q-learning.
 
-As in ED-Batch (Chen et al., 2023 [1]_), a decision's return is what the next few batches cost; a
+As in ED-Batch (Chen et al., 2023), a decision's return is what the next few batches cost; a
 batch costs nothing if it lowers the lower bound of what is left, and one if it does not. What
 differs from the original is listed, with what it brought, in README.md beside this file.
-
-References
-----------
-.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
-   learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
-from .frontier import Frontier, Rule
-from .policy import UNSEEN, Policy, QLearningConfig, Reached, names_of
+from .frontier import Frontier
+from .policy import UNSEEN, Policy, QLearningConfig, Reached, names_of, numbered
+from .rules import LookUp
 from .run import Run
 
 # Tried in this order if no encoding is named: those that cost least to look at come first.
 ENCODINGS = ('E_base', 'E_sort', 'E_path')
-_NOTHING = Reached(0, 0, 0, 0, 0)
 
 
 def learn_policy(
@@ -44,7 +40,7 @@ def learn_policy(
     config : QLearningConfig
         Limits and rates.
     progress : bool, optional
-        Whether a progress bar is shown, which needs tqdm; None for in a terminal only.
+        Deprecated: it has no effect.
 
     Returns
     -------
@@ -66,115 +62,92 @@ def learn_policy(
     .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
        learned finite state machines. https://arxiv.org/abs/2302.03851
     """
+    if progress is not False:
+        warnings.warn(
+            'learn_policy(progress) has no effect any more: leave it out',
+            DeprecationWarning,
+            stacklevel=2,
+        )
     if not graphs:
         raise ValueError('there must be a graph to learn from')
     types = tuple(sorted({name for graph in graphs for name in names_of(graph)}))
-    encodings = [get_encoding(name) for name in ([encoding] if encoding else ENCODINGS)]
-    blank = Policy(encodings[0], types, {}, config, _NOTHING)
-    with _Effort(config.effort, progress) as effort:
-        # Every second graph only judges what was learned from the others.
-        lessons = [
-            _Lesson(blank.number(graph), effort, taught=not place % 2)
-            for place, graph in enumerate(graphs)
-        ]
-        bound = sum(lesson.bound for lesson in lessons)
-        unseen = _unseen(lessons)
-        learners = []
-        for candidate in encodings:
-            learner = _Learner(candidate, lessons, config, effort, unseen)
-            learners.append(learner)
-            learner.imitate()
-            if learner.batches <= config.tolerance * bound:
-                break
-        best = min(learners, key=lambda learner: learner.batches)
-        if best.batches > config.tolerance * bound:
-            best.q_learning(config.tolerance * bound)
+    effort = _Effort(config.effort)
+    # Every second graph only judges what was learned from the others.
+    lessons = [
+        _Lesson(numbered(graph, types), effort, taught=not place % 2)
+        for place, graph in enumerate(graphs)
+    ]
+    bound = sum(lesson.bound for lesson in lessons)
+    small = _small(lessons)
+    unseen = _unseen(lessons, small)
+    learners = []
+    for candidate in [encoding] if encoding else ENCODINGS:
+        learner = _Learner(get_encoding(candidate), lessons, config, effort, unseen)
+        learners.append(learner)
+        learner.imitate()
+        if learner.batches <= config.tolerance * bound:
+            break
+    best = min(learners, key=lambda learner: learner.batches)
+    best.q_learning(config.tolerance * bound)
     reached = Reached(
         len(graphs),
         sum(map(len, graphs)),
         best.batches,
         bound,
-        sum(lesson.sufficient for lesson in lessons),
+        sum(lesson.taken['sufficient'] for lesson in lessons),
     )
-    small = _small(lessons) if best.batches > bound else 0
+    small = small if best.batches > bound else 0
     return Policy(best.encoding, types, best.table, config, reached, small, unseen)
 
 
-def _unseen(lessons: Sequence['_Lesson']) -> str:
-    """The best teacher of those that cost far less per choice than the sufficient condition and
+def _unseen(lessons: Sequence['_Lesson'], small: int) -> str:
+    """The best rule of those that cost far less per choice than the sufficient condition and
     never took more batches; else that. Small graphs are not asked, which are left to it anyway."""
-    small = _small(lessons)
     lessons = [lesson for lesson in lessons if len(lesson.graph) > small] or lessons
-    taken = {name: [lesson.taken[name] for lesson in lessons] for name in UNSEEN}
-    good = [
+    never_worse = [
         name
-        for name, batches in taken.items()
-        if all(mine <= best for mine, best in zip(batches, taken['sufficient']))
+        for name in UNSEEN
+        if all(lesson.taken[name] <= lesson.taken['sufficient'] for lesson in lessons)
     ]
-    return min(good, key=lambda name: (sum(taken[name]), name == 'sufficient'))
+    return min(
+        never_worse,
+        key=lambda name: (sum(lesson.taken[name] for lesson in lessons), name == 'sufficient'),
+    )
 
 
 def _small(lessons: Sequence['_Lesson']) -> int:
     """Up to how many nodes the sufficient condition reached the lower bound."""
     nodes = 0
     for lesson in sorted(lessons, key=lambda lesson: len(lesson.graph)):
-        if lesson.sufficient > lesson.bound:
+        if lesson.taken['sufficient'] > lesson.bound:
             break
         nodes = len(lesson.graph)
     return nodes
 
 
 class _Effort:
-    """What learning may still cost, in batches, with a bar that shows it."""
+    """What learning may still cost, in batches."""
 
-    def __init__(self, effort: int, progress: Optional[bool]) -> None:
-        self.left, self._effort, self._bar = float(effort), effort, None
-        if progress or progress is None:
-            try:
-                from tqdm import tqdm
-            except ImportError:
-                if progress:
-                    raise
-            else:
-                self._bar = tqdm(
-                    total=effort,
-                    desc='learning a policy',
-                    unit='batch',
-                    disable=None if progress is None else False,
-                )
-
-    def __enter__(self) -> '_Effort':
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    def __init__(self, effort: int) -> None:
+        self.left = float(effort)
 
     def spend(self, run: Run) -> None:
         """Count a run; 100 nodes cost about as much as one batch more."""
-        cost = len(run) + len(run.graph) / 100
-        self.left -= cost
-        if self._bar is not None:
-            self._bar.update(int(cost))
+        self.left -= len(run) + len(run.graph) / 100
 
 
 class _Lesson:
-    """A graph to learn from, with the best choices that are known at first."""
+    """A graph to learn from, and what each rule makes of it."""
 
     def __init__(self, graph: Graph, effort: _Effort, taught: bool) -> None:
-        self.graph = graph
-        self.taught = taught
-        self.bound = lower_bound(graph)
-        runs, self.taken = [], {}  # batches by name of the teacher
-        for name, teacher in UNSEEN.items():
-            run = Run(graph)
-            run.finish(teacher(run))
-            effort.spend(run)
-            runs.append(run)
-            self.taken[name] = len(run)
-        self.sufficient = self.taken['sufficient']
-        self.togo = CostToGo(graph)
-        # Types in the order in which they ran: the best run first, then each teacher's.
+        self.graph, self.taught, self.bound = graph, taught, lower_bound(graph)
+        runs = []
+        for rule in UNSEEN.values():
+            runs.append(Run(graph))
+            runs[-1].finish(rule(runs[-1]))
+            effort.spend(runs[-1])
+        self.taken = dict(zip(UNSEEN, map(len, runs)))
+        # Types in the order in which they ran: the best run first, then that of each rule.
         runs.insert(0, min(runs, key=len))
         self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
 
@@ -209,23 +182,18 @@ class _Learner:
     def imitate(self) -> None:
         """Take in each state the type that was taken most often in the known schedules.
 
-        Those are the best of each graph, or those of one teacher, which may be easier to follow.
+        Those are the best of each graph, or those of one rule, which may be easier to follow.
         """
-        for teacher in range(1 + len(UNSEEN)):
-            votes: dict[State, dict[int, int]] = {}
-            for lesson in self._taught:
-                self._count_votes(lesson, lesson.choices[teacher], votes)
-            self._keep_better(
-                {
-                    state: min(some, key=lambda kind: (-some[kind], kind))
-                    for state, some in votes.items()
-                }
-            )
+        for schedules in zip(*[lesson.choices for lesson in self._taught]):
+            votes: dict[State, dict[int, float]] = {}
+            for lesson, choices in zip(self._taught, schedules):
+                self._count_votes(lesson, choices, votes)
+            self._keep_better(votes)
             if self.batches == sum(lesson.bound for lesson in self._lessons):
                 break
 
     def _count_votes(
-        self, lesson: _Lesson, choices: Sequence[int], votes: dict[State, dict[int, int]]
+        self, lesson: _Lesson, choices: Sequence[int], votes: dict[State, dict[int, float]]
     ) -> None:
         run = Run(lesson.graph)
         state_of = self.encoding.follow(run)
@@ -238,28 +206,22 @@ class _Learner:
         self._effort.spend(run)
 
     def _levels(self, state: Optional[State]) -> Iterator[State]:
+        """A state, and the coarser ones."""
         while state is not None:
             yield state
             state = self.encoding.coarser(state)
 
-    def _keep_better(self, table: dict[State, int]) -> bool:
-        """Keep a table if the graphs need fewer batches with it."""
-        batches = 0
+    def _keep_better(self, values: dict[State, dict[int, float]]) -> None:
+        """Keep the table of the best types by value if the graphs need fewer batches with it."""
+        table, batches = {state: _best(some) for state, some in values.items()}, 0
+        coarser, otherwise = self.encoding.coarser, UNSEEN[self._unseen]
         for lesson in self._lessons:
             run = Run(lesson.graph)
-            run.finish(self._rule(run, table))
+            run.finish(LookUp(run, self.encoding.follow(run), coarser, table, otherwise))
             self._effort.spend(run)
             batches += len(run)
-        better = batches < self.batches or (not self.table and batches == self.batches)
-        if better:
-            self.table, self.batches = dict(table), batches
-        return better
-
-    def _rule(self, run: Run, table: dict[State, int]) -> Rule:
-        """By the table, or as in states that are not in it."""
-        return Policy(self.encoding, (), table, self._config, _NOTHING, unseen=self._unseen).follow(
-            run
-        )
+        if batches < self.batches or (not self.table and batches == self.batches):
+            self.table, self.batches = table, batches
 
     def q_learning(self, target: float) -> None:
         """Look for a better table until the target is reached or half of the effort is spent.
@@ -268,12 +230,14 @@ class _Learner:
         """
         config, rng = self._config, Random(self._config.seed)
         until, epsilon, episode = self._effort.left / 2, config.epsilon, 0
-        values: dict[State, dict[int, float]] = {
-            state: {kind: 0.0} for state, kind in self.table.items()
-        }
+        values = {state: {kind: 0.0} for state, kind in self.table.items()}
+        togo: dict[_Lesson, CostToGo] = {}
         while self._effort.left > until and self.batches > target:
             lesson = self._taught[episode % len(self._taught)]
-            decisions, wasted = self._episode(lesson, values, epsilon, rng)
+            if lesson not in togo:
+                togo[lesson] = CostToGo(lesson.graph)
+            run = Run(lesson.graph)
+            decisions, wasted = self._episode(run, togo[lesson].copy(), values, epsilon, rng)
             for place, (state, kind) in enumerate(decisions):
                 end = min(place + config.steps, len(decisions))
                 returned = wasted[place] - wasted[end]
@@ -284,19 +248,18 @@ class _Learner:
             epsilon = max(config.epsilon_min, epsilon * config.epsilon_decay)
             episode += 1
             if episode % config.check_every == 0:
-                self._keep_better(
-                    {
-                        state: max(some, key=lambda kind: (some[kind], -kind))
-                        for state, some in values.items()
-                    }
-                )
+                self._keep_better(values)
 
     def _episode(
-        self, lesson: _Lesson, values: dict[State, dict[int, float]], epsilon: float, rng: Random
+        self,
+        run: Run,
+        togo: CostToGo,
+        values: dict[State, dict[int, float]],
+        epsilon: float,
+        rng: Random,
     ) -> tuple[list[tuple[State, int]], list[int]]:
         """Decisions, and how far above the bound the run was at each of them and at the end."""
-        run, togo, seen = Run(lesson.graph), lesson.togo.copy(), 0
-        state_of = self.encoding.follow(run)
+        state_of, seen = self.encoding.follow(run), 0
         decisions, wasted = [], []
         while run.settle():
             togo.run(run.frontier.since(seen))
@@ -316,9 +279,15 @@ class _Learner:
     def _greedy(
         self, state: State, values: dict[State, dict[int, float]], frontier: Frontier
     ) -> Optional[int]:
+        """The best ready type of those that are known in a state, or in a coarser one."""
         for level in self._levels(state):
             known = values.get(level, {})
             some = {kind: value for kind, value in known.items() if frontier.is_ready(kind)}
             if some:
-                return max(some, key=lambda kind: (some[kind], -kind))
+                return _best(some)
         return None
+
+
+def _best(values: dict[int, float]) -> int:
+    """The type with the highest value; of equal ones that with the lowest number."""
+    return max(values, key=lambda kind: (values[kind], -kind))

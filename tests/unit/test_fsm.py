@@ -541,3 +541,10 @@ def test_settings_that_are_gone_have_no_effect(name):
     with pytest.warns(DeprecationWarning, match=f'{name}.* has no effect') as caught:
         assert QLearningConfig(**{name: 3}) == QLearningConfig()
     assert caught[0].filename == __file__
+
+
+def test_a_progress_bar_is_gone():
+    graph = two_kinds(1)
+    with pytest.warns(DeprecationWarning, match='progress.* has no effect') as caught:
+        policy = learn_policy([graph], config=QUICK, progress=None)
+    assert caught[0].filename == __file__ and policy.table == policy_of(graph, None).table
