@@ -1,4 +1,4 @@
-"""Beam search for a schedule with few batches: slow, for graphs that recur, and as a teacher."""
+"""Beam search for a schedule with few batches: slow, for graphs that recur."""
 
 from typing import NamedTuple
 

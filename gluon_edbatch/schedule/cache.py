@@ -82,12 +82,11 @@ class _Structure:
         return (
             isinstance(other, _Structure)
             and self._names == other._names
-            and all(map(_same, self._arrays, other._arrays))
+            and all(
+                mine is its or np.array_equal(mine, its)
+                for mine, its in zip(self._arrays, other._arrays)
+            )
         )
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    return one is other or (len(one) == len(other) and one.tobytes() == other.tobytes())
 
 
 class CachedScheduler:

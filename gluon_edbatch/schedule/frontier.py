@@ -1,19 +1,12 @@
 """The frontier: which nodes could run next, by type.
 
 Every scheduler that decides step by step works on it: look at the ready types, choose one, take
-all its ready nodes as one batch (Neubig et al., 2017 [1]_; Chen et al., 2023 [2]_, whose state
-machine reads the ready types as its state).
+all its ready nodes as one batch (Neubig et al., 2017; Chen et al., 2023, whose state machine reads
+the ready types as its state).
 
 This module is compiled by Cython where a compiler is present (the types are in ``frontier.pxd``),
 and runs as it stands where not. Other compiled modules read the arrays that stand here as
 memoryviews; to others there are methods and properties.
-
-References
-----------
-.. [1] Neubig, Goldberg and Dyer (2017). On-the-fly operation batching in dynamic computation
-   graphs. https://arxiv.org/abs/1705.07860
-.. [2] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
-   learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
 import heapq

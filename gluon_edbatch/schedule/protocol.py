@@ -77,12 +77,10 @@ class Schedule:
         str
         """
         order, bounds = self.order, self.bounds
-        if order.dtype != np.int32 or bounds.dtype != np.int64:
-            return (
-                f'order is {order.dtype}, not int32'
-                if order.dtype != np.int32
-                else f'bounds are {bounds.dtype}, not int64'
-            )
+        if order.dtype != np.int32:
+            return f'order is {order.dtype}, not int32'
+        if bounds.dtype != np.int64:
+            return f'bounds are {bounds.dtype}, not int64'
         sizes = np.diff(bounds)
         if not (len(bounds) and bounds[0] == 0 and bounds[-1] == len(order)):
             return f'bounds do not go from 0 to the {len(order)} nodes in order'
@@ -125,10 +123,9 @@ class Schedule:
         -------
         str
         """
-        types = [graph.type_names[graph.types[batch[0]]] for batch in self]
         lines = [
-            f'{number}: {name} x {len(batch)}'
-            for number, (name, batch) in enumerate(zip(types, self))
+            f'{number}: {graph.type_names[graph.types[batch[0]]]} x {len(batch)}'
+            for number, batch in enumerate(self)
         ]
         return '\n'.join([repr(self), *lines])
 
