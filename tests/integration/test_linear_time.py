@@ -24,7 +24,7 @@ def sizes(request):
     return request.param
 
 
-@pytest.mark.parametrize(('case', 'shape'), list(zip(CASES, SHAPES)), ids='-'.join)
+@pytest.mark.parametrize(('case', 'shape'), list(zip(CASES, SHAPES)))
 def test_work_grows_with_the_number_of_types(sizes, case, shape):
     first = 1 if sizes[0] == 100 else 501
     small, large = (_work(count, first, shape, *case) for count in sizes)

@@ -77,8 +77,8 @@ def test_every_maker_is_of_an_operator():
 
 BROKEN = {
     'a result': (
-        'from dataclasses import replace\nfrom gluon_edbatch.ops import OPS, rows\n'
-        "OPS['sort'] = replace(OPS['sort'], rows=rows.always)\n",
+        'from dataclasses import replace\nfrom gluon_edbatch.ops import OPS, row_rules\n'
+        "OPS['sort'] = replace(OPS['sort'], rows=row_rules.always)\n",
         'sort',
     ),
     'a gradient': (
