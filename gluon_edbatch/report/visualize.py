@@ -117,7 +117,7 @@ def program(program: Any, path: Union[str, Path]) -> None:
     draw(path, lambda page: draw_program(page, made.graph, made.counts.taken, made.counts.runs))
 
 
-class _Layout:
+class _Placement:
     """Where the nodes of a graph are within its samples, those parts that nothing connects.
 
     Attributes
@@ -205,7 +205,7 @@ def _columns(graph: Graph, part: np.ndarray) -> np.ndarray:
 
 def _draw_schedules(page: Page, sections: Sequence[tuple[str, Graph, Schedule]]) -> None:
     """Draw evaluations below each other, with samples in rows, so that they fill a screen."""
-    layouts = [_Layout(graph) for _, graph, _ in sections]
+    layouts = [_Placement(graph) for _, graph, _ in sections]
     room_x, room_y = _SCREEN[0] - _LEGEND, _SCREEN[1] - 2 * LINE * len(sections)
     area = sum([float(layout.widths @ layout.heights) for layout in layouts])
     widest = math.sqrt(_FULL * area * room_x / room_y)
@@ -225,7 +225,7 @@ def _draw_schedules(page: Page, sections: Sequence[tuple[str, Graph, Schedule]])
         page.y = max(bottom, page.y) + LINE
 
 
-def _draw_edges(page: Page, layout: _Layout, places: np.ndarray, scale: float) -> None:
+def _draw_edges(page: Page, layout: _Placement, places: np.ndarray, scale: float) -> None:
     """Draw lines between nodes; lines to what joins samples are lighter, and below the others."""
     joining = layout.joins[layout.edges[:, 1]]
     for edges, shade in ((layout.edges[joining], '#e0e0e0'), (layout.edges[~joining], '#999999')):

@@ -20,7 +20,7 @@ from gluon_edbatch.branching.program_graph import gotos
 from gluon_edbatch.graph.graph import Graph
 from gluon_edbatch.report import program_picture
 from gluon_edbatch.report.page import colour
-from gluon_edbatch.report.visualize import _Layout
+from gluon_edbatch.report.visualize import _Placement
 from gluon_edbatch.schedule import get_scheduler
 from tests.support.models import TreeLSTM, random_trees, started
 from tests.support.processes import run_python
@@ -119,7 +119,7 @@ def test_nodes_have_the_colour_of_their_batch(tmp_path):
 @settings(max_examples=100, deadline=None)
 @given(graph=graphs())
 def test_no_two_nodes_are_in_one_place_and_results_are_above(graph):
-    layout = _Layout(graph)
+    layout = _Placement(graph)
     for a, b in zip(graph.inputs.tolist(), graph.readers.tolist()):
         assert layout.part[a] == layout.part[b]
     for width in (1, 200, 10**6):
@@ -191,7 +191,7 @@ def test_sum_over_the_samples_does_not_make_them_one(tmp_path):
         total = edb.add_n([net(tree) for tree in random_trees(64)])
     total.asnumpy()
     ((graph, _),) = scope.schedules()
-    layout, path = _Layout(graph), tmp_path / 'sum.svg'
+    layout, path = _Placement(graph), tmp_path / 'sum.svg'
     assert len(layout.widths) == 65 and np.flatnonzero(layout.joins).tolist() == [len(graph) - 1]
     edb.visualize.schedule(scope, path)
     _, (height, width) = pixels(path)
