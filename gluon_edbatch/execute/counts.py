@@ -53,9 +53,9 @@ class EvaluationCounts(NamedTuple):
     sums: Optional[Sums] = None
 
     @property
-    def large(self) -> dict[int, str]:
-        """Serial of a type -> why its calls ran eagerly for their size: no calls did."""
-        return {}
+    def are_large(self) -> bool:
+        """Whether the calls ran eagerly as they are large: these ran in batches."""
+        return False
 
 
 class Work(NamedTuple):
@@ -78,7 +78,6 @@ class EagerCounts:
     in full when somebody asks."""
 
     work: Work
-    large: dict[int, str]
     early: bool
     collect_s: float
     execute_s: float
@@ -86,6 +85,11 @@ class EagerCounts:
     clock: Optional[Clock] = None
     recurs: bool = False
     plans: Optional[RecurringPlans] = None
+
+    @property
+    def are_large(self) -> bool:
+        """Whether the calls ran eagerly as they are large: others make a gradient of their own."""
+        return not self.work.types[0].eager
 
     @property
     def calls(self) -> np.ndarray:
@@ -143,9 +147,8 @@ def passes_of(count: Counts) -> dict[int, tuple[str, ...]]:
     """For each type of an evaluation, by serial, the compile options that made a difference: to
     what is compiled, and in this evaluation."""
     if isinstance(count, EagerCounts):
-        return {
-            kind.serial: ('at_once',) * (kind.serial in count.large) for kind in count.work.types
-        }
+        serials = [kind.serial for kind in count.work.types]
+        return dict.fromkeys(serials, ('at_once',) if count.are_large else ())
     changed: dict[int, set[str]] = {}
     for group in count.plan.groups:
         mine = changed.setdefault(group.node_type.serial, set())

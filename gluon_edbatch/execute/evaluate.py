@@ -51,7 +51,6 @@ from .steps import steps
 from .verify import needs_verification, verify
 
 Results = dict[ArenaKey, Union[Arena, EagerArena]]
-_LARGE = 'to copy their arrays into batches would take longer'  # why calls run eagerly
 _MOST_CALLS = 1 << 17  # of one part of an evaluation; their arenas are some 100 MB
 
 
@@ -160,10 +159,13 @@ class Evaluator:
     def _run_part(self, recording: Recording, work: Work) -> None:
         """Run large calls eagerly, then batches, then what is eager whatever its size."""
         large = self._large_types(recording, work)
-        first: np.ndarray = np.zeros(len(work.calls), bool)
-        if large:
-            first = that_read_no_batch(recording, work.calls, work.edges, large)
-        last = np.array([kind.eager for kind in work.types])[work.kinds]
+        eager = [kind.eager for kind in work.types]
+        if not large and not any(eager):  # most often
+            self._evaluate(recording, work)
+            self.pending.ran(work.calls)
+            return
+        first = that_read_no_batch(recording, work.calls, work.edges, large)
+        last = np.array(eager)[work.kinds]
         for chosen, run in (
             (first, self._run_eagerly),
             (~first & ~last, self._evaluate),
@@ -177,12 +179,14 @@ class Evaluator:
     def _large_types(self, recording: Recording, work: Work) -> list[NodeType]:
         if self._timing or not (recording.options.at_once and is_ours(self.scheduler)):
             return []
+        if not any([executable(kind).may_run_eagerly for kind in work.types]):
+            return []
         calls = np.bincount(work.kinds).tolist()
         rows = np.bincount(work.kinds, work.table.rows[work.calls.forms]).astype(int).tolist()
         return [
             kind
             for kind, calls_of, rows_of in zip(work.types, calls, rows)
-            if is_faster_eagerly(kind, calls_of, rows_of)
+            if executable(kind).may_run_eagerly and is_faster_eagerly(kind, calls_of, rows_of)
         ]
 
     def _run_eagerly(self, recording: Recording, work: Work) -> None:
@@ -200,7 +204,6 @@ class Evaluator:
         self.counts.append(
             EagerCounts(
                 work,
-                {kind.serial: _LARGE for kind in work.types if not kind.eager},
                 not recording.closed,
                 began - work.started,
                 time.perf_counter() - began,

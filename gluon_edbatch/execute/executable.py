@@ -43,9 +43,10 @@ class Executable:
     changed_by : set of str
         The options that made a difference to what was compiled.
     may_run_eagerly : bool
-        Whether its calls may: what they draw or count must not depend on that.
+        Whether its calls may: on a CPU, as MXNet hands memory of GPUs on, and not if they draw or
+        count something, which must not depend on that.
     row_bytes : int
-        Of the arguments and results of one row of a call; of ragged arguments for one value.
+        Of the arguments and results of a row of a call; of ragged arguments for one value.
     parameter_bytes : int
         Of its parameters.
     frames : dict of tuple to Frame
@@ -65,10 +66,10 @@ class Executable:
             not node_type.ragged or node_type.lengths is not None or bool(node_type.tables)
         )
         self.changed_by: set[str] = {'whole_values'} if node_type.whole else set()
-        self.may_run_eagerly = node_type.options.at_once and _may_run_eagerly(node_type)
-        kept = [(each.rows, each.arena) for each in node_type.arguments]
-        kept += zip(node_type.factors, [spec.arena for spec in node_type.outputs])
-        self.row_bytes = sum([_bytes((rows, *key[0]), key[1]) for rows, key in kept])
+        self.may_run_eagerly = node_type.options.at_once and may_run_eagerly(node_type)
+        read = [(each.rows, each.arena) for each in node_type.arguments]
+        written = zip(node_type.factors, [spec.arena for spec in node_type.outputs])
+        self.row_bytes = sum([_bytes((rows, *key[0]), key[1]) for rows, key in [*read, *written]])
         self.parameter_bytes = sum(  # those of imported symbols do not tell their shape
             [_bytes(each.shape or (), each.dtype) for each in node_type.parameters]
         )
@@ -79,11 +80,11 @@ def _bytes(shape: Sequence[int], dtype: Any) -> int:
     return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
 
 
-def _may_run_eagerly(node_type: NodeType) -> bool:
+def may_run_eagerly(node_type: NodeType) -> bool:
+    """Whether calls of a type may run eagerly, if that is faster; see `Executable`."""
     mode = node_type.mode
-    return not (
-        not mode.recording
-        or node_type.eager
+    return node_type.ctx.device_type == 'cpu' and not (
+        node_type.eager
         or node_type.tables
         or node_type.graph.function is not None
         or (mode.training and (node_type.random or node_type.graph.subgraph.states))

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..execute.cost_model import WHY
 from ..execute.counts import Counts, calls_written, options_among, passes_of
 from ..execute.native.threads import get_num_threads
 from ..record.calls import Form
@@ -185,7 +186,7 @@ def make_report(
                 repr(kind), 0, 0, kind.why_one_by_one, alike=_alike(kind)
             )
             known = known._replace(
-                note=count.large.get(kind.serial, known.note),
+                note=WHY if count.are_large else known.note,
                 passes=options_among(kind, known.passes, passes[kind.serial]),
             )
             if group.hoisted:

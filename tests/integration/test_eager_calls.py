@@ -1,6 +1,7 @@
 """Large calls run eagerly, and all calls could."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import mxnet as mx
 import numpy as np
@@ -10,7 +11,7 @@ from mxnet import autograd, gluon, nd
 import gluon_edbatch as edb
 from gluon_edbatch.execute import evaluate
 from gluon_edbatch.execute.eager import EagerCalls
-from gluon_edbatch.execute.executable import executable
+from gluon_edbatch.execute.executable import executable, may_run_eagerly
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.models import TreeLSTM, random_trees, started
 
@@ -194,12 +195,25 @@ def ways(block, shape, count, train, **options):
 
 
 @pytest.mark.parametrize('count', [1, 5])
-def test_large_calls_run_eagerly_in_training(count):
+@pytest.mark.parametrize('train', [False, True])
+def test_large_calls_run_eagerly(count, train):
     block = gluon.nn.Activation('relu')
-    assert ways(block, (1, 512, 256), count, train=True) == (True, count)
-    assert ways(block, (1, 512, 256), count, train=True, at_once=False) == (False, 1)
-    assert ways(block, (1, 512, 256), count, train=False) == (False, 1)
-    assert ways(block, (1, 512), count, train=True) == (False, 1)
+    assert ways(block, (1, 512, 256), count, train) == (True, count)
+    assert ways(block, (1, 512, 256), count, train, at_once=False) == (False, 1)
+    assert ways(block, (1, 512), count, train) == (False, 1)
+
+
+@pytest.mark.parametrize(('device', 'may'), [('cpu', True), ('gpu', False)])
+def test_calls_on_a_gpu_never_do(device, may):
+    """MXNet hands its memory on."""
+    node_type = SimpleNamespace(
+        ctx=SimpleNamespace(device_type=device),
+        mode=SimpleNamespace(training=False),
+        graph=SimpleNamespace(function=None),
+        eager=False,
+        tables=(),
+    )
+    assert may_run_eagerly(node_type) == may
 
 
 def test_calls_that_share_large_weights_are_batched():

@@ -100,7 +100,7 @@ class _Places:
         self._seconds = np.bincount(history.place, seconds).tolist()
         self._scheduler = scheduler
         self._asked = asked
-        self._large = [count.large for count in counts]
+        self._large = [count.are_large for count in counts]
         self._taken = _taken(history, counts)
         self._advice = analysed(advice_for_scheduler, counts) if self._taken else ''
         place, kind = history.place, history.type
@@ -155,19 +155,12 @@ class _Places:
                 for block, same in by_block.items()
                 for reason in alone_reasons(same, block_needs[block], batched_needs[block])
             ),
-            *large_reasons(large, self._why(large), needed),
+            *large_reasons(large, needed),
             *evaluation_reasons(uses, asked, waiting if self._early else 0),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
             *dependency_reason(uses, needed, len(bars)),
             *self._costs.get(number, ()),
         ]
-
-    def _why(self, bars: list[Bar]) -> dict[int, str]:
-        """Why the types of these bars ran eagerly."""
-        return {
-            bar.type: self._large[bar.evaluation][self._history.types[bar.type].serial]
-            for bar in bars
-        }
 
 
 def _needs(groups: Groups) -> dict[int, dict[int, int]]:

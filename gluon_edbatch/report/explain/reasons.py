@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 
 from mxnet import gluon
 
+from ...execute.cost_model import WHY
 from ...record.families import serves_padding, why_not_padded
 from ...record.sites import Site
 from ...subgraph.additions import is_addition
@@ -181,21 +182,19 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> list[Reason
     ]
 
 
-def large_reasons(bars: Sequence[Bar], why: dict[int, str], needed: int) -> list[Reason]:
+def large_reasons(bars: Sequence[Bar], needed: int) -> list[Reason]:
     """Large calls ran eagerly.
 
     Parameters
     ----------
     bars : sequence of Bar
         Theirs, one a call.
-    why : dict
-        Why, by type of the bars.
     needed : int
         The batches that all calls of the place need, since they depend on each other.
     """
     if not bars:
         return []
-    text = f'{_calls(len(bars))} ran eagerly, as large calls do: {why[bars[0].type]}'
+    text = f'{_calls(len(bars))} ran eagerly, as large calls do: {WHY}'
     more = max(0, len(bars) - needed)
     advice = advice_for(Cause.AT_ONCE)
     return [Reason(Cause.AT_ONCE, text, advice, (len(bars),), (), more)]
