@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same as ``python -m benchmarks``, for scripts that still call this file."""
+"""Runs ``python -m benchmarks``, for scripts that still call this file."""
 
 import sys
 from pathlib import Path

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks ablation``."""
     add_names_argument(parser, 'workloads', sorted(WORKLOADS), ', '.join(DEFAULT))
     parser.add_argument(
         '--option',

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks blocks``."""
     add_names_argument(parser, 'cells', NAMES)
     parser.add_argument(
         '--gates',

@@ -3,8 +3,7 @@
     python -m benchmarks few
     python -m benchmarks few convolution relu --samples 1 8
 
-In training, large calls run eagerly: "scope" is with that, "in batches" with
-CompileOptions(at_once=False).
+Large calls run eagerly: "scope" is with that, "in batches" with CompileOptions(at_once=False).
 """
 
 import argparse
@@ -29,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks few``."""
     parser.add_argument('layers', nargs='*', metavar='LAYER', help='as the table has it')
     parser.add_argument(
         '--samples', type=positive, nargs='+', default=[1, 2, 4, 8], metavar='N', help='in a scope'

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks gains``."""
     add_names_argument(parser, 'workloads', list(COMPARISONS))
     add_batching_arguments(parser)
     add_workload_arguments(parser, hidden=None, embed=None)

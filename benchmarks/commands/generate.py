@@ -116,7 +116,7 @@ def _joined(parts) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks generate``."""
     parser.add_argument('--out', required=True, metavar='DIR', help='where to write the scripts')
     parser.add_argument(
         '--workload',

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks idioms``."""
     parser.add_argument('idioms', nargs='*', metavar='IDIOM', help='as the table has it')
     parser.add_argument(
         '--calls', type=positive, default=256, metavar='N', help='a round (default: 256)'

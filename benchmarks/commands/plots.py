@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks plots``."""
     parser.add_argument('files', nargs='+', metavar='FILE', type=Path, help='.jsonl or .csv')
     parser.add_argument(
         '--out', metavar='DIR', type=Path, help='where to write (default: beside each file)'

@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks replay``."""
     parser.add_argument('commit', help='the earlier one, as git knows it')
     parser.add_argument(
         '--workloads', nargs='+', default=list(WORKLOADS), metavar='NAME', help='default: all'

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks schedulers``."""
     add_names_argument(parser, 'workloads', sorted(WORKLOADS))
     add_data_argument(parser)
     parser.add_argument(

@@ -73,7 +73,7 @@ def _all_systems(workload: str) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of ``python -m benchmarks workloads``."""
     parser.epilog = f"""systems (--scheduler; several with commas, or "all"):
   {', '.join(BATCHED)}
       the per-sample model in gluon_edbatch.batching() with that scheduler; "fsm-reuse" uses what

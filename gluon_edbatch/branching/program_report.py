@@ -26,7 +26,7 @@ NEAR_KEPT = 10_000  # a server runs for months
 
 
 class Counts:
-    """Of all calls of a program so far.
+    """What all calls of a program did so far.
 
     Attributes
     ----------

@@ -114,7 +114,7 @@ def _places(places: Sequence[Any]) -> list[Any]:
 
 
 def _encoded_step(step: Step) -> dict[str, Any]:
-    """Its fields by their names: values of the block, constants and plain data."""
+    """A step as data: its fields by their names."""
     fields = {
         name: _places(each) if isinstance(each, tuple) else each
         for name, each in step._asdict().items()

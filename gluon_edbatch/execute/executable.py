@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
-from weakref import WeakSet
 
 import numpy as np
 
@@ -91,18 +90,9 @@ def may_run_eagerly(node_type: NodeType) -> bool:
     )
 
 
-_compiled: 'WeakSet[NodeType]' = WeakSet()
-
-
 def executable(node_type: NodeType) -> Executable:
     """That of a type."""
     found = node_type.compiled
     if found is None:
-        _compiled.add(node_type)
         found = node_type.__dict__.setdefault('compiled', Executable(node_type))
     return found
-
-
-def all_known() -> dict[NodeType, Executable]:
-    """Those of all types that are there."""
-    return {node_type: executable(node_type) for node_type in list(_compiled)}

@@ -63,7 +63,7 @@ class Draft(NamedTuple):
 
 
 def renamed(made: Made, names: Mapping[int, Place]) -> Made:
-    """The same on other values, or on constants in the place of numbers."""
+    """A step that reads and writes other values, or reads constants in the place of numbers."""
     new = _Renaming(names)
     if isinstance(made, Applied):
         return made._replace(inputs=new.all(made.inputs), outputs=new.all(made.outputs))
@@ -76,7 +76,7 @@ def renamed(made: Made, names: Mapping[int, Place]) -> Made:
 
 
 def renamed_end(end: End, names: Mapping[int, Place]) -> End:
-    """The same with other values."""
+    """An end of a block that reads other values."""
     new = _Renaming(names)
     if isinstance(end, Choose):
         then, other = new.goto(end.then), new.goto(end.other)

@@ -76,8 +76,7 @@ cdef class CallLog(Entered):
     cdef public Py_ssize_t next_value
     cdef bint _given
     cdef public bint taped
-    cdef public Py_ssize_t copied_below, _node_at, block_calls, _room
-    cdef public object first
+    cdef public Py_ssize_t copied_below, _node_at, _room
     cdef public dict _met, _read, constants
     cdef public Store _numbers
     cdef public dict callees, forms_by_key, shared, concats, stores_by_kind, by_length

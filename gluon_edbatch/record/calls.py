@@ -438,10 +438,6 @@ class CallLog(Entered):
         Of its values: `LazyArray`, or in NumPy mode `LazyNumpyArray`.
     taped : bool
         Whether autograd records.
-    first : (gluon.Block, Mode) or None
-        The first that was called, and when.
-    block_calls : int
-        Calls of blocks that were recorded.
     copied_below : int
         NDArrays with fewer elements are copied when they are recorded, and others watched.
     """
@@ -449,8 +445,6 @@ class CallLog(Entered):
     def __init__(self, value_type: Any):
         Entered.__init__(self)
         self.value_type = value_type
-        self.first: Any = None
-        self.block_calls = 0
         self.node_forms = Ints()
         self.node_ends = Ints()
         self.node_args = Ints()
@@ -490,7 +484,6 @@ class CallLog(Entered):
             callee = self.callees.get(block)
         if callee is None:
             callee = self._new_callee(block)
-        self.block_calls += callee.recorded
         if interpreter.any_in(callee.hooks) or interpreter.any_in(callee.pre_hooks):
             if not callee.recorded:
                 return _call(block, *args)
@@ -500,8 +493,6 @@ class CallLog(Entered):
     def _new_callee(self, block):
         callee = self.callees[block] = Callee(block)
         interpreter.direct_type(block, BLOCK_CALL, _called)
-        if self.first is None:
-            self.first = block, self.mode
         return callee
 
     def call(self, callee, args):

@@ -26,7 +26,6 @@ def call_operators(recording: Any, block: gluon.HybridBlock, args: Sequence[Any]
     A SymbolBlock has a graph instead of code: it runs eagerly, on values that are read for it.
     """
     found.add(block)
-    recording.has_control_flow = True
     recording.find_ctx(block, args)
     leaves: list[Any] = []
     template = flatten(tuple(args), ARRAYS, leaves)

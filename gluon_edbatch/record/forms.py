@@ -33,7 +33,6 @@ from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
 from .model_watch import ModelWatch
 from .remembered import (
-    Made,
     Maker,
     Refusal,
     block_kinds,
@@ -239,7 +238,6 @@ class Forms(Inputs):
         if node_type.__class__ is Refusal:
             raise node_type.error(node_type.message)
         if node_type is None or not node_type.fits():
-            Made.count += 1
             try:
                 node_type = make_type(
                     trace(),

@@ -90,7 +90,6 @@ class Recording(Forms):
         self._read_later: tuple[int, frozenset[int]] = (-1, frozenset())  # see `will_read`
         self.error: Optional[str] = None
         self.is_over = False  # whether no call is left that reads parameters
-        self.has_control_flow = False  # of MXNet's, in a block
         self.stacked_values: dict[tuple, tuple[Store, int]] = {}  # see `elements.stacked`
         self.sharing = Sharing()
         self.varying: dict[tuple, Varying] = {}
@@ -479,7 +478,6 @@ class Recording(Forms):
             self.shared,
         ):
             kept.clear()
-        self.has_control_flow = False  # of MXNet's, in a block
         self.sharing = Sharing()
         self._numbers = None
         if error is not None:

@@ -32,12 +32,6 @@ _LastKinds = tuple[Fingerprint, tuple, int, dict[tuple, Remembered]]
 _last_kinds: 'weakref.WeakKeyDictionary[gluon.Block, _LastKinds]' = weakref.WeakKeyDictionary()
 
 
-class Made:
-    """How many types were made, which takes longer than to run their calls."""
-
-    count = 0
-
-
 class Refusal(NamedTuple):
     """An error in the place of a type: making it would fail again, and take as long."""
 

@@ -36,8 +36,8 @@ class CompileOptions:
     whole_values : bool, default True
         Batches of calls whose rows depend on each other, with an axis of their own.
     at_once : bool, default True
-        Large calls that autograd records run eagerly, where copies of their arrays into a batch
-        would take longer. Shapes decide that, so that each run decides the same.
+        Large calls run eagerly on a CPU, where copies of their arrays into a batch would take
+        longer. Shapes decide that, so that each run decides the same.
     buckets : bool, default True
         Calls of a block on arrays of different lengths, such as whole sentences, padded to a few
         lengths, where that is proved to change nothing.

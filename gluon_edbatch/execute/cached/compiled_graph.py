@@ -21,7 +21,6 @@ from ..executable import executable
 
 SLICE, GATHER, EMPTY = 'slice', 'gather', 'empty'
 LONG_SLICE, LONG_GATHER = 'long slice', 'long gather'  # ragged, not padded
-AS_WRITTEN = 'as written'
 MASKED_SLICE, MASKED_GATHER = 'masked slice', 'masked gather'  # ragged, padded
 _GATHERS = (GATHER, LONG_GATHER, MASKED_GATHER)
 _ARENA, _INDEX = 'edb_arena%d', 'edb_index%d'
@@ -105,21 +104,6 @@ def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False
     if program is None:
         program = programs[reads, fused] = _compile(node_type, reads, fused)
     return program
-
-
-def program_as_written(node_type: NodeType) -> CompiledGraph:
-    """The subgraph of a type as it is: gradients of its tables are row_sparse if users want that,
-    where `program_for` makes dense ones."""
-    programs, key = executable(node_type).programs, ((AS_WRITTEN,), False)
-    if key not in programs:
-        graph = node_type.graph.subgraph
-        known = _parameter_sources(node_type)
-        known.update(
-            {INPUT % index: Source('rows', index) for index in range(len(node_type.arguments))}
-        )
-        sources = tuple([known[name] for name in graph.symbol.list_inputs()])
-        programs[key] = CompiledGraph(cached_op(graph.symbol), sources, len(graph.operators))
-    return programs[key]
 
 
 def _parameter_sources(node_type: NodeType) -> dict[str, Source]:
