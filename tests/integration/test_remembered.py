@@ -6,8 +6,8 @@ import pytest
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.record import forms
+from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.testing import assert_matches_eager
 
 FACTOR = 2.0
