@@ -5,6 +5,7 @@ types, and at most which of them has how many nodes. They cannot tell apart what
 chains of different types compete: who holds up the longest way to the end. ``E_path`` can.
 """
 
+import warnings
 from typing import Callable, Optional, Protocol, Union
 
 from ..brief import brief
@@ -116,9 +117,22 @@ class PathEncoding(_Encoding):
     The first is the type that presses most: a way weighs e**2 times as much as one that is a node
     shorter. Each type is followed by how many nodes its longest way is shorter than that of the
     type before: -1 to 2, which stands for more, too. Coarser states leave out types from the end.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Deprecated: it has no effect.
     """
 
     name = 'E_path'
+
+    def __init__(self, steps: Optional[int] = None) -> None:
+        if steps is not None:
+            warnings.warn(
+                'PathEncoding(steps) has no effect any more: leave it out',
+                DeprecationWarning,
+                stacklevel=2,
+            )
 
     def follow(self, run: Run) -> Callable[[], State]:
         """See `StateEncoding`."""

@@ -18,6 +18,7 @@ from gluon_edbatch.schedule import (
     CachedScheduler,
     DepthScheduler,
     FSMScheduler,
+    PathEncoding,
     Policy,
     QLearningConfig,
     Run,
@@ -540,6 +541,12 @@ def test_wrong_arguments():
 def test_settings_that_are_gone_have_no_effect(name):
     with pytest.warns(DeprecationWarning, match=f'{name}.* has no effect') as caught:
         assert QLearningConfig(**{name: 3}) == QLearningConfig()
+    assert caught[0].filename == __file__
+
+
+def test_the_steps_of_an_encoding_are_gone():
+    with pytest.warns(DeprecationWarning, match='steps.* has no effect') as caught:
+        assert PathEncoding(steps=2).name == 'E_path'
     assert caught[0].filename == __file__
 
 
