@@ -13,9 +13,9 @@ import gluon_edbatch as edb
 from gluon_edbatch.execute.execution_state import Machine
 from gluon_edbatch.execute.native import inline_run as now
 from gluon_edbatch.execute.native import native_run
+from gluon_edbatch.execute.native.library import address
 from gluon_edbatch.mx import mutation_guard as guard
 from gluon_edbatch.mx import pool
-from gluon_edbatch.mx.direct import call
 from gluon_edbatch.mx.invoke import run_for_effect
 from tests.support.models import ndarrays
 
@@ -25,19 +25,19 @@ WIDTH, WIDE = 8, 64
 @pytest.fixture
 def given_to_engine(monkeypatch):
     """How many runs and gathers MXNet's engine got."""
-    names = []
+    names, call = [], native_run.fresh.run
 
     def noted(name, *args, **options):
         names.append(name)
         run_for_effect(name, *args, **options)
 
     def noted_call(function, *args):
-        names.append(function.__name__)
+        names.extend(name for name in ['edb_push_backward'] if address(name) == function)
         return call(function, *args)
 
     for module in ('gather', 'native_run'):
         monkeypatch.setattr(f'gluon_edbatch.execute.native.{module}.run_for_effect', noted)
-    monkeypatch.setattr('gluon_edbatch.execute.native.native_run.call', noted_call)
+    monkeypatch.setattr(native_run.fresh, 'run', noted_call)
     return names
 
 

@@ -24,7 +24,7 @@ import tempfile
 import threading
 from functools import cache
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 import mxnet as mx
 
@@ -78,9 +78,9 @@ def loaded() -> Optional[Path]:
 
 
 @cache
-def function(name: str) -> Any:
-    """A function for C of the library that was loaded."""
-    return getattr(ctypes.CDLL(str(loaded())), name)
+def address(name: str) -> int:
+    """Where a function for C of the library that was loaded is, for `fresh.run`."""
+    return ctypes.cast(getattr(ctypes.CDLL(str(loaded())), name), ctypes.c_void_p).value or 0
 
 
 def level() -> Optional[str]:

@@ -1,12 +1,11 @@
 """Consecutive batches as one call of a native operator, forward and backward."""
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...mx.direct import call
+from ...mx import fresh
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
 from ...mx.pool import Memory
@@ -14,10 +13,10 @@ from ...plan.plan import Part
 from ...record.model_watch import key_of
 from ...subgraph.node_type import NodeType
 from ..executable import executable
-from ..gradients import NOT_WANTED, Gradients
+from ..gradients import NOT_WANTED, WRITTEN, Gradients
 from ..weights import Weights
 from .inline_run import run_now
-from .library import function
+from .library import address
 from .native_program import NativeProgram, native_program
 from .run_table import Table, size_of
 from .threads import get_num_threads
@@ -129,13 +128,12 @@ class NativeRun:
         wanted = [gradients.of_arena(arena) for arena in self._slots]
         wanted += [gradients.of_input(place) for place in self._inputs]
         arrays = [self.table, *self._arenas, self._workspace.array]
-        modes = ''.join([mode for _, mode in wanted])
-        call(
-            function('edb_push_backward'),
-            np.array([self._ctx.device_typeid, self._ctx.device_id, len(self._arenas)]),
+        written = [mode == WRITTEN for _, mode in wanted]
+        fresh.run(
+            address('edb_push_backward'),
+            np.array([self._ctx.device_typeid, self._ctx.device_id, len(self._arenas), *written]),
             [array.handle for array in arrays]
             + [None if to is None or mode == NOT_WANTED else to.handle for to, mode in wanted],
-            ctypes.c_char_p(modes.encode()),
         )
 
     def _table(
