@@ -15,7 +15,6 @@ from gluon_edbatch.execute import execution_state as machine
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native import compiler, library, native_run
-from gluon_edbatch.execute.native import timings as stopwatch
 from gluon_edbatch.execute.native.gather import gather
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import steps
@@ -488,7 +487,9 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
     def watched(function, words, handles):
         if function == library.address('edb_push_backward'):
             gradients = zip(handles[3 - len(words) :], words[3:])
-            runs.append([None if handle is None else bool(written) for handle, written in gradients])
+            runs.append(
+                [None if handle is None else bool(written) for handle, written in gradients]
+            )
         return call(function, words, handles)
 
     def gradient(scope):
@@ -773,25 +774,6 @@ def test_best_level_is_taken(tmp_path, monkeypatch, lacking, best):
     assert library.built().name.startswith(f'{best}-')
     monkeypatch.setenv('GLUON_EDBATCH_NATIVE', 'v2')
     assert library.built().name.startswith('v2-')
-
-
-@pytest.mark.slow  # compiles the library anew
-def test_stopwatch(tmp_path):
-    program = (
-        PROGRAM
-        + """
-from gluon_edbatch.execute.native import timings as stopwatch
-taken, again = stopwatch.seconds(), stopwatch.seconds()
-assert 0 < taken['products'] < taken['all'] < 1, taken
-assert not any(again.values()), again
-"""
-    )
-    done = run_python('-c', program, GLUON_EDBATCH_STOPWATCH='1', GLUON_EDBATCH_CACHE=str(tmp_path))
-    assert done.returncode == 0, done.stderr
-
-
-def test_no_stopwatch_unless_asked_for():
-    assert stopwatch.seconds() is None
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64', 'float16', 'int8'])

@@ -32,35 +32,12 @@ SANITIZED = {
     'threads': ('-fsanitize=thread', *_FINELY),
 }
 
-# What the levels of x86-64 add to each other: a processor's feature as Linux calls it, and the
-# compiler's flag (compilers know the levels' own names only since GCC 11 and Clang 12).
-_V2 = {
-    'cx16': '-mcx16',
-    'lahf_lm': '-msahf',
-    'popcnt': '-mpopcnt',
-    'pni': '-msse3',
-    'ssse3': '-mssse3',
-    'sse4_1': '-msse4.1',
-    'sse4_2': '-msse4.2',
-}
-_V3 = {
-    **_V2,
-    'avx': '-mavx',
-    'avx2': '-mavx2',
-    'bmi1': '-mbmi',
-    'bmi2': '-mbmi2',
-    'f16c': '-mf16c',
-    'fma': '-mfma',
-    'abm': '-mlzcnt',
-    'movbe': '-mmovbe',
-}
-_V4 = {
-    **_V3,
-    'avx512f': '-mavx512f',
-    'avx512bw': '-mavx512bw',
-    'avx512cd': '-mavx512cd',
-    'avx512dq': '-mavx512dq',
-    'avx512vl': '-mavx512vl',
+# What the levels of x86-64 add to each other: a processor's feature as Linux calls it and, where
+# it is another, as the compiler does (which knows the levels' own names since GCC 11 and Clang 12).
+_X86_64 = {
+    'v2': 'cx16 lahf_lm:sahf popcnt pni:sse3 ssse3 sse4_1:sse4.1 sse4_2:sse4.2',
+    'v3': 'avx avx2 bmi1:bmi bmi2 f16c fma abm:lzcnt movbe',
+    'v4': 'avx512f avx512bw avx512cd avx512dq avx512vl',
 }
 # Some compilers would use half of AVX-512's width outside of products.
 _MORE = {'v4': ('-mprefer-vector-width=512',)}
@@ -77,18 +54,22 @@ def levels() -> dict[str, frozenset[str]]:
         return {}
     if platform.machine() != 'x86_64':
         return {'baseline': frozenset()}
-    return {level: frozenset(flags) for level, flags in _x86_64().items()}
+    return {level: frozenset(each for each, _ in _added(level)) for level in _X86_64}
 
 
 def level_flags(level: str) -> tuple[str, ...]:
     """What makes the compiler use a level's instructions, and no others."""
     if level == 'baseline':
         return ()
-    return ('-march=x86-64', *_x86_64()[level].values(), *_MORE.get(level, ()))
+    flags = [f'-m{flag or feature}' for feature, flag in _added(level)]
+    return ('-march=x86-64', *flags, *_MORE.get(level, ()))
 
 
-def _x86_64() -> dict[str, dict[str, str]]:
-    return {'v2': _V2, 'v3': _V3, 'v4': _V4}
+def _added(level: str) -> list[tuple[str, str]]:
+    """Features of all levels up to this one, with the compiler's names where they are others."""
+    names = list(_X86_64)
+    listed = ' '.join([_X86_64[name] for name in names[: names.index(level) + 1]]).split()
+    return [each.partition(':')[::2] for each in listed]
 
 
 def features() -> frozenset[str]:
@@ -149,18 +130,8 @@ def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path
     BuildError
         If the compiler cannot be run, or fails.
     """
-    _run(
-        compiler,
-        mxnet,
-        [
-            *flags,
-            '-shared',
-            str(SOURCES / 'operators.cc'),
-            str(mxnet / 'src' / 'lib_api.cc'),
-            '-o',
-            str(path),
-        ],
-    )
+    sources = str(SOURCES / 'operators.cc'), str(mxnet / 'src' / 'lib_api.cc')
+    _run(compiler, mxnet, [*flags, '-shared', *sources, '-o', str(path)])
 
 
 def compile_without_warnings(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
@@ -171,16 +142,13 @@ def compile_without_warnings(compiler: str, mxnet: Path, flags: Sequence[str], p
     BuildError
         If the compiler warns, cannot be run, or fails.
     """
-    _run(
-        compiler,
-        mxnet,
-        [*flags, *NO_WARNINGS, '-c', str(SOURCES / 'operators.cc'), '-o', str(path)],
-    )
+    source = str(SOURCES / 'operators.cc')
+    _run(compiler, mxnet, [*flags, *NO_WARNINGS, '-c', source, '-o', str(path)])
 
 
 def _run(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
-    # A system's header: MXNet's gives warnings, which are not ours.
-    command = [*shlex.split(compiler), *FLAGS, '-isystem', str(mxnet / 'include'), *arguments]
+    system = '-isystem', str(mxnet / 'include')  # else there are warnings of MXNet's headers
+    command = [*shlex.split(compiler), *FLAGS, *system, *arguments]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:

@@ -8,11 +8,9 @@ use for this very processor (``GLUON_EDBATCH_NATIVE=native`` always does that), 
 ``$GLUON_EDBATCH_CACHE``, or else in the user's cache folder, under a name that tells sources,
 compiler and processor.
 
-For those who change the sources: ``GLUON_EDBATCH_STOPWATCH=1`` compiles one that clocks what it
-does (`stopwatch`), ``GLUON_EDBATCH_SANITIZE=memory`` one that ends the program where memory is read
-that nobody has, or what is done has no defined result, ``=threads`` one that tells where threads
-read and write the same at once. Python must then run with ``LD_PRELOAD`` of the compiler's
-``libasan.so`` or ``libtsan.so`` (``tests/unit/test_sanitizers.py``).
+To test the sources: ``GLUON_EDBATCH_SANITIZE=memory`` compiles one that ends the program at memory
+errors and undefined behaviour, ``=threads`` one that reports data races. Python must then run with
+``LD_PRELOAD`` of the compiler's ``libasan.so`` or ``libtsan.so``.
 """
 
 import ctypes
@@ -45,10 +43,7 @@ from .compiler import (
 )
 
 _MXNET = Path(mx.__file__).parent
-_INSTRUMENTS = (
-    *(('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()),
-    *SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ()),
-)
+_INSTRUMENTS = SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ())
 _OPERATORS = ('edb_gather', 'edb_run_forward')
 _lock = threading.Lock()
 _available: Optional[bool] = None

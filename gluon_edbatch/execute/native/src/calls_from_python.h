@@ -153,7 +153,6 @@ class Backward {
       : arenas_(arenas), fresh_(std::move(fresh)), handles_(mxnet, handles, count) {}
 
   void run() const {
-    const Stopwatch all(kAllOfARun);
     Handles given = handles_.all();
     const int64_t words = given.size();
     const Run run = read_run(given.next<int64_t>(), words);
@@ -215,7 +214,6 @@ extern "C" int edb_gather_now(const edb::MXNetInC* mxnet, const int64_t* words, 
 // run, as it takes not long.
 extern "C" int edb_run_now(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
                            void* const* handles, int64_t, char* message, int64_t room) {
-  const edb::Stopwatch all(edb::kAllOfARun);
   return edb::or_message(message, room, [=] {
     const edb::Run run = edb::read_run(words, count);
     const edb::Handles given(*mxnet, handles);

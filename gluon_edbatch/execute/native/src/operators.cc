@@ -68,7 +68,6 @@ template <typename T> void run_forward(const edb::Run& run, Given given, edb::Te
 }
 
 MXReturnValue forward(const Attributes&, Tensors* inputs, Tensors*, const OpResource&) {
-  const edb::Stopwatch all(edb::kAllOfARun);
   try {
     MXTensor& table = inputs->at(0);
     const edb::Run run = edb::read_run(table.data<int64_t>(), table.size());
@@ -105,13 +104,6 @@ REGISTER_OP(edb_run_forward)
     .setInferType(infer_type)
     .setInferShape(infer_shape)
     .setMutateInputs(mutated);
-
-#ifdef EDB_STOPWATCH
-// Nanoseconds so far by kind of work, in the order of edb::Work; then anew from 0.
-extern "C" void edb_stopwatch(int64_t* nanoseconds) {
-  for (int i = 0; i < edb::kWorks; ++i) nanoseconds[i] = edb::nanoseconds[i].exchange(0);
-}
-#endif
 
 MXReturnValue initialize(int version) {
   if (version >= 10700) return MX_SUCCESS;

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "openmp.h"
-#include "stopwatch.h"
 
 namespace edb {
 
@@ -158,7 +157,6 @@ class Pool {
       busy_.fetch_add(1);
       seen = job_.load();  // it does not end before this thread is done, if it has not ended yet
       if (seen % 2 && number <= wanted_) {
-        const Stopwatch watch(kAllOfARun);
         work_(argument_, number);
       }
       if (busy_.fetch_sub(1) == 1) ended_.notify();
