@@ -27,13 +27,10 @@ def gather(
 
     Parameters
     ----------
-    sources : sequence of NDArray
-        With rows as the target's.
     rows : sequence of numpy.ndarray
         int64, of each source.
     target : NDArray
         Unknown to autograd.
-    begin : int
     now : bool, default False
         Whether to do it in this thread: the target is new, and what is read is there.
 

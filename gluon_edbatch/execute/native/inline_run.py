@@ -32,8 +32,7 @@ def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDAr
     Returns
     -------
     bool
-        False if that would take long, or somebody is about to use a parameter: nothing is done
-        then.
+        False, and nothing is done, if it would take long or a parameter is about to be used.
     """
     if len(words) > _MOST_WORDS:
         return False

@@ -51,14 +51,7 @@ _loaded: Optional[Path] = None
 
 
 def available() -> bool:
-    """Whether the native operators are loaded.
-
-    The first call loads them, and compiles them if need be.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether the native operators are loaded. The first call loads them, compiled if need be."""
     global _available
     if _available is None:
         with _lock:
@@ -123,10 +116,6 @@ def _load_into_mxnet(path: Path) -> Path:
 
 def build() -> Path:
     """The library for this processor; compiles it if it is not there yet.
-
-    Returns
-    -------
-    pathlib.Path
 
     Raises
     ------

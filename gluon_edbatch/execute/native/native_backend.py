@@ -1,6 +1,6 @@
 """Runs of batches by native operators, where there is a rule for all that a type does."""
 
-from typing import Any, Optional
+from typing import Optional, Union
 
 import numpy as np
 
@@ -28,29 +28,16 @@ def traits(node_type: NodeType) -> Optional[Traits]:
     )
 
 
-def kind(group: Group) -> int:
-    """See `Backend`."""
-    padded = any([_padded(group, position).any() for position in group.node_type.ragged])
-    return 0 if padded else _kind(group.node_type)
-
-
-def kinds(group: Group) -> np.ndarray:
+def kind(group: Group) -> Union[int, np.ndarray]:
     """See `Backend`: by type of elements, and whether autograd records; 0 with padded arguments."""
-    kinds = np.full(group.size, _kind(group.node_type), np.int8)
+    native, padded = native_program(group.node_type), False
+    if native is None:
+        return 0
+    kind = native.program.element_size * 2 + group.node_type.mode.recording
     for position in group.node_type.ragged:
-        kinds[_padded(group, position)] = 0
-    return kinds
-
-
-def _kind(node_type: NodeType) -> int:
-    native = native_program(node_type)
-    return 0 if native is None else native.program.element_size * 2 + node_type.mode.recording
-
-
-def _padded(group: Group, position: int) -> np.ndarray:
-    """Which batches get a ragged argument padded."""
-    read: Any = group.reads[position]  # with columns that those of other arguments lack
-    return (read.length != 0) & (True if read.parents is None else read.parents < 0)
+        read = group.reads[position]
+        padded |= (read.length != 0) & (True if read.parents is None else read.parents < 0)
+    return np.where(padded, 0, kind) if np.any(padded) else kind
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:

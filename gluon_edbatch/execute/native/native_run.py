@@ -17,64 +17,38 @@ from ..gradients import NOT_WANTED, WRITTEN, Gradients
 from ..weights import Weights
 from .inline_run import run_now
 from .library import address
-from .native_program import NativeProgram, native_program
+from .native_program import ALIGNED, WANTED, NativeProgram, native_program
 from .run_table import Table, size_of
 from .threads import get_num_threads
-from .words import keep, start, weight, weights_size
 
+_MAGIC = 0x45444231
 _DTYPES = {4: np.float32, 8: np.float64}
 _MOST_FRAMES = 64
 
 
 class RunWeight(NamedTuple):
-    """A parameter of a run: of which of its types, the how manieth, and whether it is trained."""
+    """A parameter of a run."""
 
-    part: int
-    position: int
+    part: int  # which of the run's types has it
+    position: int  # among the parameters of that type
     trained: bool
 
 
 class Frame(NamedTuple):
-    """What runs of batches of the same types share.
+    """What runs of batches of the same types share."""
 
-    Attributes
-    ----------
-    start : numpy.ndarray
-        The first words of their tables.
-    programs : list of numpy.ndarray
-        Of each type.
-    natives : list of NativeProgram
-    weights : list of RunWeight
-    keys : list of tuple
-        Of each, see `ModelWatch.parameters`.
-    workspace : int
-        Elements that weights take there.
-    differentiable : bool
-    """
-
-    start: np.ndarray
-    programs: list[np.ndarray]
+    start: np.ndarray  # the first words of their tables
+    programs: list[np.ndarray]  # of each type
     natives: list[NativeProgram]
     weights: list[RunWeight]
-    keys: list[tuple]
-    workspace: int
+    keys: list[tuple]  # of each weight, see `ModelWatch.parameters`
+    workspace: int  # elements that weights take there
     differentiable: bool
 
 
 class NativeRun:
-    """Batches that one call of an operator runs.
-
-    Parameters
-    ----------
-    machine : Machine
-    first, last : int
-        The batches of its plan from `first` to before `last`, of one kind.
-
-    Attributes
-    ----------
-    table : NDArray
-        What the operator is told to do, once it was run; to MXNet it seems to write it.
-    """
+    """Batches that one call of an operator runs: those of the plan from `first` to before `last`,
+    of one kind."""
 
     def __init__(self, machine, first: int, last: int):
         parts = machine.plan.parts(first, last)
@@ -103,14 +77,9 @@ class NativeRun:
         )
 
     def forward(self) -> bool:
-        """Run the batches: their results appear in the arenas.
-
-        Returns
-        -------
-        bool
-            Whether there is something to differentiate.
-        """
-        self.table = upload(self._words, self._ctx)
+        """Run the batches: their results appear in the arenas. Returns whether they can be
+        differentiated."""
+        self.table = upload(self._words, self._ctx)  # to MXNet the operator writes it
         self._workspace = Memory((self._elements,), self._dtype, self._ctx)
         arenas = [*self._arenas, self._workspace.array, *self._laps]
         weights = [each.handle() for each in self._weights]
@@ -183,7 +152,7 @@ class _FrameMaker:
         self._training = node_types[0].mode.recording
         self._known, self._node_types = weights, node_types
         self._weights: list[RunWeight] = []
-        self._words: list[list[int]] = []  # of each (see `words.weight`)
+        self._words: list[list[int]] = []  # of each: `Weight` in ``src/program.h``
         self._places: dict[tuple, int] = {}  # of weights and packs, by what they are
         self._differentiable = False
 
@@ -194,13 +163,15 @@ class _FrameMaker:
             np.concatenate([native.layouts[self._training].words, self._parameters_of(part)])
             for part, native in enumerate(natives)
         ]
-        return Frame(
-            start(natives[0].program.element_size, self._training, self._words, len(programs)),
+        size = natives[0].program.element_size
+        start = [_MAGIC, size, self._training, 0, 0, len(self._words), len(programs), 0, 0]
+        return Frame(  # `Table.begin` knows the zeros
+            np.array(start + [word for words in self._words for word in words], np.int64),
             programs,
             natives,
             self._weights,
             [self._key_of(each) for each in self._weights],
-            weights_size(self._words),
+            sum([size + ALIGNED for size, kept_at, _ in self._words if kept_at == WANTED]),
             self._differentiable,
         )
 
@@ -240,11 +211,12 @@ class _FrameMaker:
                 self._known.watched(node_type, position).values().size for position in members
             ]
             self._weights += map(RunWeight, [part] * len(members), members, trained)
-            self._words += [weight(size, 0) for size in sizes]
-            self._words[place] = weight(sizes[0], len(members))
+            self._words += [[size, -1, 0] for size in sizes]
+            self._words[place][2] = len(members)
         read = self._training and any([node_type.read_backward[position] for position in members])
         if read or len(members) > 1:
-            keep(self._words[place : place + len(members)])
+            for words in self._words[place : place + len(members)]:
+                words[1] = WANTED
         return place, any(trained)
 
 
