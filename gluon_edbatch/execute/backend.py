@@ -1,6 +1,6 @@
 """What runs batches: the native operators where they can, MXNet's own for all else."""
 
-from typing import Optional, Protocol
+from typing import Optional, Protocol, Union
 
 import numpy as np
 
@@ -19,12 +19,9 @@ class Backend(Protocol):
     def traits(self, node_type: NodeType) -> Optional[Traits]:
         """What planning has to know of it; None if it cannot run the type."""
 
-    def kind(self, group: Group) -> int:
-        """That of all batches of a group (see `kinds`); 0 if they may have several."""
-
-    def kinds(self, group: Group) -> np.ndarray:
-        """(batches,) int8: 0 for those of a group that it cannot run, 1 for those that run one by
-        one; neighbours of one greater number run together."""
+    def kind(self, group: Group) -> Union[int, np.ndarray]:
+        """0 for batches that it cannot run, 1 for those that run one by one; neighbours of one
+        greater number run together. An array (batches,) if those of a group are of several."""
 
     def run(self, machine: Machine, first: int, last: int) -> Optional[Tape]:
         """Run batches of one kind, those of the plan from `first` to before `last`: the results

@@ -25,7 +25,6 @@ from ..graph.collect import (
 from ..graph.edges import kinds_of
 from ..graph.graph import Graph
 from ..mx.modes import modes
-from ..mx.profile import span
 from ..mx.run_ahead import under_way, wait_for_engine
 from ..plan.layout import make_plan
 from ..plan.plan import Plan
@@ -41,7 +40,7 @@ from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
 from .backend import is_run, traits_of
 from .backward import BackwardPass, connect
-from .clock import Clock
+from .clock import Clock, span
 from .cost_model import is_faster_eagerly
 from .counts import Counts, EagerCounts, EvaluationCounts, Work
 from .eager import EagerCalls, that_read_no_batch
@@ -114,7 +113,8 @@ class Evaluator:
             table = form_table(recording)
             calls = waiting = self.pending.calls(recording, table)
             evaluation = recording.locations.evaluation
-            read = _read_by_others(wanted, asked)
+            read = np.array([] if asked is None else [asked], np.int64)
+            read = read if wanted is None else wanted
             as_written = recording.left_out > 0 and self._restore(recording, calls, read)
             if as_written:
                 calls = waiting = self.pending.calls(recording, table)
@@ -323,13 +323,6 @@ class Evaluator:
                 work.sums,
             )
         )
-
-
-def _read_by_others(wanted: Optional[np.ndarray], asked: Optional[int]) -> np.ndarray:
-    """The values that the user reads."""
-    if wanted is not None:
-        return wanted
-    return np.array([] if asked is None else [asked], np.int64)
 
 
 def is_ours(scheduler: Scheduler) -> bool:

@@ -58,26 +58,13 @@ def _gradient(found: Any, array: NDArray) -> NDArray:
 
 
 class FunctionTape(NamedTuple):
-    """What differentiates a batch.
-
-    Attributes
-    ----------
-    batch : Batch
-    parts : list of _FunctionRun
-        One for the whole batch, or one a call.
-    inputs : list of NDArray
-        What was read of arenas, on a tape of autograd's own.
-    heads : list of (NDArray or None)
-        Slices of the gradient arenas, for results that can have gradients.
-    line : str
-        The user's line that recorded the first call.
-    """
+    """What differentiates a batch."""
 
     batch: Batch
-    parts: list[_FunctionRun]
-    inputs: list[NDArray]
-    heads: list[Optional[NDArray]]
-    line: str
+    parts: list[_FunctionRun]  # one for the whole batch, or one a call
+    inputs: list[NDArray]  # what was read of arenas, on a tape of autograd's own
+    heads: list[Optional[NDArray]]  # slices of gradient arenas, for results that can have gradients
+    line: str  # the user's line that recorded the first call
 
     def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of what the batch read."""
@@ -123,11 +110,6 @@ def traits(node_type: NodeType) -> Optional[Traits]:
 def kind(group: Group) -> int:
     """See `Backend`."""
     return int(group.node_type.graph.function is not None)
-
-
-def kinds(group: Group) -> np.ndarray:
-    """See `Backend`: one by one."""
-    return np.full(group.size, kind(group), np.int8)
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[FunctionTape]:

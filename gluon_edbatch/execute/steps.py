@@ -13,21 +13,13 @@ from .verify import needs_verification
 
 
 class Step(NamedTuple):
-    """Batches that run at once: those of a plan from `first` to before `last`.
-
-    Attributes
-    ----------
-    first, last : int
-    backend : Backend
-    unproved : tuple of int
-        The batches among them to verify when all have run, unless an earlier batch has proved
-        their type. They do not run apart, or gradients would be added up in another order than
-        later.
-    """
+    """Batches that run at once: those of a plan from `first` to before `last`."""
 
     first: int
     last: int
     backend: Backend
+    # Batches to verify when all have run, unless an earlier batch has proved their type. They do
+    # not run apart, or gradients would be added up in another order than later.
     unproved: tuple[int, ...] = ()
 
     def run(self, machine: Machine) -> None:
@@ -65,7 +57,7 @@ def _of_all(plan: Plan) -> Optional[Backend]:
         if several and needs_verification(group.node_type):
             return None
         kind = first.kind(group)
-        if kind <= 1 or known not in (0, kind):
+        if not isinstance(kind, int) or kind <= 1 or known not in (0, kind):
             return None
         known = kind
     return first
@@ -97,7 +89,7 @@ def _backends(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         left: np.ndarray = group.numbers
         places: Any = slice(None)
         for index, backend in enumerate(BACKENDS):
-            mine = backend.kinds(group)[places]
+            mine = np.broadcast_to(backend.kind(group), group.size)[places]
             kinds[left], backends[left] = mine, index
             if np.count_nonzero(mine) == len(mine):
                 break

@@ -17,23 +17,11 @@ from .sparse_tables import check_request
 
 class Weights:
     """Parameters as they were recorded, and what batches that run by MXNet's own operators get for
-    them and for packs of several of them (a `NativeRun` packs them itself).
-
-    Parameters
-    ----------
-    recording : Recording
-    taped : bool
-        Whether autograd records any of the batches.
-
-    Attributes
-    ----------
-    arrays : list of NDArray
-        The users' own, of those that are trained.
-    """
+    them and for packs of several of them (a `NativeRun` packs them itself)."""
 
     def __init__(self, recording: Recording, taped: bool):
-        self._recording, self._taped = recording, taped
-        self.arrays: list[NDArray] = []
+        self._recording, self._taped = recording, taped  # taped: autograd records some batch
+        self.arrays: list[NDArray] = []  # the users' own, of those that are trained
         self._places: dict[int, int] = {}
         self._values: dict[tuple[int, bool, bool, bool], NDArray] = {}
         self._packs: dict[tuple, NDArray] = {}

@@ -36,19 +36,8 @@ def wait(handles):
 
 
 def run(address, words, handles):
-    """Call one of our own functions in C (``execute/native/src/calls_from_python.h``).
-
-    Parameters
-    ----------
-    address : int
-    words : numpy.ndarray
-        int64
-    handles : list of (NDArrayHandle or None)
-
-    Returns
-    -------
-    bool
-        What the function returns.
+    """Call one of our own functions in C (``execute/native/src/calls_from_python.h``), at an
+    address, with int64 words and handles of arrays (or None).
 
     Raises
     ------

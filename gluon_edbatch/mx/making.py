@@ -80,13 +80,5 @@ IN_C: Any = (
 _LONGEST_MESSAGE = 256
 _Message = ctypes.c_char * _LONGEST_MESSAGE  # kept: ctypes would make it anew at each call
 _FOR_RUNS = (ctypes.c_void_p * 5)(*IN_C[3][5:])  # see ``MXNetInC``
-_RUN = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_char_p,
-    ctypes.c_int64,
-)
+_TYPES = 'int void_p void_p int64 void_p int64 char_p int64'.split()
+_RUN = ctypes.CFUNCTYPE(*[getattr(ctypes, f'c_{name}') for name in _TYPES])

@@ -106,27 +106,13 @@ def _touched(array: NDArray) -> None:
 
 
 class Watched:
-    """An array whose present values somebody will want.
-
-    Parameters
-    ----------
-    array : NDArray
-    touched : weakref.WeakMethod
-        Called when the array is touched (if its object is still there).
-
-    Attributes
-    ----------
-    array : NDArray
-        The user's.
-    copy : NDArray or None
-        Its values when `Watched` was made, if it was touched since.
-    """
+    """An array whose present values somebody will want; `touched` is called when it is touched."""
 
     __slots__ = ('array', 'copy', '_touched', '_reference', '__weakref__')
 
     def __init__(self, array: NDArray, touched: 'weakref.WeakMethod[Callable[[], None]]'):
-        self.array = array
-        self.copy: Optional[NDArray] = None
+        self.array = array  # the user's
+        self.copy: Optional[NDArray] = None  # its values when this was made, if touched since
         self._touched = touched
         self._reference: Any = weakref.ref(self)  # None when it is released
         self.watch_again()

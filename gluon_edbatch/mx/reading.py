@@ -31,13 +31,8 @@ _ENTRY = 24  # bytes of a place on the tape: a node, and which of its outputs
 def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes, bytes]]:
     """What an array holds when the engine has computed it; does not count as a touch.
 
-    Parameters
-    ----------
-    array : NDArray
-    most : int
-        Larger ones are not read, nor are empty and sparse ones and those on other devices.
-    node_at : int
-        What `node_offset` found; nothing is read if that is -1.
+    Nothing is read of arrays that are not smaller than `most`, of empty and sparse ones, of those
+    on other devices, and if `node_at`, which `node_offset` found, is -1.
 
     Returns
     -------
