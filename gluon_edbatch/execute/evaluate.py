@@ -58,36 +58,21 @@ class Evaluator:
 
     It is owned by the recording and does not refer to it, so that both go when the last of the
     user's values goes.
-
-    Attributes
-    ----------
-    counts : deque of EvaluationCounts
-        One entry for each evaluation, if they are kept: with graph, schedule and plan.
-    forced : list of Site
-        The user's lines that needed a value while the scope was recording.
-    reasons : dict of Site to str
-        Why, for those that only call something that runs eagerly.
-    rounds : set of Site
-        Those that let samples wait together, by `run_concurrently`.
-    inside_s : float
-        Seconds that these evaluations took.
-    forgotten_calls : int
-        Whose results are not there any more.
-    forgotten_sums : int
-        Calls among these that were never run, as nobody read the partial sums that they compute.
     """
 
     def __init__(self, scheduler: Scheduler, timing: bool = False, keeps_counts: bool = True):
         self.scheduler = scheduler
         self._timing = timing
         self.pending = Pending()
+        # One entry for each evaluation, if they are kept: with graph, schedule and plan.
         self.counts: deque[Counts] = deque(maxlen=None if keeps_counts else 0)
-        self.forced: list[Site] = []
-        self.reasons: dict[Site, str] = {}
-        self.rounds: set[Site] = set()
-        self.inside_s = 0.0
-        self.forgotten_calls = self._forgotten = 0  # of the first so many evaluations
-        self.forgotten_sums = 0
+        self.forced: list[Site] = []  # the user's lines that needed a value while recording,
+        self.reasons: dict[Site, str] = {}  # why, for those that call something that runs eagerly,
+        self.rounds: set[Site] = set()  # and those that let samples wait, by `run_concurrently`
+        self.inside_s = 0.0  # seconds that these evaluations took
+        self._forgotten = 0  # the results of the first so many evaluations are not kept,
+        self.forgotten_calls = 0  # which had so many calls
+        self.forgotten_sums = 0  # of which so many were never run: nobody read their partial sums
         self._lock = threading.RLock()
 
     def run(

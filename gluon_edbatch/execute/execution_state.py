@@ -135,29 +135,29 @@ class Machine:
             self.given.append((given.original, index, begin, end))
 
     def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
-        pieces: list[tuple[int, np.ndarray]] = []
+        pieces: list[tuple] = []
         if arena.zero is not None and self.memories[index] is not None and not self.is_quiet:
             array._slice(arena.zero, arena.zero + 1)[:] = 0
         elif arena.zero is not None:
-            pieces.append((arena.zero, np.zeros((1,) + arena.key[0], arena.key[1])))
+            zero: Any = np.zeros((1,) + arena.key[0], arena.key[1])
+            pieces.append((index, zero, arena.zero, arena.zero + 1))
         if arena.scalars is not None:
             begin, first, last = arena.scalars
-            pieces.append((begin, self.recording.numbers(first, last)))
+            numbers = self.recording.numbers(first, last)
+            pieces.append((index, numbers, begin, begin + len(numbers)))
         for begin, which in arena.arrays:
             spec, value = self.recording.arrays[which]
+            end = begin + spec.rows
             if not isinstance(value, GivenArray):
-                pieces.append((begin, value))
+                pieces.append((index, value, begin, end))
             elif isinstance(value.values, np.ndarray):
-                pieces.append((begin, value.values))
-                self._differentiate(value, index, begin, begin + spec.rows)
+                pieces.append((index, value.values, begin, end))
+                self._differentiate(value, index, begin, end)
             else:
-                device.append((index, value, begin, begin + spec.rows))
-        while pieces:  # neighbours go up in one copy
-            run = [pieces.pop(0)]
-            while pieces and pieces[0][0] == run[-1][0] + len(run[-1][1]):
-                run.append(pieces.pop(0))
-            rows = run[0][1] if len(run) == 1 else np.concatenate([piece for _, piece in run])
-            write_new(array, run[0][0], rows)
+                device.append((index, value, begin, end))
+        for run in _neighbours(pieces):  # which go up in one copy
+            rows = run[0][1] if len(run) == 1 else np.concatenate([piece[1] for piece in run])
+            write_new(array, run[0][2], rows)
 
     def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
         """Copy rows of all earlier evaluations at once, if autograd has no part in it and it can

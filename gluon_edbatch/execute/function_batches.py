@@ -160,7 +160,7 @@ def _parts(
     """Run a batch as one call if that is right, else call by call."""
     bounds = np.cumsum([0, *rows]).tolist()
     if len(rows) == 1:
-        return [_run_alone(batch.node_type, call, inputs, batch.rows)]
+        return [_run(batch.node_type, call, inputs, batch.rows, alone=True)]
     why = call.apart
     if not why:
         try:
@@ -173,7 +173,7 @@ def _parts(
     if not why:
         return [whole]
     parts = [
-        _run_alone(batch.node_type, call, _cut(batch.node_type, inputs, begin, end), end - begin)
+        _run(batch.node_type, call, _cut(batch.node_type, inputs, begin, end), end - begin, True)
         for begin, end in zip(bounds, bounds[1:])
     ]
     call.apart = why
@@ -184,7 +184,11 @@ def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -
     return [array if node_type.alone else array._slice(begin, end).copy() for array in inputs]
 
 
-def _run(node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int) -> _FunctionRun:
+def _run(
+    node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int, alone: bool = False
+) -> _FunctionRun:
+    """Run rows of calls; if one call `alone` returns other shapes than expected, calls of its class
+    are recorded no more."""
     function = call.signature.new()
     function._used = True
     arrays = iter(inputs)
@@ -193,27 +197,14 @@ def _run(node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: i
     wanted = [(spec.shape, spec.dtype) for spec in node_type.output_specs(rows)]
     if [(array.shape, array.dtype) for array in found] != wanted:
         shapes = [array.shape for array in found]
-        raise _OtherShapes(
+        if alone:
+            cls = type(call.signature.new())
+            run_eagerly(cls, 'shapes of its results depend on more than those of its arguments')
+        raise ValueError(
             f'forward returned shapes {shapes}, and earlier calls like it led to expect '
             f'{[shape for shape, _ in wanted]}; from now on calls of its class run eagerly'
         )
     return _FunctionRun(function, inputs, found)
-
-
-class _OtherShapes(ValueError):
-    """A call returned other arrays than was expected of it."""
-
-
-def _run_alone(
-    node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int
-) -> _FunctionRun:
-    """Run one call; if it returns other shapes, calls of its class are recorded no more."""
-    try:
-        return _run(node_type, call, inputs, rows)
-    except _OtherShapes:
-        cls = type(call.signature.new())
-        run_eagerly(cls, 'shapes of its results depend on more than those of its arguments')
-        raise
 
 
 # --- is a row alone the same? --------------------------------------------------------------------

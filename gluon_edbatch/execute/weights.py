@@ -87,11 +87,8 @@ class Weights:
         return gradient
 
     def pack(self, node_type: NodeType, positions: tuple[int, ...]) -> NDArray:
-        """Several parameters as recorded, one after the other in one array.
-
-        Made anew in each evaluation, it can never be stale. The parameters' gradients are slices
-        of its gradient.
-        """
+        """Several parameters as recorded, one after the other in one array, made anew in each
+        evaluation. The parameters' gradients are slices of its gradient."""
         watched = [self.watched(node_type, position) for position in positions]
         marked = self._taped and any(
             parameter.grad_req != 'null' for parameter in node_type.parameters

@@ -58,8 +58,7 @@ def keep_on_tape(array: NDArray) -> NDArray:
     """The array, whose numbers its tape has from now on.
 
     A loss may depend on it by operators without a gradient only. MXNet then makes zeros like it,
-    and ends the process if no operator had the numbers kept, as this one has that looks at the
-    shape.
+    and ends the process if no operator, as this one, had the numbers kept.
     """
     with modes(recording=True):
         invoke(operator_handle('shape_array'), [array], [], [], None, False, False)

@@ -1,7 +1,7 @@
 """Laying out an evaluation: rows for what is given and for what batches write, then who reads what.
 
-This module is compiled by Cython where a compiler is present (the types are in ``layout.pxd``), and
-runs as it stands where not: then it takes some microseconds a call.
+Compiled by Cython where a compiler is present (the types are in ``layout.pxd``); else it takes some
+microseconds a call.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """What is done row by row of what batches read: which rows these are, and which hold the same.
 
-This module is compiled by Cython where a compiler is present (the types are in ``rows.pxd``), and
-runs as it stands where not.
+Compiled by Cython where a compiler is present (the types are in ``rows.pxd``).
 """
 
 from typing import Any, Optional

@@ -67,17 +67,8 @@ class CompiledGraph(NamedTuple):
 
 
 def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False) -> CompiledGraph:
-    """The program of a type for arguments read as `reads` says (compiled at first use).
-
-    Parameters
-    ----------
-    node_type : NodeType
-    reads : tuple of str
-        `SLICE`, `GATHER`, `EMPTY`, `LONG_SLICE`, `LONG_GATHER`, `MASKED_SLICE` or
-        `MASKED_GATHER` for each argument.
-    fused : bool
-        With horizontal fusion (see `passes.horizontal`).
-    """
+    """The program of a type for arguments read as `reads` says, one of the names above for each;
+    `fused` horizontally, if that is wanted. It is compiled at first use."""
     programs = executable(node_type).programs
     program = programs.get((reads, fused))
     if program is None:
@@ -142,12 +133,8 @@ def cached_op(
     have none, not even zero. Casts that AMP has put around a gather are left out: theirs are not
     added to what is there, on some processors.
 
-    Parameters
-    ----------
-    symbol : Symbol
-    in_place : (sequence of int, sequence of int), optional
-        Which inputs are other arrays at each call, and which are the same: memory between is then
-        planned once, for one shape of each, and kept.
+    `in_place` tells which inputs are other arrays at each call, and which are the same: memory
+    between is then planned once, for one shape of each, and kept.
     """
     flags: list[tuple[str, Any]] = []
     if in_place:

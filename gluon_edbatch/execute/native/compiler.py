@@ -19,8 +19,6 @@ SOURCES = Path(__file__).with_name('src')
 BUILT = Path(__file__).with_name('built')  # where an installed package has its libraries
 FLAGS = ('-std=c++17', '-O3', '-fopenmp-simd', '-fno-math-errno', '-fno-trapping-math', '-fPIC')
 FOR_THIS_PROCESSOR = ('-march=native',)
-# For tests, not for users: a newer compiler may warn of more.
-NO_WARNINGS = ('-Wall', '-Wextra', '-Werror')
 _FINELY = ('-g1', '-O1', '-DEDB_SHARE_ALL')  # the smallest batch has something for every thread
 SANITIZED = {
     'memory': (
@@ -83,14 +81,8 @@ def features() -> frozenset[str]:
 
 
 def library_name(level: str, mxnet: Path) -> str:
-    """The file name of a level's library, which tells the sources, MXNet's among them.
-
-    Parameters
-    ----------
-    level : str
-    mxnet : pathlib.Path
-        The folder of MXNet's package; all builds of a version have the same sources.
-    """
+    """The file name of a level's library, which tells the sources, those in MXNet's folder among
+    them; all builds of a version have the same."""
     digest = hashlib.sha256(' '.join(FLAGS + level_flags(level)).encode())
     for source in source_files(mxnet):
         digest.update(source.read_bytes())
@@ -107,13 +99,7 @@ def source_files(mxnet: Path) -> list[Path]:
 
 
 def find_compiler() -> str:
-    """The command that ``CXX`` names, or else what is there.
-
-    Raises
-    ------
-    BuildError
-        If there is none.
-    """
+    """The command that ``CXX`` names, or else what is there. Raises `BuildError` if nothing is."""
     compiler = os.environ.get('CXX') or shutil.which('g++') or shutil.which('clang++')
     if not compiler:
         raise BuildError('no C++ compiler found; install g++, or name one in CXX')
@@ -123,30 +109,13 @@ def find_compiler() -> str:
 
 
 def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
-    """Compile a library.
-
-    Raises
-    ------
-    BuildError
-        If the compiler cannot be run, or fails.
-    """
+    """Compile a library; raises `BuildError` if the compiler cannot be run, or fails."""
     sources = str(SOURCES / 'operators.cc'), str(mxnet / 'src' / 'lib_api.cc')
-    _run(compiler, mxnet, [*flags, '-shared', *sources, '-o', str(path)])
+    run_compiler(compiler, mxnet, [*flags, '-shared', *sources, '-o', str(path)])
 
 
-def compile_without_warnings(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
-    """Compile our own sources, not MXNet's, to an object file.
-
-    Raises
-    ------
-    BuildError
-        If the compiler warns, cannot be run, or fails.
-    """
-    source = str(SOURCES / 'operators.cc')
-    _run(compiler, mxnet, [*flags, *NO_WARNINGS, '-c', source, '-o', str(path)])
-
-
-def _run(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
+def run_compiler(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
+    """Run the compiler; raises `BuildError` if that cannot be, or it fails."""
     system = '-isystem', str(mxnet / 'include')  # else there are warnings of MXNet's headers
     command = [*shlex.split(compiler), *FLAGS, *system, *arguments]
     try:
@@ -161,13 +130,8 @@ def _run(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
 
 
 def build_levels(mxnet: Path, folder: Path) -> None:
-    """Compile the libraries of all levels into a folder, and remove others that are there.
-
-    Raises
-    ------
-    BuildError
-        If one cannot be compiled; the folder is then empty.
-    """
+    """Compile the libraries of all levels into a folder, and remove others that are there. Raises
+    `BuildError` if one cannot be compiled; the folder is then empty."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     compiler = find_compiler()

@@ -26,7 +26,7 @@ from typing import Optional
 
 import mxnet as mx
 
-from ...mx.invoke import has_operator, load_operators
+from ...mx.invoke import load_operators
 from .compiler import (
     BUILT,
     FLAGS,
@@ -44,25 +44,18 @@ from .compiler import (
 
 _MXNET = Path(mx.__file__).parent
 _INSTRUMENTS = SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ())
-_OPERATORS = ('edb_gather', 'edb_run_forward')
 _lock = threading.Lock()
-_available: Optional[bool] = None
-_loaded: Optional[Path] = None
 
 
 def available() -> bool:
     """Whether the native operators are loaded. The first call loads them, compiled if need be."""
-    global _available
-    if _available is None:
-        with _lock:
-            if _available is None:
-                _available = _load()
-    return _available
+    return loaded() is not None
 
 
 def loaded() -> Optional[Path]:
     """The library that was loaded; None if there is none."""
-    return _loaded if available() else None
+    with _lock:  # or two threads would compile it
+        return _load()
 
 
 @cache
@@ -82,16 +75,15 @@ def level() -> Optional[str]:
     return ', '.join([*_runnable()[-1:], 'compiled at first use'])
 
 
-def _load() -> bool:
-    global _loaded
+@cache
+def _load() -> Optional[Path]:
     if _wanted() == '0':
-        return False
+        return None
     try:
-        _loaded = _load_built() or _load_into_mxnet(compiled())
+        return _load_built() or _load_into_mxnet(compiled())
     except BuildError as error:
         print(f'gluon_edbatch: running without native operators, slower: {error}', file=sys.stderr)
-        return False
-    return all(map(has_operator, _OPERATORS))
+        return None
 
 
 def _load_built() -> Optional[Path]:
@@ -115,24 +107,14 @@ def _load_into_mxnet(path: Path) -> Path:
 
 
 def build() -> Path:
-    """The library for this processor; compiles it if it is not there yet.
-
-    Raises
-    ------
-    BuildError
-        If it has to be compiled, and there is no C++ compiler, or it fails.
-    """
+    """The library for this processor, compiled if it is not there yet; raises `BuildError` if that
+    cannot be."""
     return built() or compiled()
 
 
 def built() -> Optional[Path]:
     """The best library that came with the package; None if this processor can run none of them.
-
-    Raises
-    ------
-    BuildError
-        If a level is asked for that this processor does not have.
-    """
+    Raises `BuildError` if a level is asked for that this processor does not have."""
     if _INSTRUMENTS or _wanted() == 'native':
         return None
     for level in reversed(_runnable()):
@@ -164,13 +146,7 @@ def _wanted() -> str:
 
 def compiled() -> Path:
     """A library in the cache, of the level that was asked for, or else for this very processor;
-    compiles it if it is not there yet.
-
-    Raises
-    ------
-    BuildError
-        If there is no C++ compiler, or it fails.
-    """
+    compiled if it is not there yet. Raises `BuildError` if that cannot be."""
     flags = (
         *_INSTRUMENTS,
         *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native') else level_flags(*_runnable())),
