@@ -38,7 +38,6 @@ from ..record.stores import Arena, EagerArena, forgotten
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
-from .backend import is_run, traits_of
 from .backward import BackwardPass, connect
 from .clock import Clock, span
 from .cost_model import is_faster_eagerly
@@ -46,7 +45,7 @@ from .counts import Counts, EagerCounts, EvaluationCounts, Work
 from .eager import EagerCalls, that_read_no_batch
 from .executable import executable
 from .execution_state import Machine
-from .steps import steps
+from .steps import is_run, steps, traits_of
 from .verify import needs_verification, verify
 
 Results = dict[ArenaKey, Union[Arena, EagerArena]]

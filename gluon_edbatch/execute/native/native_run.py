@@ -1,27 +1,40 @@
-"""Consecutive batches as one call of a native operator, forward and backward."""
+"""Consecutive batches as one call of a native operator, forward and backward: a backend, where
+there is a rule for all that a type does.
+
+Small runs go forward in the thread that asks for them, without MXNet's engine. To hand an operator
+to it, to wake one of its threads and to wait for it takes up to 200 microseconds; a single tree
+computes for 50. Nobody reads or writes too early: the arenas are new, and whoever is about to write
+to a guarded parameter waits (see `mx.mutation_guard`).
+"""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
+from mxnet.ndarray import NDArray
 
 from ...mx import fresh
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
+from ...mx.mutation_guard import Watched, no_touches
 from ...mx.pool import Memory
-from ...plan.plan import Part
+from ...plan.plan import Group, Part, Traits
 from ...record.model_watch import key_of
 from ...subgraph.node_type import NodeType
 from ..executable import executable
+from ..execution_state import Machine
 from ..gradients import NOT_WANTED, WRITTEN, Gradients
 from ..weights import Weights
-from .inline_run import run_now
 from .library import address
 from .native_program import ALIGNED, WANTED, NativeProgram, native_program
 from .run_table import Table, size_of
 from .threads import get_num_threads
 
 _MAGIC = 0x45444231
+_MOST_WORDS = 1 << 13  # of runs at once: more take longer than `kMostNanoseconds` in C++
+# Native products are as fast for a hundred rows as for thousands, and what is hoisted has to be
+# written and read again (5 % of a training step of Tree-LSTMs on SICK).
+_HOISTED_BELOW = 128
 _DTYPES = {4: np.float32, 8: np.float64}
 _MOST_FRAMES = 64
 
@@ -50,7 +63,7 @@ class NativeRun:
     """Batches that one call of an operator runs: those of the plan from `first` to before `last`,
     of one kind."""
 
-    def __init__(self, machine, first: int, last: int):
+    def __init__(self, machine: Machine, first: int, last: int):
         parts = machine.plan.parts(first, last)
         node_type = parts[0][0].node_type
         self.training, self._ctx = node_type.mode.recording, node_type.ctx
@@ -127,6 +140,37 @@ class NativeRun:
         if kept is not None:
             kept[key] = frame, result
         return result
+
+
+# --- at once -------------------------------------------------------------------------------------
+
+
+def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDArray]) -> bool:
+    """Run batches forward; when this returns their results are in the arenas.
+
+    Parameters
+    ----------
+    words : numpy.ndarray
+        int64, the run's table.
+    weights : sequence of Watched
+        Dense parameters on the CPU.
+    arenas : sequence of NDArray
+        On the CPU: new ones, and such as are read only.
+
+    Returns
+    -------
+    bool
+        False, and nothing is done, if it would take long or a parameter is about to be used.
+    """
+    if len(words) > _MOST_WORDS:
+        return False
+    handles = [each.handle() for each in weights]
+    handles += [array.handle for array in arenas]
+    fresh.wait(handles)  # not under the lock: what writes a parameter may need that
+    with no_touches():
+        if any([each.touched for each in weights]):
+            return False
+        return fresh.run(address('edb_run_now'), words, handles)
 
 
 # --- what runs share -----------------------------------------------------------------------------
@@ -224,3 +268,42 @@ def _program(node_type: NodeType) -> NativeProgram:
     program = native_program(node_type)
     assert program is not None  # else the backend would not run it
     return program
+
+
+# --- as a backend --------------------------------------------------------------------------------
+
+
+def traits(node_type: NodeType) -> Optional[Traits]:
+    """See `Backend`."""
+    native = native_program(node_type)
+    if native is None:
+        return None
+    return Traits(
+        pads=False,
+        hoisted_below=_HOISTED_BELOW,
+        fused_up_to=float('inf') if native.program.packs else 0,
+        shares=True,
+    )
+
+
+def kind(group: Group) -> Union[int, np.ndarray]:
+    """See `Backend`: by type of elements, and whether autograd records; 0 with padded arguments."""
+    native, padded = native_program(group.node_type), False
+    if native is None:
+        return 0
+    kind = native.program.element_size * 2 + group.node_type.mode.recording
+    for position in group.node_type.ragged:
+        read = group.reads[position]
+        padded |= (read.length != 0) & (True if read.parents is None else read.parents < 0)
+    return np.where(padded, 0, kind) if np.any(padded) else kind
+
+
+def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
+    """See `Backend`."""
+    batches = NativeRun(machine, first, last)
+    if machine.is_quiet and last - first == machine.plan.size and batches.forward_now():
+        machine.note_over()
+        return None
+    is_differentiable = batches.forward()
+    machine.fence = batches.table
+    return batches if is_differentiable else None
