@@ -52,6 +52,7 @@ def available() -> bool:
     return loaded() is not None
 
 
+@cache  # after the first call, a fork cannot find the lock taken
 def loaded() -> Optional[Path]:
     """The library that was loaded; None if there is none."""
     with _lock:  # or two threads would compile it
