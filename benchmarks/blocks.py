@@ -10,12 +10,11 @@ import numpy as np
 from mxnet import autograd
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute.backend import BACKENDS
 from gluon_edbatch.execute.cached.compiled_graph import program_for
 from gluon_edbatch.execute.execution_state import Machine
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native.native_program import native_program
-from gluon_edbatch.execute.steps import Step, steps
+from gluon_edbatch.execute.steps import BACKENDS, Step, steps
 from gluon_edbatch.mx.custom_function import ADD
 from gluon_edbatch.subgraph.ir import Subgraph
 

@@ -21,7 +21,6 @@ from .machine import machine_info, peak_rss_mb
 from .output import rounded
 from .settings import Settings
 from .systems import Phases, build_system
-from .where import Where
 from .workloads import load_workload
 
 __all__ = ['Measurement']
@@ -50,7 +49,6 @@ class Measurement:
         self.first_ms = 0.0
         self.speeds: list[float] = []
         self.cpu_ms: list[float] = []
-        self.where = Where()
         self.spent = 0.0
 
     def warm_up(self) -> None:
@@ -80,11 +78,9 @@ class Measurement:
         stream = self._stream(number)
         minibatches = [next(stream) for _ in range(self.minibatches)]
         self.system.wait()
-        self.where.begin()
         cpu = time.process_time()
         seconds = self._run(minibatches)
         cpu_ms = 1e3 * (time.process_time() - cpu) / self.minibatches
-        self.where.end(cpu_ms, self.minibatches)
         return sum(map(len, minibatches)) / seconds, cpu_ms
 
     def row(self) -> dict[str, Any]:
@@ -111,7 +107,6 @@ class Measurement:
             'samples_per_s_min': rounded(min(self.speeds)),
             'samples_per_s_max': rounded(max(self.speeds)),
             **_phase_fields(phases),
-            'where_ms': self.where.medians(),
             'gemm_gflops': rounded(self.rate / 1e9),
             'gemm_bound_samples_per_s': rounded(bound),
             'efficiency': rounded(speed / bound),

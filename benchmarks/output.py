@@ -67,24 +67,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     )
     cells = [[heading for heading, _, _ in COLUMNS]]
     cells += [[_cell(row.get(field), form) for _, field, form in COLUMNS] for row in rows]
-    return '\n'.join([head] + aligned(cells, LEFT) + _where(rows))
-
-
-def _where(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Where processor time goes, for the systems of which it is known."""
-    rows = [row for row in rows if row.get('where_ms')]
-    if not rows:
-        return []
-    names = list(rows[0]['where_ms'])
-    cells = [['batch', 'system'] + names]
-    cells += [
-        [str(row['batch_size']), row['scheduler']]
-        + [f'{row["where_ms"][name]:.1f}' for name in names]
-        for row in rows
-    ]
-    return [
-        'ms of a minibatch by kind of work (native operators by the clock, else processor time):'
-    ] + aligned(cells, LEFT)
+    return '\n'.join([head] + aligned(cells, LEFT))
 
 
 def _cell(value: Optional[Any], form: str) -> str:

@@ -38,11 +38,9 @@ _passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()
 class BackwardPass:
     """The gradient computation of one evaluation.
 
-    Its tapes hold every intermediate result. MXNet does not say whether a backward pass is the
-    last one (``retain_graph``), and its engine runs passes late: when the first one is over, more
-    may have been asked for, through other arenas of the same loss or through other values. So
-    tapes are kept over `_KEPT_OVER` of the thread's evaluations after that; the next one waits for
-    what was asked for before it frees them. Most are gone by then, with the values.
+    Its tapes hold every intermediate result. MXNet does not say whether a pass is the last one
+    (``retain_graph``), and runs passes late. So tapes are kept over `_KEPT_OVER` more of the
+    thread's evaluations; the next one waits for what was asked for before it frees them.
     """
 
     _latest = threading.local()
@@ -53,6 +51,7 @@ class BackwardPass:
         self._ran = False
         self._kept_over = 0  # evaluations of the thread since it was seen to have run
         self._lock = threading.Lock()
+        self._latest.references.append(weakref.ref(self))  # later evaluations of the thread free it
 
     @classmethod
     def begin_evaluation(cls) -> None:
@@ -69,10 +68,6 @@ class BackwardPass:
             weakref.ref(backward) for backward in alive if backward._machine is not None
         ]
 
-    def track(self) -> None:
-        """Be one that later evaluations of this thread free."""
-        self._latest.references.append(weakref.ref(self))
-
     def release(self) -> None:
         """Free the tapes."""
         self._machine = None
@@ -80,19 +75,11 @@ class BackwardPass:
     def __call__(
         self, arena: int, head: NDArray, targets: list[NDArray], requests: list[int]
     ) -> None:
-        """Gradients of the parameters and of the given arrays, in this order.
+        """Compute the gradients of the parameters and of the given arrays, in this order, from the
+        gradient of an arena (`head`); see `record_function` for `targets` and `requests`.
 
         Passes over one evaluation share its gradient arenas, so they must not mix; each has
         handed all its work to the engine when the lock is free again.
-
-        Parameters
-        ----------
-        arena : int
-            Which of the arenas has gradients.
-        head : NDArray
-            Its gradients.
-        targets, requests
-            See `record_function`.
         """
         with self._lock:
             machine = self._machine
@@ -133,24 +120,13 @@ class BackwardPass:
 
 
 def connect(machine: Machine) -> list[Optional[Callable[[], NDArray]]]:
-    """How to put each arena of an evaluation on autograd's tape.
-
-    Parameters
-    ----------
-    machine : Machine
-
-    Returns
-    -------
-    list of (callable or None)
-        Called once, it gives the arena as an output of the tape; None where nothing has a
-        gradient.
-    """
+    """How to put each arena of an evaluation on autograd's tape: called once, each function gives
+    the arena as an output of the tape. None where nothing has a gradient."""
     inputs = machine.weights.arrays + [given[0] for given in machine.given]
     if not inputs or not (machine.tapes or machine.looked_up):
         return [None] * len(machine.arenas)
     inputs = list(map(with_dense_gradient, inputs))
     backward = BackwardPass(machine)
-    backward.track()
 
     def connected(index: int) -> NDArray:
         output = machine.arenas[index].detach()
@@ -180,13 +156,11 @@ def _finish() -> None:
 
 
 def _finish_before_fork() -> None:
-    """Before a fork MXNet waits for its engine, which may have to call Python; but who forks keeps
-    the interpreter's lock. Here it is free meanwhile.
+    """Wait for the engine before a fork, without the interpreter's lock: MXNet waits, too, but who
+    forks keeps that lock, and the engine may have to call Python.
 
-    No error can be raised from here, and none is left to see once it was waited for: so that
-    nobody reads an array that was not computed, the program ends, as MXNet's own waiting ends it.
-
-    MXNet's threads may still have to call Python after the last result is there, to delete what
+    No error can be raised from here, and none is left to see once it was waited for: so the program
+    ends, as MXNet's own waiting ends it. MXNet's threads may then still call Python to delete what
     they hold; nothing tells when they have, so they get some time for it.
     """
     if not _passes:

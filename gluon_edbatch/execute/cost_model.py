@@ -16,15 +16,8 @@ _OPERATOR = 16 << 10  # and for each of its operators
 
 
 def is_faster_eagerly(node_type: NodeType, calls: int, rows: int) -> bool:
-    """Whether calls of a type take less time one by one than in batches.
-
-    Parameters
-    ----------
-    node_type : NodeType
-        One that may run eagerly.
-    calls, rows : int
-        How many calls of the type an evaluation has, and how many rows these have together.
-    """
+    """Whether so many calls of a type, with so many rows together, take less time eagerly; the type
+    is one that may run so."""
     known = executable(node_type)
     copied = rows * known.row_bytes
     if copied <= calls * _CALL:  # most often

@@ -19,38 +19,21 @@ from .executable import executable
 
 
 class EvaluationCounts(NamedTuple):
-    """What one evaluation did, and how long it took (seconds, until all was handed to MXNet).
+    """What one evaluation did, and how long it took (seconds, until all was handed to MXNet)."""
 
-    Attributes
-    ----------
-    calls : numpy.ndarray
-        (n,) int64, the number in the recording of each node of the graph.
-    asked_by : Site
-        The user's line that needed a value.
-    early : bool
-        Whether the scope was still recording.
-    clock : Clock or None
-        How long each batch of the plan took, if somebody asked.
-    recurs : bool
-        Whether the plan was there already, as one of `plans`.
-    plans : RecurringPlans or None
-    sums : Sums or None
-        The additions that ran as sums, if some did.
-    """
-
-    calls: np.ndarray
-    asked_by: Site
-    early: bool
+    calls: np.ndarray  # (n,) int64, the number in the recording of each node of the graph
+    asked_by: Site  # the user's line that needed a value
+    early: bool  # while the scope was still recording
     graph: Graph
     schedule: Schedule
     plan: Plan
     collect_s: float
     schedule_s: float
     execute_s: float
-    clock: Optional[Clock] = None
-    recurs: bool = False
+    clock: Optional[Clock] = None  # how long each batch of the plan took, if somebody asked
+    recurs: bool = False  # the plan was there already, as one of `plans`
     plans: Optional[RecurringPlans] = None
-    sums: Optional[Sums] = None
+    sums: Optional[Sums] = None  # the additions that ran as sums, if some did
 
     @property
     def are_large(self) -> bool:

@@ -46,23 +46,15 @@ def that_read_no_batch(
 
 
 class EagerCalls:
-    """The eager calls of one evaluation, which run in the order in which they were recorded.
-
-    Attributes
-    ----------
-    arenas : dict of ArenaKey to EagerArena
-        Results.
-    values, rows : list of int
-        What was computed, and where there.
-    """
+    """The eager calls of one evaluation, which run in the order in which they were recorded."""
 
     def __init__(self, recording: Recording, calls: Calls):
         self._recording, self._calls = recording, calls
         self._arrays: dict[int, NDArray] = {}  # by value, those that calls read or computed
         self._together: dict[tuple[int, ArenaKey], list[int]] = defaultdict(list)
-        self.arenas: dict[ArenaKey, Any] = {}
-        self.values: list[int] = []
-        self.rows: list[int] = []
+        self.arenas: dict[ArenaKey, Any] = {}  # results, each an EagerArena
+        self.values: list[int] = []  # what was computed,
+        self.rows: list[int] = []  # and where there
         self._next_row = 0
         self._find_arenas_read()
 
@@ -88,9 +80,7 @@ class EagerCalls:
         return Batch(form.node_type, np.array([position]), form.rows, (), ())
 
     def _keep(self, value: int, key: ArenaKey, result: NDArray) -> None:
-        arena = self.arenas.get(key)
-        if arena is None:
-            arena = self.arenas[key] = EagerArena()
+        arena = self.arenas.setdefault(key, EagerArena())
         arena.rows[self._next_row] = self._arrays[value] = result
         self.values.append(value)
         self.rows.append(self._next_row)
@@ -207,13 +197,8 @@ class _AsItWas(autograd.Function):
 
 
 def _as_recorded(array: NDArray, values: Any) -> NDArray:
-    """An array of the user's on a tape, with the values that it had when a call was recorded.
-
-    Parameters
-    ----------
-    array : NDArray
-    values : Watched, NDArray or numpy.ndarray
-    """
+    """An array of the user's on a tape, with the values (`Watched`, NDArray or numpy.ndarray) that
+    it had when a call was recorded."""
     if isinstance(values, Watched):
         if values.copy is None:
             return array
@@ -240,15 +225,6 @@ def run_graph(node_type: NodeType, variables: dict[str, NDArray]) -> list[NDArra
             continue
         attrs = {key: value for key, value in node.attrs.items() if not key.startswith('__')}
         inputs = [values[entry.node][entry.output] for entry in node.inputs]
-        values.append(
-            invoke(
-                operator_handle(node.op),
-                inputs,
-                list(attrs),
-                list(attrs.values()),
-                None,
-                False,
-                True,
-            )
-        )
+        names, texts = list(attrs), list(attrs.values())
+        values.append(invoke(operator_handle(node.op), inputs, names, texts, None, False, True))
     return [values[index][output] for index, output in graph.heads]

@@ -25,7 +25,6 @@ from ..graph.collect import (
 from ..graph.edges import kinds_of
 from ..graph.graph import Graph
 from ..mx.modes import modes
-from ..mx.profile import span
 from ..mx.run_ahead import under_way, wait_for_engine
 from ..plan.layout import make_plan
 from ..plan.plan import Plan
@@ -39,15 +38,14 @@ from ..record.stores import Arena, EagerArena, forgotten
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
-from .backend import is_run, traits_of
 from .backward import BackwardPass, connect
-from .clock import Clock
+from .clock import Clock, span
 from .cost_model import is_faster_eagerly
 from .counts import Counts, EagerCounts, EvaluationCounts, Work
 from .eager import EagerCalls, that_read_no_batch
 from .executable import executable
 from .execution_state import Machine
-from .steps import steps
+from .steps import is_run, steps, traits_of
 from .verify import needs_verification, verify
 
 Results = dict[ArenaKey, Union[Arena, EagerArena]]
@@ -59,36 +57,21 @@ class Evaluator:
 
     It is owned by the recording and does not refer to it, so that both go when the last of the
     user's values goes.
-
-    Attributes
-    ----------
-    counts : deque of EvaluationCounts
-        One entry for each evaluation, if they are kept: with graph, schedule and plan.
-    forced : list of Site
-        The user's lines that needed a value while the scope was recording.
-    reasons : dict of Site to str
-        Why, for those that only call something that runs eagerly.
-    rounds : set of Site
-        Those that let samples wait together, by `run_concurrently`.
-    inside_s : float
-        Seconds that these evaluations took.
-    forgotten_calls : int
-        Whose results are not there any more.
-    forgotten_sums : int
-        Calls among these that were never run, as nobody read the partial sums that they compute.
     """
 
     def __init__(self, scheduler: Scheduler, timing: bool = False, keeps_counts: bool = True):
         self.scheduler = scheduler
         self._timing = timing
         self.pending = Pending()
+        # One entry for each evaluation, if they are kept: with graph, schedule and plan.
         self.counts: deque[Counts] = deque(maxlen=None if keeps_counts else 0)
-        self.forced: list[Site] = []
-        self.reasons: dict[Site, str] = {}
-        self.rounds: set[Site] = set()
-        self.inside_s = 0.0
-        self.forgotten_calls = self._forgotten = 0  # of the first so many evaluations
-        self.forgotten_sums = 0
+        self.forced: list[Site] = []  # the user's lines that needed a value while recording,
+        self.reasons: dict[Site, str] = {}  # why, for those that call something that runs eagerly,
+        self.rounds: set[Site] = set()  # and those that let samples wait, by `run_concurrently`
+        self.inside_s = 0.0  # seconds that these evaluations took
+        self._forgotten = 0  # the results of the first so many evaluations are not kept,
+        self.forgotten_calls = 0  # which had so many calls
+        self.forgotten_sums = 0  # of which so many were never run: nobody read their partial sums
         self._lock = threading.RLock()
 
     def run(
@@ -114,7 +97,8 @@ class Evaluator:
             table = form_table(recording)
             calls = waiting = self.pending.calls(recording, table)
             evaluation = recording.locations.evaluation
-            read = _read_by_others(wanted, asked)
+            read = np.array([] if asked is None else [asked], np.int64)
+            read = read if wanted is None else wanted
             as_written = recording.left_out > 0 and self._restore(recording, calls, read)
             if as_written:
                 calls = waiting = self.pending.calls(recording, table)
@@ -323,13 +307,6 @@ class Evaluator:
                 work.sums,
             )
         )
-
-
-def _read_by_others(wanted: Optional[np.ndarray], asked: Optional[int]) -> np.ndarray:
-    """The values that the user reads."""
-    if wanted is not None:
-        return wanted
-    return np.array([] if asked is None else [asked], np.int64)
 
 
 def is_ours(scheduler: Scheduler) -> bool:

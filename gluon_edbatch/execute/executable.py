@@ -20,59 +20,33 @@ _number = itertools.count()
 
 
 class Executable:
-    """Of one type.
-
-    Attributes
-    ----------
-    number : int
-        No other one has; parts of a type have the serial of the whole.
-    programs : dict
-        By how arguments are read, and whether products are fused (see `cached.compiled_graph`).
-    native : NativeProgram or None
-        For the native operators, once it is known;
-    not_native : str or None
-        or why there is none.
-    verified, verified_padding : bool
-        Whether batched results were compared with a run alone, or need not be; the same for
-        batches with padding.
-    plans : RecurringPlans
-        Of evaluations in which it is the first of the types.
-    traits : Traits or None
-        Of the backend that runs it, once it is known.
-    changed_by : set of str
-        The options that made a difference to what was compiled.
-    may_run_eagerly : bool
-        Whether its calls may: on a CPU, as MXNet hands memory of GPUs on, and not if they draw or
-        count something, which must not depend on that.
-    row_bytes : int
-        Of the arguments and results of a row of a call; of ragged arguments for one value.
-    parameter_bytes : int
-        Of its parameters.
-    frames : dict of tuple to Frame
-        Of native runs in which it is the first of several types.
-    """
+    """What was compiled of one type, and proved of it."""
 
     def __init__(self, node_type: NodeType):
-        self.number = next(_number)
+        self.number = next(_number)  # its own: parts of a type have the serial of the whole
+        # By how arguments are read, and whether products are fused (see `cached.compiled_graph`).
         self.programs: dict[tuple[tuple[str, ...], bool], CompiledGraph] = {}
-        self.native: Optional[NativeProgram] = None
-        self.not_native: Optional[str] = None
-        self.plans = RecurringPlans()
-        self.traits: Optional[Traits] = None
-        # Of a type that looks rows up, the rest of it is compared.
+        self.native: Optional[NativeProgram] = None  # once it is known,
+        self.not_native: Optional[str] = None  # or why there is none
+        self.plans = RecurringPlans()  # of evaluations in which it is the first of the types
+        self.traits: Optional[Traits] = None  # of the backend that runs it, once it is known
+        # Whether batched results were compared with a run alone, or need not be. Of a type that
+        # looks rows up, the rest of it is compared.
         self.verified = node_type.alone or not node_type.graph.parameters or bool(node_type.tables)
-        self.verified_padding = self.verified and (
+        self.verified_padding = self.verified and (  # the same for batches with padding
             not node_type.ragged or node_type.lengths is not None or bool(node_type.tables)
         )
+        # The options that made a difference to what was compiled.
         self.changed_by: set[str] = {'whole_values'} if node_type.whole else set()
         self.may_run_eagerly = node_type.options.at_once and may_run_eagerly(node_type)
         read = [(each.rows, each.arena) for each in node_type.arguments]
         written = zip(node_type.factors, [spec.arena for spec in node_type.outputs])
+        # Of the arguments and results of a row of a call; of ragged arguments for one value.
         self.row_bytes = sum([_bytes((rows, *key[0]), key[1]) for rows, key in [*read, *written]])
         self.parameter_bytes = sum(  # those of imported symbols do not tell their shape
             [_bytes(each.shape or (), each.dtype) for each in node_type.parameters]
         )
-        self.frames: dict[tuple, Frame] = {}
+        self.frames: dict[tuple, Frame] = {}  # of native runs in which it is the first type
 
 
 def _bytes(shape: Sequence[int], dtype: Any) -> int:
@@ -80,7 +54,8 @@ def _bytes(shape: Sequence[int], dtype: Any) -> int:
 
 
 def may_run_eagerly(node_type: NodeType) -> bool:
-    """Whether calls of a type may run eagerly, if that is faster; see `Executable`."""
+    """Whether calls of a type may run eagerly, if that is faster: on a CPU, as MXNet hands memory
+    of GPUs on, and not if they draw or count something, which must not depend on that."""
     mode = node_type.mode
     return node_type.ctx.device_type == 'cpu' and not (
         node_type.eager

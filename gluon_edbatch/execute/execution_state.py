@@ -25,9 +25,7 @@ from .gradients import Gradients
 from .native.gather import gather
 from .weights import Weights
 
-_MOST_ELEMENTS_NOW = (
-    1 << 18
-)  # of an arena: an evaluation with larger ones takes too long to run now
+_MOST_ELEMENTS_NOW = 1 << 18  # of an arena: to compute larger ones takes too long to run now
 
 
 class Tape(Protocol):
@@ -38,54 +36,36 @@ class Tape(Protocol):
 
 
 class Machine:
-    """Arenas, weights and tapes of one evaluation.
-
-    Attributes
-    ----------
-    arenas : list of (NDArray or None)
-        Unknown to autograd, as all its views that batches read; None for results on the user's
-        own tape (see `execute.eager`).
-    gradients : list of (NDArray or None)
-        Gradient arenas, for the kinds that can have gradients.
-    tapes : list of Tape
-        In the order in which the batches ran.
-    weights : Weights
-    fence : NDArray or None
-        Something small that the step that ran last has written when it is over, if there is.
-    clock : Clock or None
-        If somebody asks how long batches take.
-    is_quiet : bool
-        Whether the arenas are new, or computed before, and the engine has nothing to do with them
-        so far.
-    is_over : bool
-        Whether all has run that is to run.
-    """
+    """Arenas, weights and tapes of one evaluation."""
 
     def __init__(
         self, recording: Recording, plan: Plan, calls: Calls, clock: Optional[Clock] = None
     ):
         self.recording, self._calls = recording, calls
         self.plan = plan
-        self.clock = clock
+        self.clock = clock  # if somebody asks how long batches take
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
+        # Arenas are new, or computed before, and the engine has nothing to do with them so far.
         self.is_quiet = not self.taped
         self.memories: list[Optional[Memory]] = []  # of the arenas; None if not pooled
         self._touched: list[Memory] = []
-        self.arenas: list[Any] = [self._arena_for(arena) for arena in plan.arenas]
+        # Unknown to autograd, as all their views that batches read.
+        self.arenas: list[NDArray] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory(array.shape, array.dtype, array.ctx)
             if self.taped and np.issubdtype(array.dtype, np.floating)
             else None
             for array in self.arenas
         ]
+        # Gradient arenas, for the kinds that can have gradients.
         self.gradients: list[Any] = [memory and memory.array for memory in self._gradient_memories]
-        self.tapes: list[Tape] = []
-        self.fence: Optional[NDArray] = None
+        self.tapes: list[Tape] = []  # in the order in which the batches ran
+        self.fence: Optional[NDArray] = None  # something small that the last step writes at its end
         self.weights = Weights(recording, self.taped)
         self.given: list[tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
         self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)
         self.unread: list[NDArray] = []  # gradients of private rows that no batch needed
-        self.is_over = False
+        self.is_over = False  # all has run that is to run
         self._aliases: dict[tuple[int, int], NDArray] = {}
         self._indices: dict[mx.Context, NDArray] = {}
         self._fill()
@@ -155,29 +135,29 @@ class Machine:
             self.given.append((given.original, index, begin, end))
 
     def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
-        pieces: list[tuple[int, np.ndarray]] = []
+        pieces: list[tuple] = []
         if arena.zero is not None and self.memories[index] is not None and not self.is_quiet:
             array._slice(arena.zero, arena.zero + 1)[:] = 0
         elif arena.zero is not None:
-            pieces.append((arena.zero, np.zeros((1,) + arena.key[0], arena.key[1])))
+            zero: Any = np.zeros((1,) + arena.key[0], arena.key[1])
+            pieces.append((index, zero, arena.zero, arena.zero + 1))
         if arena.scalars is not None:
             begin, first, last = arena.scalars
-            pieces.append((begin, self.recording.numbers(first, last)))
+            numbers = self.recording.numbers(first, last)
+            pieces.append((index, numbers, begin, begin + len(numbers)))
         for begin, which in arena.arrays:
             spec, value = self.recording.arrays[which]
+            end = begin + spec.rows
             if not isinstance(value, GivenArray):
-                pieces.append((begin, value))
+                pieces.append((index, value, begin, end))
             elif isinstance(value.values, np.ndarray):
-                pieces.append((begin, value.values))
-                self._differentiate(value, index, begin, begin + spec.rows)
+                pieces.append((index, value.values, begin, end))
+                self._differentiate(value, index, begin, end)
             else:
-                device.append((index, value, begin, begin + spec.rows))
-        while pieces:  # neighbours go up in one copy
-            run = [pieces.pop(0)]
-            while pieces and pieces[0][0] == run[-1][0] + len(run[-1][1]):
-                run.append(pieces.pop(0))
-            rows = run[0][1] if len(run) == 1 else np.concatenate([piece for _, piece in run])
-            write_new(array, run[0][0], rows)
+                device.append((index, value, begin, end))
+        for run in _neighbours(pieces):  # which go up in one copy
+            rows = run[0][1] if len(run) == 1 else np.concatenate([piece[1] for piece in run])
+            write_new(array, run[0][2], rows)
 
     def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
         """Copy rows of all earlier evaluations at once, if autograd has no part in it and it can
@@ -267,7 +247,7 @@ class Machine:
 
     def lengths(self, batch: Batch, position: int) -> NDArray:
         """How many values of a ragged argument each row of the batch has."""
-        begin: Any = batch.reads[position].lengths
+        begin = batch.reads[position].lengths
         return self.index_array(batch.node_type.ctx)._slice(begin, begin + batch.rows)
 
     def rows_of_calls(self, batch: Batch) -> list[int]:
@@ -313,8 +293,7 @@ class Machine:
 
 def parents_of(read: Read) -> Read:
     """Where in the indices the parents of a ragged argument's values are."""
-    begin: Any = read.parents
-    return Read(read.arena, True, begin, begin + read.end - read.begin)
+    return Read(read.arena, True, read.parents, read.parents + read.end - read.begin)
 
 
 def _neighbours(device: list[tuple]) -> Iterator[list[tuple]]:

@@ -58,26 +58,13 @@ def _gradient(found: Any, array: NDArray) -> NDArray:
 
 
 class FunctionTape(NamedTuple):
-    """What differentiates a batch.
-
-    Attributes
-    ----------
-    batch : Batch
-    parts : list of _FunctionRun
-        One for the whole batch, or one a call.
-    inputs : list of NDArray
-        What was read of arenas, on a tape of autograd's own.
-    heads : list of (NDArray or None)
-        Slices of the gradient arenas, for results that can have gradients.
-    line : str
-        The user's line that recorded the first call.
-    """
+    """What differentiates a batch."""
 
     batch: Batch
-    parts: list[_FunctionRun]
-    inputs: list[NDArray]
-    heads: list[Optional[NDArray]]
-    line: str
+    parts: list[_FunctionRun]  # one for the whole batch, or one a call
+    inputs: list[NDArray]  # what was read of arenas, on a tape of autograd's own
+    heads: list[Optional[NDArray]]  # slices of gradient arenas, for results that can have gradients
+    line: str  # the user's line that recorded the first call
 
     def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of what the batch read."""
@@ -123,11 +110,6 @@ def traits(node_type: NodeType) -> Optional[Traits]:
 def kind(group: Group) -> int:
     """See `Backend`."""
     return int(group.node_type.graph.function is not None)
-
-
-def kinds(group: Group) -> np.ndarray:
-    """See `Backend`: one by one."""
-    return np.full(group.size, kind(group), np.int8)
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[FunctionTape]:
@@ -178,7 +160,7 @@ def _parts(
     """Run a batch as one call if that is right, else call by call."""
     bounds = np.cumsum([0, *rows]).tolist()
     if len(rows) == 1:
-        return [_run_alone(batch.node_type, call, inputs, batch.rows)]
+        return [_run(batch.node_type, call, inputs, batch.rows, alone=True)]
     why = call.apart
     if not why:
         try:
@@ -191,7 +173,7 @@ def _parts(
     if not why:
         return [whole]
     parts = [
-        _run_alone(batch.node_type, call, _cut(batch.node_type, inputs, begin, end), end - begin)
+        _run(batch.node_type, call, _cut(batch.node_type, inputs, begin, end), end - begin, True)
         for begin, end in zip(bounds, bounds[1:])
     ]
     call.apart = why
@@ -202,7 +184,11 @@ def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -
     return [array if node_type.alone else array._slice(begin, end).copy() for array in inputs]
 
 
-def _run(node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int) -> _FunctionRun:
+def _run(
+    node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int, alone: bool = False
+) -> _FunctionRun:
+    """Run rows of calls; if one call `alone` returns other shapes than expected, calls of its class
+    are recorded no more."""
     function = call.signature.new()
     function._used = True
     arrays = iter(inputs)
@@ -211,27 +197,14 @@ def _run(node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: i
     wanted = [(spec.shape, spec.dtype) for spec in node_type.output_specs(rows)]
     if [(array.shape, array.dtype) for array in found] != wanted:
         shapes = [array.shape for array in found]
-        raise _OtherShapes(
+        if alone:
+            cls = type(call.signature.new())
+            run_eagerly(cls, 'shapes of its results depend on more than those of its arguments')
+        raise ValueError(
             f'forward returned shapes {shapes}, and earlier calls like it led to expect '
             f'{[shape for shape, _ in wanted]}; from now on calls of its class run eagerly'
         )
     return _FunctionRun(function, inputs, found)
-
-
-class _OtherShapes(ValueError):
-    """A call returned other arrays than was expected of it."""
-
-
-def _run_alone(
-    node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int
-) -> _FunctionRun:
-    """Run one call; if it returns other shapes, calls of its class are recorded no more."""
-    try:
-        return _run(node_type, call, inputs, rows)
-    except _OtherShapes:
-        cls = type(call.signature.new())
-        run_eagerly(cls, 'shapes of its results depend on more than those of its arguments')
-        raise
 
 
 # --- is a row alone the same? --------------------------------------------------------------------

@@ -11,19 +11,8 @@ NOT_WANTED, WRITTEN, ADDED = '-wa'  # how the next gradient comes to what is the
 
 
 class Gradients:
-    """Of one backward pass.
-
-    Parameters
-    ----------
-    arenas : sequence of (NDArray or None)
-        Gradient arenas.
-    unwritten : sequence of int
-        Those of them that have to be zero to begin with.
-    targets : sequence of NDArray
-        For the inputs of the tape.
-    requests : sequence of int
-        What MXNet wants done with each of these.
-    """
+    """Gradients of one backward pass: arenas of which those in `unwritten` have to be zero to begin
+    with, and arrays for the inputs of the tape, with what MXNet wants done with each."""
 
     def __init__(
         self,
@@ -40,8 +29,7 @@ class Gradients:
         ]
 
     def of_arena(self, index: int) -> tuple[Optional[NDArray], str]:
-        """That of an arena, for somebody who adds to it, and has to zero it first if it is
-        `WRITTEN`."""
+        """Return the gradient of an arena, and how to add to it: if `WRITTEN`, zero it first."""
         gradient = self._arenas[index]
         if gradient is None:
             return None, NOT_WANTED
@@ -50,7 +38,7 @@ class Gradients:
         return gradient, mode
 
     def of_input(self, place: Optional[int]) -> tuple[Optional[NDArray], str]:
-        """The same for an input of the tape, where there is one."""
+        """Return the gradient of an input of the tape, if there is one, and how to add to it."""
         if place is None:
             return None, NOT_WANTED
         mode = self._modes[place]
@@ -67,14 +55,14 @@ class Gradients:
             target += gradient
 
     def zero_arenas(self) -> None:
-        """From now on all may be added to."""
+        """Set the arenas that nothing was added to so far to zero."""
         for index in self._unwritten:
             arena: Any = self._arenas[index]
             arena[:] = 0
         self._unwritten.clear()
 
     def zero_inputs(self) -> None:
-        """Nothing will come for those that have got nothing so far."""
+        """Set the gradients of inputs that got nothing to zero."""
         for place, mode in enumerate(self._modes):
             if mode == WRITTEN:
                 self._targets[place][:] = 0

@@ -47,13 +47,7 @@ def _record(table: Watched, ids: NDArray, rows: NDArray) -> None:
 
 
 def check_request(parameter: gluon.Parameter) -> None:
-    """Raise if the gradient of a table cannot be what the user wants.
-
-    Raises
-    ------
-    ValueError
-        For ``grad_req='add'``: MXNet adds to no row_sparse gradient, or replaces it.
-    """
+    """Raise ValueError for ``grad_req='add'``: MXNet adds to no row_sparse gradient."""
     if parameter.grad_req == 'add':
         raise ValueError(
             f'parameter {parameter.name} has a row_sparse gradient, to which MXNet '

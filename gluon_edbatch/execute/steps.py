@@ -1,33 +1,62 @@
-"""What of a plan runs at once, and by which backend."""
+"""What of a plan runs at once, and by which backend: the native operators where they can, MXNet's
+own for all else."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Protocol, Union
 
 import numpy as np
 
-from ..plan.plan import Group, Plan
-from .backend import BACKENDS, Backend
+from ..plan.plan import Group, Plan, Traits
+from ..subgraph.node_type import NodeType
+from . import function_batches
+from .cached import cached_backend
 from .executable import executable
-from .execution_state import Machine
+from .execution_state import Machine, Tape
+from .native import native_run
 from .verify import needs_verification
 
 
-class Step(NamedTuple):
-    """Batches that run at once: those of a plan from `first` to before `last`.
+class Backend(Protocol):
+    """A way to run batches, which a module can be."""
 
-    Attributes
-    ----------
-    first, last : int
-    backend : Backend
-    unproved : tuple of int
-        The batches among them to verify when all have run, unless an earlier batch has proved
-        their type. They do not run apart, or gradients would be added up in another order than
-        later.
-    """
+    def traits(self, node_type: NodeType) -> Optional[Traits]:
+        """What planning has to know of it; None if it cannot run the type."""
+
+    def kind(self, group: Group) -> Union[int, np.ndarray]:
+        """0 for batches that it cannot run, 1 for those that run one by one; neighbours of one
+        greater number run together. An array (batches,) if those of a group are of several."""
+
+    def run(self, machine: Machine, first: int, last: int) -> Optional[Tape]:
+        """Run batches of one kind, those of the plan from `first` to before `last`: the results
+        appear in the arenas. Returns what differentiates them, if there is anything."""
+
+
+BACKENDS: tuple[Backend, ...] = (native_run, function_batches, cached_backend)
+
+
+def is_run(node_type: NodeType) -> bool:
+    """Whether one can run the type."""
+    return any(backend.traits(node_type) is not None for backend in BACKENDS)
+
+
+def traits_of(node_type: NodeType) -> Traits:
+    """Those of the first that can run the type."""
+    known = executable(node_type)
+    if known.traits is None:
+        traits = next(filter(None, (backend.traits(node_type) for backend in BACKENDS)))
+        whole = node_type.alone or node_type.whole or not node_type.options.hoisting
+        known.traits = traits._replace(hoisted_below=0) if whole else traits
+    return known.traits
+
+
+class Step(NamedTuple):
+    """Batches that run at once: those of a plan from `first` to before `last`."""
 
     first: int
     last: int
     backend: Backend
+    # Batches to verify when all have run, unless an earlier batch has proved their type. They do
+    # not run apart, or gradients would be added up in another order than later.
     unproved: tuple[int, ...] = ()
 
     def run(self, machine: Machine) -> None:
@@ -65,7 +94,7 @@ def _of_all(plan: Plan) -> Optional[Backend]:
         if several and needs_verification(group.node_type):
             return None
         kind = first.kind(group)
-        if kind <= 1 or known not in (0, kind):
+        if not isinstance(kind, int) or kind <= 1 or known not in (0, kind):
             return None
         known = kind
     return first
@@ -97,7 +126,7 @@ def _backends(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         left: np.ndarray = group.numbers
         places: Any = slice(None)
         for index, backend in enumerate(BACKENDS):
-            mine = backend.kinds(group)[places]
+            mine = np.broadcast_to(backend.kind(group), group.size)[places]
             kinds[left], backends[left] = mine, index
             if np.count_nonzero(mine) == len(mine):
                 break

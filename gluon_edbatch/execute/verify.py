@@ -32,8 +32,6 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
 
     Parameters
     ----------
-    machine : Machine
-    batch : Batch
     lengths : numpy.ndarray
         (calls, ragged arguments) how many values each call gave.
     rows : numpy.ndarray

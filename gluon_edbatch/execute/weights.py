@@ -17,23 +17,11 @@ from .sparse_tables import check_request
 
 class Weights:
     """Parameters as they were recorded, and what batches that run by MXNet's own operators get for
-    them and for packs of several of them (a `NativeRun` packs them itself).
-
-    Parameters
-    ----------
-    recording : Recording
-    taped : bool
-        Whether autograd records any of the batches.
-
-    Attributes
-    ----------
-    arrays : list of NDArray
-        The users' own, of those that are trained.
-    """
+    them and for packs of several of them (a `NativeRun` packs them itself)."""
 
     def __init__(self, recording: Recording, taped: bool):
-        self._recording, self._taped = recording, taped
-        self.arrays: list[NDArray] = []
+        self._recording, self._taped = recording, taped  # taped: autograd records some batch
+        self.arrays: list[NDArray] = []  # the users' own, of those that are trained
         self._places: dict[int, int] = {}
         self._values: dict[tuple[int, bool, bool, bool], NDArray] = {}
         self._packs: dict[tuple, NDArray] = {}
@@ -99,11 +87,8 @@ class Weights:
         return gradient
 
     def pack(self, node_type: NodeType, positions: tuple[int, ...]) -> NDArray:
-        """Several parameters as recorded, one after the other in one array.
-
-        Made anew in each evaluation, it can never be stale. The parameters' gradients are slices
-        of its gradient.
-        """
+        """Several parameters as recorded, one after the other in one array, made anew in each
+        evaluation. The parameters' gradients are slices of its gradient."""
         watched = [self.watched(node_type, position) for position in positions]
         marked = self._taped and any(
             parameter.grad_req != 'null' for parameter in node_type.parameters

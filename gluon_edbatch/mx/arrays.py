@@ -30,7 +30,7 @@ from .fresh import rows_of  # noqa: E402, F401
 _one_at_a_time = threading.RLock()
 
 _LARGEST = 2**31 - 1  # elements of an array, but in some builds
-_NUMBERS = {np.dtype(kind): number for kind, number in _DTYPE_NP_TO_MX.items() if kind}
+DTYPE_NUMBERS = {np.dtype(kind): number for kind, number in _DTYPE_NP_TO_MX.items() if kind}
 handle_slot = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
 copy_into = mx.nd._internal._copyto  # ``copyto`` looks at both handles first
 
@@ -58,8 +58,7 @@ def keep_on_tape(array: NDArray) -> NDArray:
     """The array, whose numbers its tape has from now on.
 
     A loss may depend on it by operators without a gradient only. MXNet then makes zeros like it,
-    and ends the process if no operator had the numbers kept, as this one has that looks at the
-    shape.
+    and ends the process if no operator, as this one, had the numbers kept.
     """
     with modes(recording=True):
         invoke(operator_handle('shape_array'), [array], [], [], None, False, False)
@@ -116,14 +115,7 @@ def gradient_stype(array: NDArray) -> Optional[str]:
 
 def dtype_number(dtype: Any) -> int:
     """MXNet's number for a dtype."""
-    return _NUMBERS[np.dtype(dtype)]
-
-
-def written_at_once(array: NDArray, begin: int, rows: np.ndarray) -> bool:
-    """Copy rows to those of an array that nobody else knows from `begin` on; gives whether that was
-    done: it is not where they do not fit, or the array is of another dtype or not the host's."""
-    number = _NUMBERS.get(rows.dtype)
-    return number is not None and fresh.write(array, begin, rows, number)
+    return DTYPE_NUMBERS[np.dtype(dtype)]
 
 
 @contextmanager

@@ -66,17 +66,10 @@ def record_function(
     outputs: Sequence[NDArray],
     backward: Callable[[list[NDArray], list[NDArray], list[int]], None],
 ) -> None:
-    """Tell autograd that `outputs` were computed from `inputs`.
+    """Tell autograd that `outputs` were computed from `inputs`, of which one must carry a gradient.
 
-    Parameters
-    ----------
-    inputs : sequence of NDArray
-        At least one of them must carry a gradient.
-    outputs : sequence of NDArray
-        Computed already; not known to autograd.
-    backward : callable
-        Gets the gradients of the outputs, the arrays where those of the inputs belong, and for
-        each of these what to do (`WRITES`, `ADD`). Called from a thread of the engine.
+    `backward` gets the gradients of the outputs, the arrays where those of the inputs belong, and
+    for each of these what to do (`WRITES`, `ADD`). A thread of the engine calls it.
     """
     serial = next(_serial)
     contexts = c_array(ctypes.c_void_p, [serial] * len(_CALLBACKS))

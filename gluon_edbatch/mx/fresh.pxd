@@ -4,5 +4,5 @@ cimport gluon_edbatch.mx.making as making
 cpdef empty(tuple shape, int device, int number, bint late, int dtype)
 cpdef rows_of(object array, Py_ssize_t begin, Py_ssize_t end)
 cpdef wait(list handles)
-cpdef run(object address, object words, list handles, double nanoseconds)
+cpdef run(object address, object words, list handles)
 cpdef bint write(object array, Py_ssize_t begin, object rows, int dtype) except -1

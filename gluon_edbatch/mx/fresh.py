@@ -35,30 +35,16 @@ def wait(handles):
     making.wait(handles)
 
 
-def run(address, words, handles, nanoseconds):
-    """Call the function of our own in C, at an address, that runs batches now (``src/now.h``).
-
-    Parameters
-    ----------
-    address : int
-    words : numpy.ndarray
-        int64, the run's table.
-    handles : list of NDArrayHandle
-        At most 256.
-    nanoseconds : float
-        The longest that it may take.
-
-    Returns
-    -------
-    bool
-        Whether it was run.
+def run(address, words, handles):
+    """Call one of our own functions in C (``execute/native/src/calls_from_python.h``), at an
+    address, with int64 words and handles of arrays (or None).
 
     Raises
     ------
     MXNetError
-        With the function's message.
+        With the function's message, if it fails.
     """
-    result = making.run(address, words, handles, nanoseconds)
+    result = making.run(address, words, handles)
     if type(result) is str:
         raise MXNetError(f"gluon_edbatch's native operators: {result}")
     return result

@@ -13,7 +13,8 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
-from .arrays import empty, written_at_once
+from . import fresh
+from .arrays import DTYPE_NUMBERS, empty
 
 
 def upload(values: np.ndarray, ctx: mx.Context) -> NDArray:
@@ -29,18 +30,10 @@ def allocated(shape: Any, dtype: Any, ctx: mx.Context) -> NDArray:
 
 
 def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
-    """Write rows of an array that the engine has not been given to any operator yet.
-
-    Parameters
-    ----------
-    array : NDArray
-        Made by `allocated`.
-    begin : int
-        Where the first of the rows goes.
-    rows : numpy.ndarray
-        Of the array's shape but for axis 0.
-    """
-    if written_at_once(array, begin, rows):
+    """Write rows, from `begin` on, of an array made by `allocated` that the engine does not know
+    yet."""
+    number = DTYPE_NUMBERS.get(rows.dtype)
+    if number is not None and fresh.write(array, begin, rows, number):
         return
     if array.ctx.device_type != 'cpu':
         array._slice(begin, begin + len(rows))._sync_copyfrom(rows)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from mxnet.base import (
     _LIB,
-    MXNetError,
     NDArrayHandle,
     OpHandle,
     c_str,
@@ -49,24 +48,9 @@ os.register_at_fork(
 
 
 def load_operators(library: Path) -> None:
-    """Add the operators of a library to MXNet's registry. ``mx.library.load`` would then make all
-    functions of ``mx.nd`` and ``mx.sym`` anew, which takes half a second; these run by their names.
-
-    Raises
-    ------
-    MXNetError
-        If it cannot be loaded.
-    """
+    """Add the operators of a library to MXNet's registry. ``mx.library.load`` would also make all
+    functions of ``mx.nd`` anew, which takes half a second; these run by their names."""
     check_call(_LIB.MXLoadLib(c_str(str(library)), mx_uint(0)))
-
-
-def has_operator(op: str) -> bool:
-    """Whether there is one of that name."""
-    try:
-        operator_handle(op)
-    except MXNetError:
-        return False
-    return True
 
 
 @cache

@@ -7,17 +7,11 @@ from mxnet.base import _LIB, check_call
 
 
 def free(store: mx.kvstore.KVStore, wait: bool) -> None:
-    """Disconnect now, as long as MXNet is whole.
+    """Disconnect now, as long as MXNet is whole; the store is not to be used afterwards.
 
     MXNet itself does so when Python deletes the object, which may be never, or after the engine is
-    gone: then the process aborts at its end.
-
-    Parameters
-    ----------
-    store : mxnet.kvstore.KVStore
-        Not to be used afterwards.
-    wait : bool
-        Whether for all other workers, at which the servers end. Who failed must not wait.
+    gone: then the process aborts. `wait` is for all other workers, at which the servers end; who
+    failed must not wait.
     """
     mx.nd.waitall()
     check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(wait)))

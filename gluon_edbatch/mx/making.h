@@ -13,9 +13,10 @@ static struct {
   int (*slice)(void *, unsigned, unsigned, void **);
   int (*context)(void *, int *, int *);
   int (*dtype)(void *, int *);
-  int (*shape)(void *, int *, const int **);
-  int (*data)(void *, void **);
   int (*wait)(void *);
+  int (*shape)(void *, int *, const int **);  /* from here on as `MXNetInC` has them */
+  int (*data)(void *, void **);
+  void *others[3];
 } edb_makes;
 static Py_ssize_t edb_made_handle_at = 0, edb_made_writable_at = 0;
 static PyObject *edb_making_error = NULL, *edb_made_handle = NULL, *edb_name_of_handle = NULL;
@@ -29,9 +30,12 @@ static PyObject *edb_making_failed(void) {
   return NULL;
 }
 
-/* Of an NDArrayHandle; -1 after an exception. */
+/* Of an NDArrayHandle or None; -1 after an exception. */
 static int edb_address_in(PyObject *handle, void **found) {
-  PyObject *value = PyObject_GetAttr(handle, edb_name_of_value);
+  PyObject *value;
+  *found = NULL;
+  if (handle == Py_None) return 0;
+  value = PyObject_GetAttr(handle, edb_name_of_value);
   if (!value) return -1;
   *found = value == Py_None ? NULL : PyLong_AsVoidPtr(value);
   Py_DECREF(value);
@@ -123,8 +127,6 @@ static int edb_write(PyObject *array, Py_ssize_t begin, PyObject *rows, int dtyp
   return to != NULL;
 }
 
-enum { EDB_FEW_HANDLES = 256, EDB_MESSAGE = 256 };
-
 static PyObject *edb_wait(PyObject *handles) {
   Py_ssize_t place;
   for (place = 0; place < PyList_GET_SIZE(handles); ++place) {
@@ -137,23 +139,30 @@ static PyObject *edb_wait(PyObject *handles) {
   Py_RETURN_NONE;
 }
 
-/* A function as `edb_run_now` of execute/native/src/now.h; gives what it gives, or its message. */
-static PyObject *edb_run(size_t address, PyObject *words, PyObject *handles, double nanoseconds) {
-  typedef int (*Run)(const void *, const int64_t *, int64_t, void *const *, double, char *,
+enum { EDB_MESSAGE = 256 };
+
+/* Call a function of execute/native/src/calls_from_python.h; gives what it gives, or its message.
+ */
+static PyObject *edb_run(size_t address, PyObject *words, PyObject *handles) {
+  typedef int (*Run)(const void *, const int64_t *, int64_t, void *const *, int64_t, char *,
                      int64_t);
-  const void *mxnet[] = {(const void *)edb_makes.shape, (const void *)edb_makes.data};
-  void *found[EDB_FEW_HANDLES];
   char message[EDB_MESSAGE] = "";
-  int result;
+  int result = 0;
   Py_buffer view;
   Py_ssize_t place, count = PyList_GET_SIZE(handles);
-  if (count > EDB_FEW_HANDLES) return PyErr_Format(PyExc_ValueError, "%zd arrays", count);
-  for (place = 0; place < count; ++place)
-    if (edb_address_in(PyList_GET_ITEM(handles, place), &found[place]) < 0) return NULL;
-  if (PyObject_GetBuffer(words, &view, PyBUF_C_CONTIGUOUS)) return NULL;
-  Py_BEGIN_ALLOW_THREADS result = ((Run)address)(mxnet, (const int64_t *)view.buf, view.len / 8,
-                                                 found, nanoseconds, message, EDB_MESSAGE);
+  void **found = PyMem_New(void *, count);
+  if (!found) return PyErr_NoMemory();
+  for (place = 0; place < count && !result; ++place)
+    result = edb_address_in(PyList_GET_ITEM(handles, place), &found[place]);
+  if (result || PyObject_GetBuffer(words, &view, PyBUF_C_CONTIGUOUS)) {
+    PyMem_Free(found);
+    return NULL;
+  }
+  Py_BEGIN_ALLOW_THREADS result =
+      ((Run)address)((const void *)&edb_makes.shape, (const int64_t *)view.buf, view.len / 8, found,
+                     count, message, EDB_MESSAGE);
   Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+  PyMem_Free(found);
   return result < 0 ? PyUnicode_DecodeUTF8(message, strlen(message), "replace")
                     : PyBool_FromLong(result);
 }

@@ -47,9 +47,7 @@ def wait(handles: list[NDArrayHandle]) -> None:
         check_call(_LIB.MXNDArrayWaitToRead(handle))
 
 
-def run(
-    address: int, words: np.ndarray, handles: list[NDArrayHandle], nanoseconds: float
-) -> Union[bool, str]:
+def run(address: int, words: np.ndarray, handles: list[Any]) -> Union[bool, str]:
     """See `fresh.run`; gives the message if it failed."""
     message = _Message()
     result = _RUN(address)(
@@ -57,7 +55,7 @@ def run(
         words.ctypes.data,
         len(words),
         (NDArrayHandle * len(handles))(*handles),
-        nanoseconds,
+        len(handles),
         message,
         _LONGEST_MESSAGE,
     )
@@ -68,8 +66,9 @@ def prepare(array, handle, writable, where: Sequence[int], failed, handle_class)
     """Tell the C form where things are (see `IN_C`)."""
 
 
-_NAMES = 'CreateEx', 'Slice', 'GetContext', 'GetDType', 'GetShape', 'GetData', 'WaitToRead'
+_NAMES = 'CreateEx', 'Slice', 'GetContext', 'GetDType', 'WaitToRead', 'GetShape', 'GetData'
 _FUNCTIONS = [getattr(_LIB, f'MXNDArray{name}') for name in _NAMES]
+_FUNCTIONS += [_LIB.MXShallowCopyNDArray, _LIB.MXNDArrayFree, _LIB.MXEnginePushSyncND]
 IN_C: Any = (
     NDArray,
     NDArrayBase.handle,
@@ -80,14 +79,6 @@ IN_C: Any = (
 )
 _LONGEST_MESSAGE = 256
 _Message = ctypes.c_char * _LONGEST_MESSAGE  # kept: ctypes would make it anew at each call
-_FOR_RUNS = (ctypes.c_void_p * 2)(*IN_C[3][4:6])  # shape and data, as ``src/now.h`` wants them
-_RUN = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_void_p,
-    ctypes.c_double,
-    ctypes.c_char_p,
-    ctypes.c_int64,
-)
+_FOR_RUNS = (ctypes.c_void_p * 5)(*IN_C[3][5:])  # see ``MXNetInC``
+_TYPES = 'int void_p void_p int64 void_p int64 char_p int64'.split()
+_RUN = ctypes.CFUNCTYPE(*[getattr(ctypes, f'c_{name}') for name in _TYPES])

@@ -27,6 +27,10 @@ os.register_at_fork(
 _guards: dict[int, list['weakref.ref[Watched]']] = {}
 
 
+def _of_alias(name: str) -> property:
+    return property(lambda array: getattr(alias(array), name), doc=getattr(NDArray, name).__doc__)
+
+
 class _Guarded:
     """An array that a pending recording reads. Looking at its handle ends the guard."""
 
@@ -44,27 +48,8 @@ class _Guarded:
         handle_slot.__set__(self, value)
 
     # What does not look at the contents is no touch: models ask weights for their shapes.
-    @property
-    def shape(self):
-        """Tuple of array dimensions."""
-        return alias(self).shape
-
-    @property
-    def dtype(self):
-        """NumPy scalar type."""
-        return alias(self).dtype
-
-    @property
-    def context(self):
-        """Device."""
-        return alias(self).context
-
+    shape, dtype, context, stype = map(_of_alias, ('shape', 'dtype', 'context', 'stype'))
     ctx = context
-
-    @property
-    def stype(self):
-        """Storage type."""
-        return alias(self).stype
 
     def __del__(self):
         check_call(_LIB.MXNDArrayFree(handle_slot.__get__(self)))
@@ -106,27 +91,13 @@ def _touched(array: NDArray) -> None:
 
 
 class Watched:
-    """An array whose present values somebody will want.
-
-    Parameters
-    ----------
-    array : NDArray
-    touched : weakref.WeakMethod
-        Called when the array is touched (if its object is still there).
-
-    Attributes
-    ----------
-    array : NDArray
-        The user's.
-    copy : NDArray or None
-        Its values when `Watched` was made, if it was touched since.
-    """
+    """An array whose present values somebody will want; `touched` is called when it is touched."""
 
     __slots__ = ('array', 'copy', '_touched', '_reference', '__weakref__')
 
     def __init__(self, array: NDArray, touched: 'weakref.WeakMethod[Callable[[], None]]'):
-        self.array = array
-        self.copy: Optional[NDArray] = None
+        self.array = array  # the user's
+        self.copy: Optional[NDArray] = None  # its values when this was made, if touched since
         self._touched = touched
         self._reference: Any = weakref.ref(self)  # None when it is released
         self.watch_again()

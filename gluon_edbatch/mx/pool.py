@@ -26,31 +26,17 @@ _DECAY = 0.999  # of the peak, by which the pool is bounded, with each piece tak
 class Memory:
     """An array whose memory is handed on when the last reference to this object goes.
 
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : type
-    ctx : mxnet.Context
-    idle : bool, default False
-        Whether only memory will do with which the engine has nothing to do any more.
-
-    Attributes
-    ----------
-    array : NDArray
-        Not initialised. What was in it may still be read by queued operators, so it is to be
-        written by operators only.
-    shown : bool
-        Whether a user may have a view of it: then it is never handed on.
-    handed : list
-        Who may have handed it to the engine, and does not know that it is over: threads add
-        something of their own, and take it away again, by one step of Python each.
+    What was in it may still be read by queued operators, so it is to be written by operators only,
+    unless `idle` memory was asked for, with which the engine has nothing to do any more.
     """
 
     __slots__ = ('array', 'shown', 'handed', '_pool', '_ticket')
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, ctx: mx.Context, idle: bool = False):
         self._ticket: Optional[int] = None
-        self.shown = False
+        self.shown = False  # a user may have a view of it: then it is never handed on
+        # Who may have handed it to the engine, and does not know that it is over: threads add
+        # something of their own, and take it away again, by one step of Python each.
         self.handed: list[Any] = [] if idle else [None]
         size = math.prod(shape)
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:

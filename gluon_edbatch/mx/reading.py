@@ -14,7 +14,7 @@ from typing import Optional
 
 import mxnet as mx
 import numpy as np
-from mxnet.base import _LIB, get_last_ffi_error
+from mxnet.base import _LIB, check_call, get_last_ffi_error
 from mxnet.ndarray import NDArray
 
 from .arrays import dtype_number, handle_slot
@@ -31,13 +31,8 @@ _ENTRY = 24  # bytes of a place on the tape: a node, and which of its outputs
 def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes, bytes]]:
     """What an array holds when the engine has computed it; does not count as a touch.
 
-    Parameters
-    ----------
-    array : NDArray
-    most : int
-        Larger ones are not read, nor are empty and sparse ones and those on other devices.
-    node_at : int
-        What `node_offset` found; nothing is read if that is -1.
+    Nothing is read of arrays that are not smaller than `most`, of empty and sparse ones, of those
+    on other devices, and if `node_at`, which `node_offset` found, is -1.
 
     Returns
     -------
@@ -50,18 +45,18 @@ def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes
     handle = handle_slot.__get__(array)
     stype, ctx, number, dtype = (ctypes.c_int() for _ in range(4))
     ndim, shape, data = ctypes.c_int(), ctypes.POINTER(ctypes.c_int)(), ctypes.c_void_p()
-    _check(_LIB.MXNDArrayGetStorageType(handle, ctypes.byref(stype)))
-    _check(_LIB.MXNDArrayGetContext(handle, ctypes.byref(ctx), ctypes.byref(number)))
-    _check(_LIB.MXNDArrayGetDType(handle, ctypes.byref(dtype)))
-    _check(_LIB.MXNDArrayGetShape(handle, ctypes.byref(ndim), ctypes.byref(shape)))
+    check_call(_LIB.MXNDArrayGetStorageType(handle, ctypes.byref(stype)))
+    check_call(_LIB.MXNDArrayGetContext(handle, ctypes.byref(ctx), ctypes.byref(number)))
+    check_call(_LIB.MXNDArrayGetDType(handle, ctypes.byref(dtype)))
+    check_call(_LIB.MXNDArrayGetShape(handle, ctypes.byref(ndim), ctypes.byref(shape)))
     if (stype.value, ctx.value) != (_DENSE, _CPU) or ndim.value <= 0 or dtype.value not in _SIZES:
         return None
     dims = shape[: ndim.value]
     size = int(np.prod(dims))
     if not 0 < size < most:
         return None
-    _check(_LIB.MXNDArrayWaitToRead(handle))
-    _check(_LIB.MXNDArrayGetData(handle, ctypes.byref(data)))
+    check_call(_LIB.MXNDArrayWaitToRead(handle))
+    check_call(_LIB.MXNDArrayGetData(handle, ctypes.byref(data)))
     if not data.value:
         return None
     entry = ctypes.string_at(handle.value + node_at, _ENTRY)
@@ -122,8 +117,3 @@ def node_offset() -> int:
 
 def _words(array: NDArray) -> np.ndarray:
     return np.frombuffer(ctypes.string_at(array.handle, 8 * _PROBED), np.uint64)
-
-
-def _check(failed: int) -> None:
-    if failed:
-        raise get_last_ffi_error()

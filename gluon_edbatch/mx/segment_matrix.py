@@ -7,6 +7,7 @@ on ``cpu(0)`` only.
 
 import ctypes
 import struct
+from itertools import chain
 from typing import Any
 
 import mxnet as mx
@@ -14,32 +15,16 @@ import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray.sparse import CSRNDArray, csr_matrix
 
+from .arrays import dtype_number
 from .modes import numpy_shapes
 
 _MAGIC, _CSR, _CPU, _INT64 = 0xF993FAC9, 2, 1, 6  # NDARRAY_V2_MAGIC, kCSRStorage, kCPU, kInt64
 _HERE = mx.cpu(0)
-_TYPE_FLAGS = {'float32': 0, 'float64': 1, 'float16': 2}
 
 
 def segment_matrix(parents: np.ndarray, rows: int, dtype: Any, ctx: mx.Context) -> CSRNDArray:
-    """A matrix whose transposed product with values sums those of each parent.
-
-    Parameters
-    ----------
-    parents : numpy.ndarray
-        (M,) integers in ``range(rows)``, the segment of each value.
-    rows : int
-        N, how many segments there are.
-    dtype : type
-        Floating-point type of the values.
-    ctx : mxnet.Context
-        A CPU.
-
-    Returns
-    -------
-    CSRNDArray
-        (M, N), with a one at ``parents[i]`` in row i.
-    """
+    """Return a matrix (M, N) on a CPU whose transposed product with values sums those of each
+    parent: `parents` are (M,) integers below N = `rows`, and row i has a one at ``parents[i]``."""
     count, dtype = len(parents), np.dtype(dtype)
     if ctx != _HERE:
         return csr_matrix(
@@ -48,25 +33,10 @@ def segment_matrix(parents: np.ndarray, rows: int, dtype: Any, ctx: mx.Context) 
             ctx=ctx,
             dtype=dtype,
         )
-    header = struct.pack(  # as NDArray::Load reads it
-        '<Iiiqiqqiiiiiqiiq',
-        _MAGIC,
-        _CSR,
-        1,
-        count,  # stored values
-        2,
-        count,
-        rows,
-        _CPU,
-        0,
-        _TYPE_FLAGS[dtype.name],
-        _INT64,
-        1,
-        count + 1,
-        _INT64,
-        1,
-        count,
-    )  # shapes of indptr and indices
+    shape, device, number = (2, count, rows), (_CPU, 0), dtype_number(dtype)
+    pointers, indices = (_INT64, 1, count + 1), (_INT64, 1, count)
+    parts = (_MAGIC, _CSR, 1, count), shape, device, (number,), pointers, indices
+    header = struct.pack('<Iiiqiqqiiiiiqiiq', *chain(*parts))  # as NDArray::Load reads it
     data = b''.join(
         [
             header,

@@ -21,16 +21,10 @@ _serial = itertools.count()
 
 def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
     """The function of ``mx.sym`` that makes a node of this operator; which takes no dtype for
-    float64, other than that of ``mx.nd``, and must not be given any.
-
-    Raises
-    ------
-    UnrecordableError
-        If there is none.
-    """
+    float64, other than that of ``mx.nd``. Raises `UnrecordableError` if there is none."""
     if op in _NOT_IN_GRAPHS:
         raise UnrecordableError(f'{op} cannot be put into a graph')
-    function = _in_mx_sym(op)
+    function = in_mx_sym(op)
     if function is None and op.startswith(NUMPY):
         function = partial(_of_numpy, op)
     if function is None:
@@ -55,12 +49,8 @@ def without_casts_of_amp(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
     return mx.sym.load_json(symbol.tojson())
 
 
-def is_of_numpy_mode(op: str) -> bool:
-    """Whether it is called there only."""
-    return op.startswith(NUMPY) and _in_mx_sym(op) is None
-
-
-def _in_mx_sym(op: str) -> Optional[Callable[..., mx.sym.Symbol]]:
+def in_mx_sym(op: str) -> Optional[Callable[..., mx.sym.Symbol]]:
+    """The function of ``mx.sym`` for an operator; None for those of NumPy mode, and some others."""
     for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
         module = getattr(mx.sym, prefix.strip('_'))
         if op.startswith(prefix) and hasattr(module, op[len(prefix) :]):

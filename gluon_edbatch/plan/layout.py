@@ -1,7 +1,7 @@
 """Laying out an evaluation: rows for what is given and for what batches write, then who reads what.
 
-This module is compiled by Cython where a compiler is present (the types are in ``layout.pxd``), and
-runs as it stands where not: then it takes some microseconds a call.
+Compiled by Cython where a compiler is present (the types are in ``layout.pxd``); else it takes some
+microseconds a call.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ..record.stores import Arena
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
-from .plan import ArenaPlan, Group, Import, Plan, Reads, Traits, Writes
+from .plan import ArenaPlan, Group, Import, Plan, Read, Traits, Write
 
 _RAGGED, _PACKED, _ROWS = Kind.RAGGED, Kind.PACKED, Kind.ROWS
 _NONE, _SEVERAL = -1, -2  # in the place of an evaluation
@@ -30,21 +30,8 @@ def make_plan(
     node_types: np.ndarray,
     schedule: Schedule,
 ) -> Plan:
-    """Lay out an evaluation. The rows of what it will compute are noted in the recording's
-    locations.
-
-    Parameters
-    ----------
-    recording : Recording
-    calls : Calls
-    table : FormTable
-    types : sequence of NodeType
-    traits : sequence of Traits
-        Of the backend of each type.
-    node_types : numpy.ndarray
-        (n,) index into `types` of each call.
-    schedule : Schedule
-    """
+    """Lay out an evaluation; the rows of what it will compute are noted in the recording's
+    locations. `node_types` are (n,) indices into `types`, each of which has traits."""
     planner = _Planner(recording, calls, table, types, node_types)
     planner.place_given()
     values = planner.place_results(schedule.order, schedule.bounds)
@@ -394,19 +381,19 @@ class _Planner:
         self._flag += self._size
         return self._all_flags[self._flag - self._size : self._flag]
 
-    def _group_writes(self, arena: int) -> Writes:
-        return Writes(arena, self._column(), self._column())
+    def _group_writes(self, arena: int) -> Write:
+        return Write(arena, self._column(), self._column())
 
-    def _plain(self, arena: int, place: int) -> Reads:
+    def _plain(self, arena: int, place: int) -> Read:
         """Of values one after the other."""
         word, flag, self._last = self._word, self._flag, -1
         for batch in range(self._size):
             first = self.indices.size
             self._append_values(batch, place, -1)
             self._close(first, word + batch, flag + batch)
-        return Reads(arena, self._flag_column(), self._column(), self._column())
+        return Read(arena, self._flag_column(), self._column(), self._column())
 
-    def _segments(self, arena: int, place: int, packed: bool) -> Reads:
+    def _segments(self, arena: int, place: int, packed: bool) -> Read:
         """The same for ragged arguments, with the row that each value belongs to; arguments share
         those."""
         word, flag, size = self._word, self._flag, self._size
@@ -428,9 +415,9 @@ class _Planner:
             self._parents = parents
         gather, uneven = self._flag_column(), self._flag_column()
         begin, end, length = self._column(), self._column(), self._column()
-        return Reads(arena, gather, begin, end, length, self._column(), uneven)
+        return Read(arena, gather, begin, end, length, self._column(), uneven=uneven)
 
-    def _padded(self, arena: int, place: int) -> Reads:
+    def _padded(self, arena: int, place: int) -> Read:
         """Of (rows, K) values, K being the longest of a batch."""
         word, flag, size, zero = self._word, self._flag, self._size, self.arenas[arena].zero
         for batch in range(size):
@@ -441,9 +428,9 @@ class _Planner:
                 self._append_padded(batch, place, zero)
                 self._close(first, word + batch, flag + batch)
         gather, uneven = self._flag_column(), self._flag_column()
-        return Reads(arena, gather, self._column(), self._column(), self._column(), uneven=uneven)
+        return Read(arena, gather, self._column(), self._column(), self._column(), uneven=uneven)
 
-    def _with_lengths(self, reads: list[Reads]) -> list[Reads]:
+    def _with_lengths(self, reads: list[Read]) -> list[Read]:
         """With the lengths of padded arguments, in batches that have padding."""
         uneven = np.any([read.uneven for read in reads if read.uneven is not None], axis=0)
         for position, place in enumerate(self._node_type.places):

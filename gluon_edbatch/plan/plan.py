@@ -17,52 +17,34 @@ from ..subgraph.spec import ArenaKey
 
 
 class Traits(NamedTuple):
-    """What planning has to know of the backend that will run the batches of a type.
+    """What planning has to know of the backend that will run the batches of a type."""
 
-    Attributes
-    ----------
-    pads : bool
-        Whether it needs ragged arguments padded.
-    hoisted_below : float
-        What can run ahead for all batches pays if these have fewer rows on average.
-    fused_up_to : float
-        Products with the same input are one in batches of so many rows at most.
-    shares : bool
-        Whether what can run ahead pays for a few rows that are then read by index.
-    """
-
-    pads: bool
-    hoisted_below: float
-    fused_up_to: float
-    shares: bool = False
+    pads: bool  # ragged arguments have to be padded
+    hoisted_below: float  # what can run ahead for all batches pays below so many rows on average
+    fused_up_to: float  # products with the same input are one in batches of so many rows at most
+    shares: bool = False  # what can run ahead pays for a few rows that are then read by index
 
 
 class Read(NamedTuple):
-    """How a batch reads one argument.
-
-    Attributes
-    ----------
-    arena : int
-    gather : bool
-        True: the rows ``indices[begin:end]``; False: the rows ``begin:end`` themselves.
-    begin, end : int
-    length : int or None
-        For ragged arguments the padded length K of axis 1; 0 if no sample has any value.
-    parents : int or None
-        For ragged arguments that are not padded: from here on in ``indices``, the row of the
-        batch that each of the rows read belongs to.
-    lengths : int or None
-        For those whose padding is masked: from here on in ``indices``, how many values each row of
-        the batch has.
-    """
+    """How a batch reads one argument; or how all batches of a group do, with an array of an entry
+    a batch in the place of each number, and -1 for None."""
 
     arena: int
-    gather: bool
-    begin: int
-    end: int
-    length: Optional[int] = None
-    parents: Optional[int] = None
-    lengths: Optional[int] = None
+    gather: Any  # bool: the rows ``indices[begin:end]``; or else ``begin:end`` themselves
+    begin: Any
+    end: Any
+    length: Any = None  # ragged: the padded length K of axis 1; 0 if no sample has any value
+    parents: Any = None  # ragged, not padded: where in ``indices`` the row of each value begins
+    lengths: Any = None  # ragged, masked: where in ``indices`` the number of values of each row is
+    uneven: Any = None  # ragged: whether the calls of a batch have different numbers of values
+
+    def of(self, position: int) -> 'Read':
+        """What one batch of the group reads."""
+        gather, *numbers = (
+            None if column is None or column[position] < 0 else column[position].item()
+            for column in self[1:]
+        )
+        return Read(self.arena, gather, *numbers)
 
     def __str__(self) -> str:
         rows = f'{"indices " if self.gather else ""}{self.begin}:{self.end}'
@@ -72,40 +54,29 @@ class Read(NamedTuple):
 
 
 class Write(NamedTuple):
-    """The rows that a batch writes."""
+    """The rows that a batch writes; or those of all batches of a group, as arrays."""
 
     arena: int
-    begin: int
-    end: int
+    begin: Any
+    end: Any
+
+    def of(self, position: int) -> 'Write':
+        """What one batch of the group writes."""
+        return Write(self.arena, int(self.begin[position]), int(self.end[position]))
 
     def __str__(self) -> str:
         return f'arena {self.arena}[{self.begin}:{self.end}]'
 
 
 class Batch(NamedTuple):
-    """One call of a static subgraph.
-
-    Attributes
-    ----------
-    node_type : NodeType
-    nodes : numpy.ndarray
-        Positions in the evaluation's `Calls`.
-    rows : int
-        Rows of the whole batch.
-    reads : tuple of Read
-        One for each argument.
-    writes : tuple of Write
-        One for each output.
-    hoisted : bool
-        Whether it is the part of a type that runs ahead for all batches (see `split_batches`).
-    """
+    """One call of a static subgraph."""
 
     node_type: NodeType
-    nodes: np.ndarray
-    rows: int
-    reads: tuple[Read, ...]
-    writes: tuple[Write, ...]
-    hoisted: bool = False
+    nodes: np.ndarray  # positions in the evaluation's `Calls`
+    rows: int  # of the whole batch
+    reads: tuple[Read, ...]  # one for each argument
+    writes: tuple[Write, ...]  # one for each output
+    hoisted: bool = False  # the part of a type that runs ahead for all batches (`split_batches`)
 
     def __str__(self) -> str:
         reads, writes = (', '.join(map(str, each)) for each in (self.reads, self.writes))
@@ -113,92 +84,18 @@ class Batch(NamedTuple):
         return f'{writes} = {self.node_type}{ahead} of {self.rows} rows ({reads})'
 
 
-class Reads(NamedTuple):
-    """How the batches of a group read one argument: `Read` with an entry a batch.
-
-    Attributes
-    ----------
-    arena : int
-    gather : numpy.ndarray
-        bool.
-    begin, end : numpy.ndarray
-        int64.
-    length, parents, lengths : numpy.ndarray or None
-        int64 of ragged arguments, with -1 for None.
-    uneven : numpy.ndarray or None
-        bool of ragged arguments, whether the calls of a batch have different numbers of values.
-    """
-
-    arena: int
-    gather: np.ndarray
-    begin: np.ndarray
-    end: np.ndarray
-    length: Optional[np.ndarray] = None
-    parents: Optional[np.ndarray] = None
-    uneven: Optional[np.ndarray] = None
-    lengths: Optional[np.ndarray] = None
-
-    def of(self, position: int) -> Read:
-        """Of one batch of the group."""
-        length, parents, lengths = (
-            None if column is None or column[position] < 0 else int(column[position])
-            for column in (self.length, self.parents, self.lengths)
-        )
-        return Read(
-            self.arena,
-            bool(self.gather[position]),
-            int(self.begin[position]),
-            int(self.end[position]),
-            length,
-            parents,
-            lengths,
-        )
-
-
-class Writes(NamedTuple):
-    """The rows that the batches of a group write for one output: `Write` with an entry a batch."""
-
-    arena: int
-    begin: np.ndarray
-    end: np.ndarray
-
-    def of(self, position: int) -> Write:
-        """Of one batch of the group."""
-        return Write(self.arena, int(self.begin[position]), int(self.end[position]))
-
-
 class Group(NamedTuple):
-    """The batches of one type, in the order in which they run.
-
-    Attributes
-    ----------
-    node_type : NodeType
-    numbers : numpy.ndarray
-        (b,) int64, place of each batch among all of the plan, ascending.
-    rows : numpy.ndarray
-        (b,) int64, rows of each batch.
-    nodes, bounds : numpy.ndarray
-        Batch ``i`` has the calls ``nodes[bounds[i]:bounds[i + 1]]``.
-    reads : tuple of Reads
-        One for each argument.
-    writes : tuple of Writes
-        One for each output.
-    known : frozenset of int
-        Arguments that are one value a call, of which every batch reads only what is there before
-        the first of them.
-    hoisted : bool
-        See `Batch`.
-    """
+    """The batches of one type, in the order in which they run: b of them."""
 
     node_type: NodeType
-    numbers: np.ndarray
-    rows: np.ndarray
-    nodes: np.ndarray
+    numbers: np.ndarray  # (b,) int64, place of each batch among all of the plan, ascending
+    rows: np.ndarray  # (b,) int64, rows of each batch
+    nodes: np.ndarray  # batch ``i`` has the calls ``nodes[bounds[i]:bounds[i + 1]]``
     bounds: np.ndarray
-    reads: tuple[Reads, ...]
-    writes: tuple[Writes, ...]
-    known: frozenset[int] = frozenset()
-    hoisted: bool = False
+    reads: tuple[Read, ...]  # one for each argument
+    writes: tuple[Write, ...]  # one for each output
+    known: frozenset[int] = frozenset()  # arguments, one value a call, known before the first batch
+    hoisted: bool = False  # see `Batch`
 
     @property
     def size(self) -> int:
@@ -230,27 +127,7 @@ class Import(NamedTuple):
 
 
 class ArenaPlan:
-    """The rows of one arena.
-
-    Attributes
-    ----------
-    key : ArenaKey
-    rows : int
-        How many there are.
-    zero : int or None
-        A row of zeros, which pads ragged arguments.
-    scalars : tuple of (int, int, int) or None
-        First row, and the range of recorded numbers that go there.
-    arrays : list of (int, int)
-        First row and index of each array given by the user.
-    imports : list of Import
-    private : bool
-        Whether no value lives there, and each row is read once.
-    shared : bool
-        Whether no value lives there, and rows are read any number of times.
-    earlier : int or None
-        The evaluation that computed it, if it is read where it lies; nothing is written there.
-    """
+    """The rows of one arena."""
 
     def __init__(
         self,
@@ -260,13 +137,14 @@ class ArenaPlan:
         earlier: Optional[int] = None,
     ):
         self.key = key
-        self.private = private
-        self.shared = shared
-        self.earlier = earlier
+        self.private = private  # no value lives there, and each row is read once
+        self.shared = shared  # no value lives there, and rows are read any number of times
+        self.earlier = earlier  # the evaluation that computed it, if it is read where it lies
         self.rows = 0
-        self.zero: Optional[int] = None
+        self.zero: Optional[int] = None  # a row of zeros, which pads ragged arguments
+        # First row, and the range of recorded numbers that go there.
         self.scalars: Optional[tuple[int, int, int]] = None
-        self.arrays: list[tuple[int, int]] = []
+        self.arrays: list[tuple[int, int]] = []  # first row and index of each of the user's
         self.imports: list[Import] = []
 
     def __str__(self) -> str:
@@ -295,28 +173,15 @@ class ArenaPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that execution needs to know.
-
-    Attributes
-    ----------
-    arenas : list of ArenaPlan
-    groups : list of Group
-    values : numpy.ndarray
-        int64, what is computed.
-    indices : numpy.ndarray
-        int32.
-    gathered_rows, sliced_rows : int
-        Rows that batches read by index, and as slices.
-    tables : dict or None
-        If it is used again: what native runs were told, by their batches and threads.
-    """
+    """Everything that execution needs to know."""
 
     arenas: list[ArenaPlan]
     groups: list[Group]
-    values: np.ndarray
-    indices: np.ndarray
-    gathered_rows: int
-    sliced_rows: int
+    values: np.ndarray  # int64, what is computed
+    indices: np.ndarray  # int32
+    gathered_rows: int  # that batches read by index
+    sliced_rows: int  # and as slices
+    # If it is used again: what native runs were told, by their batches and threads.
     tables: Optional[dict[tuple, Any]] = None
 
     def __str__(self) -> str:

@@ -49,16 +49,10 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 class RecurringPlans:
     """The plans of the schedules that were met last, from their second time on; several threads may
-    use it.
-
-    Attributes
-    ----------
-    hits : int
-        How often a plan was found.
-    """
+    use it."""
 
     def __init__(self) -> None:
-        self.hits = 0
+        self.hits = 0  # how often a plan was found
         # By schedule and identity of the forms; a reused identity is seen when plans are compared.
         self._kept: OrderedDict[tuple[Schedule, int], Optional[_KeptPlan]] = OrderedDict()
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Optional
 import numpy as np
 
 from ..subgraph.node_type import Kind
-from .plan import Group, Plan, Reads, Traits
+from .plan import Group, Plan, Read, Traits
 from .rows import distinct, note_same, rows_read, rows_written, words
 
 # Of all rows, so many have to be distinct at most: results are then read by index, and their
@@ -22,38 +22,22 @@ Numbers = Callable[[int, int], np.ndarray]
 
 
 class Distinct(NamedTuple):
-    """Rows of which each holds something else.
-
-    Attributes
-    ----------
-    first : numpy.ndarray
-        Where each of them stands among all.
-    which : numpy.ndarray
-        Of all, which of them holds the same.
-    """
+    """Rows of which each holds something else: where each stands first among all rows; and for each
+    of all rows, which of the distinct ones holds the same."""
 
     first: np.ndarray
     which: np.ndarray
 
 
 class Repeats:
-    """Which rows of a plan hold the same.
-
-    Parameters
-    ----------
-    plan : Plan
-    traits : sequence of Traits
-        Those of its groups.
-    numbers : callable
-        Gives a range of the numbers that the user gave.
-    """
+    """Which rows of a plan hold the same; `numbers` gives a range of the numbers of the user."""
 
     def __init__(self, plan: Plan, traits: Sequence[Traits], numbers: Numbers):
         self._plan, self._traits, self._numbers = plan, traits, numbers
         self._same: dict[int, np.ndarray] = {}  # arena -> for each row the first that is the same
         self._found = False
 
-    def among(self, read: Reads) -> Optional[Distinct]:
+    def among(self, read: Read) -> Optional[Distinct]:
         """The distinct ones of the rows that batches read; None if they are so many that it does
         not pay."""
         if not self._found:
@@ -61,7 +45,7 @@ class Repeats:
         found = Distinct(*distinct(self._firsts(read)))
         return found if len(found.first) <= _PAYS * len(found.which) else None
 
-    def _firsts(self, read: Reads) -> np.ndarray:
+    def _firsts(self, read: Read) -> np.ndarray:
         """For each row that batches read, the first that holds the same."""
         return rows_read(self._plan.indices, read, self._same.get(read.arena))
 

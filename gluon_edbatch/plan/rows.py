@@ -1,7 +1,6 @@
 """What is done row by row of what batches read: which rows these are, and which hold the same.
 
-This module is compiled by Cython where a compiler is present (the types are in ``rows.pxd``), and
-runs as it stands where not.
+Compiled by Cython where a compiler is present (the types are in ``rows.pxd``).
 """
 
 from typing import Any, Optional
@@ -10,21 +9,8 @@ import numpy as np
 
 
 def rows_read(indices: np.ndarray, read: Any, same: Optional[np.ndarray] = None) -> np.ndarray:
-    """The rows that batches read one after the other.
-
-    Parameters
-    ----------
-    indices : numpy.ndarray
-        int32, of the plan.
-    read : Reads
-    same : numpy.ndarray, optional
-        int64, for each row of the arena the first that holds the same, which is told instead.
-
-    Returns
-    -------
-    numpy.ndarray
-        int64
-    """
+    """Return the rows (int64) that batches read one after the other. `same` (int64) tells for each
+    row of the arena the first that holds the same, which then stands for it."""
     begins, ends, gather = read.begin.data, read.end.data, read.gather.view(np.uint8).data
     count = place = 0
     for batch in range(len(begins)):
@@ -72,12 +58,7 @@ def words(numbers: np.ndarray, most: int) -> Optional[np.ndarray]:
 
 
 def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different ones of small integers, in linear time.
-
-    Parameters
-    ----------
-    keys : numpy.ndarray
-        int64, none of them negative.
+    """Find the different ones of small integers (int64, none of them negative), in linear time.
 
     Returns
     -------
@@ -99,15 +80,8 @@ def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def note_same(same: np.ndarray, rows: np.ndarray, made_of: np.ndarray) -> None:
-    """Rows hold the same where they are made of the same.
-
-    Parameters
-    ----------
-    same : numpy.ndarray
-        int64, for each row of an arena the first that holds the same; for `rows` it is written.
-    rows, made_of : numpy.ndarray
-        int64; small integers tell what each of the rows is made of.
-    """
+    """Note in `same`, the first row that holds the same for each row of an arena, that `rows` hold
+    the same where they are made of the same: small integers tell what of. All are int64."""
     firsts, given, numbers, known = same.data, rows.data, made_of.data, _room_by_key(made_of)
     for place in range(len(made_of)):
         key = numbers[place]

@@ -11,23 +11,14 @@ from typing import Optional
 import numpy as np
 
 from ..subgraph.split import Split, hoisted, looked_up
-from .plan import ArenaPlan, Group, Plan, Reads, Traits, Writes
+from .plan import ArenaPlan, Group, Plan, Read, Traits, Write
 from .repeats import Distinct, Numbers, Repeats
 from .rows import rows_read
 
 
 def hoist(plan: Plan, traits: Sequence[Traits], numbers: Numbers) -> Plan:
     """The same plan, in which the part of a type that needs only what is there before its first
-    batch runs once for all of them, where that pays.
-
-    Parameters
-    ----------
-    plan : Plan
-    traits : sequence of Traits
-        Those of its groups.
-    numbers : callable
-        Gives a range of the numbers that the user gave.
-    """
+    batch runs once for all of them, where that pays. `numbers` gives a range of the user's."""
     groups, early, indices = [], [], [plan.indices]
     repeats = Repeats(plan, traits, numbers)
     for group, own in zip(plan.groups, traits):
@@ -92,9 +83,9 @@ def _apart(
         rows = np.full(group.size, spec.rows) if parts.early.alone else group.rows
         ends = np.cumsum(rows)
         place = _new_arena(plan, ArenaPlan(spec.arena, private=True), int(ends[-1]))
-        found.append(Reads(place, np.zeros(group.size, bool), ends - rows, ends))
+        found.append(Read(place, np.zeros(group.size, bool), ends - rows, ends))
         begin, end = (np.array([0]), ends[-1:]) if at_once else (ends - rows, ends)
-        writes.append(Writes(place, begin, end))
+        writes.append(Write(place, begin, end))
     reads = [group.reads[position] for position in parts.positions]
     first = group._replace(
         node_type=parts.early, reads=tuple(reads), writes=tuple(writes), hoisted=True
@@ -121,8 +112,8 @@ def _once(
     writes, found = [], []
     for spec in parts.found:
         place = _new_arena(plan, ArenaPlan(spec.arena, shared=True), int(count[0]))
-        found.append(Reads(place, np.ones(group.size, bool), at + ends - group.rows, at + ends))
-        writes.append(Writes(place, np.array([0]), count))
+        found.append(Read(place, np.ones(group.size, bool), at + ends - group.rows, at + ends))
+        writes.append(Write(place, np.array([0]), count))
     first = group._replace(
         node_type=parts.early,
         numbers=group.numbers[:1],
@@ -136,7 +127,7 @@ def _once(
     return first, _late(group, parts, found, known=True)
 
 
-def _late(group: Group, parts: Split, found: Sequence[Reads], known: bool) -> Group:
+def _late(group: Group, parts: Split, found: Sequence[Read], known: bool) -> Group:
     """The batches of a group without the early part; whether what this found is there before."""
     assert parts.late is not None  # else there is nothing to tell apart
     reads = group.reads + tuple(found)
@@ -150,17 +141,17 @@ def _new_arena(plan: Plan, arena: ArenaPlan, rows: int) -> int:
     return len(plan.arenas) - 1
 
 
-def _read_all(plan: Plan, read: Reads, indices: list[np.ndarray]) -> Reads:
+def _read_all(plan: Plan, read: Read, indices: list[np.ndarray]) -> Read:
     """One read of what these read one after the other."""
     if not read.gather.any() and (read.end[:-1] == read.begin[1:]).all():
-        return Reads(read.arena, np.zeros(1, bool), read.begin[:1], read.end[-1:])
+        return Read(read.arena, np.zeros(1, bool), read.begin[:1], read.end[-1:])
     return _by_index(read.arena, rows_read(plan.indices, read), indices)
 
 
-def _by_index(arena: int, rows: np.ndarray, indices: list[np.ndarray]) -> Reads:
+def _by_index(arena: int, rows: np.ndarray, indices: list[np.ndarray]) -> Read:
     """The read of one batch."""
     begin = _add_indices(rows, indices)
-    return Reads(arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
+    return Read(arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
 
 
 def _add_indices(rows: np.ndarray, indices: list[np.ndarray]) -> int:

@@ -4,7 +4,6 @@ import csv
 import json
 import sys
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import mxnet as mx
 import numpy as np
@@ -14,17 +13,14 @@ from mxnet import autograd, nd
 from benchmarks.commands import COMMANDS, main, workloads
 from benchmarks.gemm import best_rate
 from benchmarks.measure import _phase_fields
-from benchmarks.output import tables
 from benchmarks.rivals.levels import plan_levels
 from benchmarks.runner import MeasurementError, measure_in_turn
 from benchmarks.settings import Settings
 from benchmarks.systems import Phases, build_system
 from benchmarks.treelstm_sick import TreeLSTMSick, initial_weights, weights_of
-from benchmarks.where import Where
 from benchmarks.workloads import WORKLOADS, load_workload
 from example.tree_lstm.data import Pair, Tree
 from example.tree_sst.data import build_samples, parse_tree
-from gluon_edbatch.execute.native import timings as stopwatch
 from tests.support import processes
 from tests.support.models import random_tree
 from tests.support.tiers import sampled
@@ -166,50 +162,6 @@ def test_table_for_people():
 def test_time_of_a_call_is_that_of_its_own_step():
     fields = _phase_fields([Phases(record_ms=2.0, nodes=1000), Phases(record_ms=3.0, nodes=500)])
     assert (fields['record_ms'], fields['record_us_per_call'], fields['nodes']) == (2.5, 4, 750)
-
-
-def test_where_time_goes(monkeypatch):
-    readings = iter(
-        [
-            {'products': 9.0, 'all': 9.0},
-            {'products': 0.4, 'all': 0.6},
-            {},
-            {'products': 0.8, 'all': 0.9},
-        ]
-    )
-    monkeypatch.setattr(stopwatch, 'seconds', lambda: next(readings))
-    clock = iter([1.0, 1.02, 2.0, 2.04])  # Python takes 10 and 20 ms a minibatch
-    monkeypatch.setattr('benchmarks.where.time', SimpleNamespace(thread_time=lambda: next(clock)))
-    where = Where()
-    for _ in range(2):
-        where.begin()
-        where.end(cpu_ms=500.0, minibatches=2)
-    medians = where.medians()
-    assert medians['products'] == 300 and medians['other in native operators'] == 75
-    assert medians['Python'] == 15 and medians['other operators'] == 110
-    row = {
-        'workload': 'w',
-        'mode': 'infer',
-        'hidden': 1,
-        'embed': 1,
-        'threads': 1,
-        'cpus': 1,
-        'cpu': 'c',
-        'batch_size': 2,
-        'scheduler': 'fsm',
-        'where_ms': medians,
-    }
-    text = tables([row])
-    assert 'products' in text and '300.0' in text
-    assert 'products' not in tables([dict(row, where_ms={})]).split('samples/s\n')[1]
-
-
-def test_no_stopwatch_no_times(monkeypatch):
-    monkeypatch.setattr(stopwatch, 'seconds', lambda: None)
-    where = Where()
-    where.begin()
-    where.end(5.0, 1)
-    assert where.medians() == {}
 
 
 def test_data_directory(tmp_path):

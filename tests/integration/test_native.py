@@ -15,7 +15,6 @@ from gluon_edbatch.execute import execution_state as machine
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native import compiler, library, native_run
-from gluon_edbatch.execute.native import timings as stopwatch
 from gluon_edbatch.execute.native.gather import gather
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import steps
@@ -483,14 +482,15 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
     """As `autograd.grad` asks for those of its variables only."""
     net = started(Shared())
     wanted = net.one.weight.data()
-    call, runs = native_run.call, []
+    call, runs = native_run.fresh.run, []
 
-    def watched(function, words, handles, own):
-        modes = own.value.decode()
-        gradients = handles[-len(modes) :]
-        assert [handle is None for handle in gradients] == [mode == '-' for mode in modes]
-        runs.append(modes)
-        return call(function, words, handles, own)
+    def watched(function, words, handles):
+        if function == library.address('edb_push_backward'):
+            gradients = zip(handles[3 - len(words) :], words[3:])
+            runs.append(
+                [None if handle is None else bool(written) for handle, written in gradients]
+            )
+        return call(function, words, handles)
 
     def gradient(scope):
         with autograd.record():
@@ -500,10 +500,10 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
         return autograd.grad(loss, [wanted])[0].asnumpy()
 
     expected = gradient(contextlib.nullcontext)
-    monkeypatch.setattr(native_run, 'call', watched)
+    monkeypatch.setattr(native_run.fresh, 'run', watched)
     np.testing.assert_allclose(gradient(edb.batching), expected, rtol=1e-5, atol=1e-6)
     # Of the arena's gradient, and of the weights': what is wanted is in two types.
-    assert runs == ['aw---a-']
+    assert runs == [[False, True, None, None, None, False, None]]
 
 
 @pytest.mark.parametrize('request_, result', [(0, [3, 3]), (1, [2, 4]), (2, [2, 4]), (3, [5, 7])])
@@ -774,25 +774,6 @@ def test_best_level_is_taken(tmp_path, monkeypatch, lacking, best):
     assert library.built().name.startswith(f'{best}-')
     monkeypatch.setenv('GLUON_EDBATCH_NATIVE', 'v2')
     assert library.built().name.startswith('v2-')
-
-
-@pytest.mark.slow  # compiles the library anew
-def test_stopwatch(tmp_path):
-    program = (
-        PROGRAM
-        + """
-from gluon_edbatch.execute.native import timings as stopwatch
-taken, again = stopwatch.seconds(), stopwatch.seconds()
-assert 0 < taken['products'] < taken['all'] < 1, taken
-assert not any(again.values()), again
-"""
-    )
-    done = run_python('-c', program, GLUON_EDBATCH_STOPWATCH='1', GLUON_EDBATCH_CACHE=str(tmp_path))
-    assert done.returncode == 0, done.stderr
-
-
-def test_no_stopwatch_unless_asked_for():
-    assert stopwatch.seconds() is None
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64', 'float16', 'int8'])

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.plan.plan import Reads, Writes
+from gluon_edbatch.plan.plan import Read, Write
 from gluon_edbatch.plan.rows import distinct, note_same, rows_read, rows_written, words
 
 KEYS = st.lists(st.sampled_from([0, 1, 2, 3, 7, 100_000]), max_size=12).map(
@@ -27,10 +27,10 @@ def test_rows_that_batches_read_and_write(bounds, has_same):
     slices = [np.arange(first, last) for first, last in zip(begin, end)]
     read = [indices[rows] if by else rows for rows, by in zip(slices, gather)]
     wanted = np.concatenate([*read, []]).astype(np.int64)
-    found = rows_read(indices, Reads(0, gather, begin, end), same)
+    found = rows_read(indices, Read(0, gather, begin, end), same)
     np.testing.assert_array_equal(found, wanted if same is None else same[wanted])
     written = np.concatenate([*slices, []])
-    np.testing.assert_array_equal(rows_written(Writes(0, begin, end)), written)
+    np.testing.assert_array_equal(rows_written(Write(0, begin, end)), written)
 
 
 @given(KEYS)

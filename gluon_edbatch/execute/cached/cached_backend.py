@@ -2,7 +2,6 @@
 
 from typing import NamedTuple, Optional
 
-import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
@@ -53,11 +52,6 @@ def traits(node_type: NodeType) -> Optional[Traits]:
 def kind(_group: Group) -> int:
     """See `Backend`: one by one."""
     return 1
-
-
-def kinds(group: Group) -> np.ndarray:
-    """See `Backend`."""
-    return np.ones(group.size, np.int8)
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[BatchTape]:

@@ -29,28 +29,18 @@ _ARENA, _INDEX = 'edb_arena%d', 'edb_index%d'
 class Source(NamedTuple):
     """What a compiled call gets at one position.
 
-    Attributes
-    ----------
-    kind : str
-        ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` or ``'pack'``;
-        for ragged arguments that are not padded, ``'parents'`` and ``'segments'``; ``'lengths'``
-        for those whose padding is masked.
-    position : int
-        Which argument, parameter of the type, or pack of the program.
+    Kinds are ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` and
+    ``'pack'``; of ragged arguments ``'parents'`` and ``'segments'`` if they are not padded,
+    ``'lengths'`` if their padding is masked.
     """
 
     kind: str
-    position: int
+    position: int  # which argument, parameter of the type, or pack of the program
 
 
 class InTurns:
     """A CachedOp that threads call one after the other: MXNet's own infers shapes in a graph that
-    all of its calls share, and fails, or worse, where two do so at once.
-
-    Parameters
-    ----------
-    op : CachedOp
-    """
+    all of its calls share, and fails, or worse, where two do so at once."""
 
     __slots__ = ('_op', '_lock')
 
@@ -58,29 +48,18 @@ class InTurns:
         self._op, self._lock = op, threading.Lock()
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
-        """As the operator itself; others wait for as long as it takes to hand over."""
+        """Call the operator; other threads wait until it is handed over."""
         with self._lock:
             return self._op(*arrays, **options)
 
 
 class CompiledGraph(NamedTuple):
-    """A type's static subgraph, compiled for one way of reading its arguments.
-
-    Attributes
-    ----------
-    call : InTurns
-    sources : tuple of Source
-        What to pass, in order.
-    operators : int
-        How many there are in it, gathers included.
-    packs : tuple of (tuple of int)
-        Parameters of the type that the program wants as one array, one after the other.
-    """
+    """A type's static subgraph, compiled for one way of reading its arguments."""
 
     call: InTurns
-    sources: tuple[Source, ...]
-    operators: int
-    packs: tuple[tuple[int, ...], ...] = ()
+    sources: tuple[Source, ...]  # what to pass, in order
+    operators: int  # gathers included
+    packs: tuple[tuple[int, ...], ...] = ()  # parameters that are wanted as one array
 
     def parameters(self, source: Source) -> tuple[int, ...]:
         """The positions of the parameters that a source stands for."""
@@ -88,27 +67,13 @@ class CompiledGraph(NamedTuple):
 
 
 def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False) -> CompiledGraph:
-    """The program of a type for arguments read as `reads` says (compiled at first use).
-
-    Parameters
-    ----------
-    node_type : NodeType
-    reads : tuple of str
-        `SLICE`, `GATHER`, `EMPTY`, `LONG_SLICE`, `LONG_GATHER`, `MASKED_SLICE` or
-        `MASKED_GATHER` for each argument.
-    fused : bool
-        With horizontal fusion (see `passes.horizontal`).
-    """
+    """The program of a type for arguments read as `reads` says, one of the names above for each;
+    `fused` horizontally, if that is wanted. It is compiled at first use."""
     programs = executable(node_type).programs
     program = programs.get((reads, fused))
     if program is None:
         program = programs[reads, fused] = _compile(node_type, reads, fused)
     return program
-
-
-def _parameter_sources(node_type: NodeType) -> dict[str, Source]:
-    names = node_type.graph.parameters
-    return {name: Source('parameter', position) for position, name in enumerate(names)}
 
 
 def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> CompiledGraph:
@@ -138,16 +103,11 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
     gathers = {
         INPUT % position: mx.sym.take(mx.sym.var(_ARENA % position), mx.sym.var(_INDEX % position))
         for position, read in enumerate(reads)
-        if read in _GATHERS
+        if read in _GATHERS and INPUT % position in graph.variables
     }
-    symbol, gathers = (
-        graph.symbol,
-        {name: gather for name, gather in gathers.items() if name in graph.variables},
-    )
-    if gathers:
-        symbol = symbol(**gathers)
+    symbol = graph.symbol(**gathers) if gathers else graph.symbol
     place = {name: position for position, name in enumerate(node_type.graph.parameters)}
-    known = _parameter_sources(node_type)
+    known = {name: Source('parameter', position) for name, position in place.items()}
     known.update({name: Source('pack', index) for index, name in enumerate(packed)})
     for position in range(len(reads)):
         known[INPUT % position] = Source('rows', position)
@@ -173,12 +133,8 @@ def cached_op(
     have none, not even zero. Casts that AMP has put around a gather are left out: theirs are not
     added to what is there, on some processors.
 
-    Parameters
-    ----------
-    symbol : Symbol
-    in_place : (sequence of int, sequence of int), optional
-        Which inputs are other arrays at each call, and which are the same: memory between is then
-        planned once, for one shape of each, and kept.
+    `in_place` tells which inputs are other arrays at each call, and which are the same: memory
+    between is then planned once, for one shape of each, and kept.
     """
     flags: list[tuple[str, Any]] = []
     if in_place:

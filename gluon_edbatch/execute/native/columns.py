@@ -1,6 +1,4 @@
-"""Columns of numbers as the compiled ``table.py`` reads them, as Python; ``columns.pxd`` says the
-same in C.
-"""
+"""Columns of numbers, as ``run_table.py`` reads them; ``columns.pxd`` is the compiled form."""
 
 import numpy as np
 

@@ -19,8 +19,6 @@ SOURCES = Path(__file__).with_name('src')
 BUILT = Path(__file__).with_name('built')  # where an installed package has its libraries
 FLAGS = ('-std=c++17', '-O3', '-fopenmp-simd', '-fno-math-errno', '-fno-trapping-math', '-fPIC')
 FOR_THIS_PROCESSOR = ('-march=native',)
-# For tests, not for users: a newer compiler may warn of more.
-NO_WARNINGS = ('-Wall', '-Wextra', '-Werror')
 _FINELY = ('-g1', '-O1', '-DEDB_SHARE_ALL')  # the smallest batch has something for every thread
 SANITIZED = {
     'memory': (
@@ -32,35 +30,12 @@ SANITIZED = {
     'threads': ('-fsanitize=thread', *_FINELY),
 }
 
-# What the levels of x86-64 add to each other: a processor's feature as Linux calls it, and the
-# compiler's flag (compilers know the levels' own names only since GCC 11 and Clang 12).
-_V2 = {
-    'cx16': '-mcx16',
-    'lahf_lm': '-msahf',
-    'popcnt': '-mpopcnt',
-    'pni': '-msse3',
-    'ssse3': '-mssse3',
-    'sse4_1': '-msse4.1',
-    'sse4_2': '-msse4.2',
-}
-_V3 = {
-    **_V2,
-    'avx': '-mavx',
-    'avx2': '-mavx2',
-    'bmi1': '-mbmi',
-    'bmi2': '-mbmi2',
-    'f16c': '-mf16c',
-    'fma': '-mfma',
-    'abm': '-mlzcnt',
-    'movbe': '-mmovbe',
-}
-_V4 = {
-    **_V3,
-    'avx512f': '-mavx512f',
-    'avx512bw': '-mavx512bw',
-    'avx512cd': '-mavx512cd',
-    'avx512dq': '-mavx512dq',
-    'avx512vl': '-mavx512vl',
+# What the levels of x86-64 add to each other: a processor's feature as Linux calls it and, where
+# it is another, as the compiler does (which knows the levels' own names since GCC 11 and Clang 12).
+_X86_64 = {
+    'v2': 'cx16 lahf_lm:sahf popcnt pni:sse3 ssse3 sse4_1:sse4.1 sse4_2:sse4.2',
+    'v3': 'avx avx2 bmi1:bmi bmi2 f16c fma abm:lzcnt movbe',
+    'v4': 'avx512f avx512bw avx512cd avx512dq avx512vl',
 }
 # Some compilers would use half of AVX-512's width outside of products.
 _MORE = {'v4': ('-mprefer-vector-width=512',)}
@@ -77,18 +52,22 @@ def levels() -> dict[str, frozenset[str]]:
         return {}
     if platform.machine() != 'x86_64':
         return {'baseline': frozenset()}
-    return {level: frozenset(flags) for level, flags in _x86_64().items()}
+    return {level: frozenset(each for each, _ in _added(level)) for level in _X86_64}
 
 
 def level_flags(level: str) -> tuple[str, ...]:
     """What makes the compiler use a level's instructions, and no others."""
     if level == 'baseline':
         return ()
-    return ('-march=x86-64', *_x86_64()[level].values(), *_MORE.get(level, ()))
+    flags = [f'-m{flag or feature}' for feature, flag in _added(level)]
+    return ('-march=x86-64', *flags, *_MORE.get(level, ()))
 
 
-def _x86_64() -> dict[str, dict[str, str]]:
-    return {'v2': _V2, 'v3': _V3, 'v4': _V4}
+def _added(level: str) -> list[tuple[str, str]]:
+    """Features of all levels up to this one, with the compiler's names where they are others."""
+    names = list(_X86_64)
+    listed = ' '.join([_X86_64[name] for name in names[: names.index(level) + 1]]).split()
+    return [each.partition(':')[::2] for each in listed]
 
 
 def features() -> frozenset[str]:
@@ -102,14 +81,8 @@ def features() -> frozenset[str]:
 
 
 def library_name(level: str, mxnet: Path) -> str:
-    """The file name of a level's library, which tells the sources, MXNet's among them.
-
-    Parameters
-    ----------
-    level : str
-    mxnet : pathlib.Path
-        The folder of MXNet's package; all builds of a version have the same sources.
-    """
+    """The file name of a level's library, which tells the sources, those in MXNet's folder among
+    them; all builds of a version have the same."""
     digest = hashlib.sha256(' '.join(FLAGS + level_flags(level)).encode())
     for source in source_files(mxnet):
         digest.update(source.read_bytes())
@@ -126,13 +99,7 @@ def source_files(mxnet: Path) -> list[Path]:
 
 
 def find_compiler() -> str:
-    """The command that ``CXX`` names, or else what is there.
-
-    Raises
-    ------
-    BuildError
-        If there is none.
-    """
+    """The command that ``CXX`` names, or else what is there. Raises `BuildError` if nothing is."""
     compiler = os.environ.get('CXX') or shutil.which('g++') or shutil.which('clang++')
     if not compiler:
         raise BuildError('no C++ compiler found; install g++, or name one in CXX')
@@ -142,45 +109,15 @@ def find_compiler() -> str:
 
 
 def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
-    """Compile a library.
-
-    Raises
-    ------
-    BuildError
-        If the compiler cannot be run, or fails.
-    """
-    _run(
-        compiler,
-        mxnet,
-        [
-            *flags,
-            '-shared',
-            str(SOURCES / 'operators.cc'),
-            str(mxnet / 'src' / 'lib_api.cc'),
-            '-o',
-            str(path),
-        ],
-    )
+    """Compile a library; raises `BuildError` if the compiler cannot be run, or fails."""
+    sources = str(SOURCES / 'operators.cc'), str(mxnet / 'src' / 'lib_api.cc')
+    run_compiler(compiler, mxnet, [*flags, '-shared', *sources, '-o', str(path)])
 
 
-def compile_without_warnings(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
-    """Compile our own sources, not MXNet's, to an object file.
-
-    Raises
-    ------
-    BuildError
-        If the compiler warns, cannot be run, or fails.
-    """
-    _run(
-        compiler,
-        mxnet,
-        [*flags, *NO_WARNINGS, '-c', str(SOURCES / 'operators.cc'), '-o', str(path)],
-    )
-
-
-def _run(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
-    # A system's header: MXNet's gives warnings, which are not ours.
-    command = [*shlex.split(compiler), *FLAGS, '-isystem', str(mxnet / 'include'), *arguments]
+def run_compiler(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
+    """Run the compiler; raises `BuildError` if that cannot be, or it fails."""
+    system = '-isystem', str(mxnet / 'include')  # else there are warnings of MXNet's headers
+    command = [*shlex.split(compiler), *FLAGS, *system, *arguments]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
@@ -193,13 +130,8 @@ def _run(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
 
 
 def build_levels(mxnet: Path, folder: Path) -> None:
-    """Compile the libraries of all levels into a folder, and remove others that are there.
-
-    Raises
-    ------
-    BuildError
-        If one cannot be compiled; the folder is then empty.
-    """
+    """Compile the libraries of all levels into a folder, and remove others that are there. Raises
+    `BuildError` if one cannot be compiled; the folder is then empty."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     compiler = find_compiler()

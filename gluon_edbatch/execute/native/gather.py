@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ...mx import fresh
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
-from .inline_run import gather_now
-from .library import available
+from .library import address, available
 
 __all__ = ['gather']
 
@@ -27,13 +27,10 @@ def gather(
 
     Parameters
     ----------
-    sources : sequence of NDArray
-        With rows as the target's.
     rows : sequence of numpy.ndarray
         int64, of each source.
     target : NDArray
         Unknown to autograd.
-    begin : int
     now : bool, default False
         Whether to do it in this thread: the target is new, and what is read is there.
 
@@ -51,7 +48,9 @@ def gather(
     table[2::2] = np.repeat(np.arange(len(counts)), counts)
     table[3::2] = np.concatenate(rows)
     if now:
-        gather_now(table, sources, target)
+        handles = [source.handle for source in sources]
+        fresh.wait(handles)  # a user may have written to them
+        fresh.run(address('edb_gather_now'), table, [*handles, target.handle])
         return True
     arrays = [upload(table, target.ctx), *sources, target]
     run_for_effect(

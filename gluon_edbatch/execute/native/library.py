@@ -8,11 +8,9 @@ use for this very processor (``GLUON_EDBATCH_NATIVE=native`` always does that), 
 ``$GLUON_EDBATCH_CACHE``, or else in the user's cache folder, under a name that tells sources,
 compiler and processor.
 
-For those who change the sources: ``GLUON_EDBATCH_STOPWATCH=1`` compiles one that clocks what it
-does (`stopwatch`), ``GLUON_EDBATCH_SANITIZE=memory`` one that ends the program where memory is read
-that nobody has, or what is done has no defined result, ``=threads`` one that tells where threads
-read and write the same at once. Python must then run with ``LD_PRELOAD`` of the compiler's
-``libasan.so`` or ``libtsan.so`` (``tests/unit/test_sanitizers.py``).
+To test the sources: ``GLUON_EDBATCH_SANITIZE=memory`` compiles one that ends the program at memory
+errors and undefined behaviour, ``=threads`` one that reports data races. Python must then run with
+``LD_PRELOAD`` of the compiler's ``libasan.so`` or ``libtsan.so``.
 """
 
 import ctypes
@@ -24,11 +22,11 @@ import tempfile
 import threading
 from functools import cache
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 import mxnet as mx
 
-from ...mx.invoke import has_operator, load_operators
+from ...mx.invoke import load_operators
 from .compiler import (
     BUILT,
     FLAGS,
@@ -45,42 +43,26 @@ from .compiler import (
 )
 
 _MXNET = Path(mx.__file__).parent
-_INSTRUMENTS = (
-    *(('-DEDB_STOPWATCH',) if os.environ.get('GLUON_EDBATCH_STOPWATCH') == '1' else ()),
-    *SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ()),
-)
-_OPERATORS = ('edb_gather', 'edb_run_forward')
+_INSTRUMENTS = SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ())
 _lock = threading.Lock()
-_available: Optional[bool] = None
-_loaded: Optional[Path] = None
 
 
 def available() -> bool:
-    """Whether the native operators are loaded.
-
-    The first call loads them, and compiles them if need be.
-
-    Returns
-    -------
-    bool
-    """
-    global _available
-    if _available is None:
-        with _lock:
-            if _available is None:
-                _available = _load()
-    return _available
+    """Whether the native operators are loaded. The first call loads them, compiled if need be."""
+    return loaded() is not None
 
 
+@cache  # after the first call, a fork cannot find the lock taken
 def loaded() -> Optional[Path]:
     """The library that was loaded; None if there is none."""
-    return _loaded if available() else None
+    with _lock:  # or two threads would compile it
+        return _load()
 
 
 @cache
-def function(name: str) -> Any:
-    """A function for C of the library that was loaded."""
-    return getattr(ctypes.CDLL(str(loaded())), name)
+def address(name: str) -> int:
+    """Where a function for C of the library that was loaded is, for `fresh.run`."""
+    return ctypes.cast(getattr(ctypes.CDLL(str(loaded())), name), ctypes.c_void_p).value or 0
 
 
 def level() -> Optional[str]:
@@ -94,16 +76,15 @@ def level() -> Optional[str]:
     return ', '.join([*_runnable()[-1:], 'compiled at first use'])
 
 
-def _load() -> bool:
-    global _loaded
+@cache
+def _load() -> Optional[Path]:
     if _wanted() == '0':
-        return False
+        return None
     try:
-        _loaded = _load_built() or _load_into_mxnet(compiled())
+        return _load_built() or _load_into_mxnet(compiled())
     except BuildError as error:
         print(f'gluon_edbatch: running without native operators, slower: {error}', file=sys.stderr)
-        return False
-    return all(map(has_operator, _OPERATORS))
+        return None
 
 
 def _load_built() -> Optional[Path]:
@@ -127,28 +108,14 @@ def _load_into_mxnet(path: Path) -> Path:
 
 
 def build() -> Path:
-    """The library for this processor; compiles it if it is not there yet.
-
-    Returns
-    -------
-    pathlib.Path
-
-    Raises
-    ------
-    BuildError
-        If it has to be compiled, and there is no C++ compiler, or it fails.
-    """
+    """The library for this processor, compiled if it is not there yet; raises `BuildError` if that
+    cannot be."""
     return built() or compiled()
 
 
 def built() -> Optional[Path]:
     """The best library that came with the package; None if this processor can run none of them.
-
-    Raises
-    ------
-    BuildError
-        If a level is asked for that this processor does not have.
-    """
+    Raises `BuildError` if a level is asked for that this processor does not have."""
     if _INSTRUMENTS or _wanted() == 'native':
         return None
     for level in reversed(_runnable()):
@@ -180,13 +147,7 @@ def _wanted() -> str:
 
 def compiled() -> Path:
     """A library in the cache, of the level that was asked for, or else for this very processor;
-    compiles it if it is not there yet.
-
-    Raises
-    ------
-    BuildError
-        If there is no C++ compiler, or it fails.
-    """
+    compiled if it is not there yet. Raises `BuildError` if that cannot be."""
     flags = (
         *_INSTRUMENTS,
         *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native') else level_flags(*_runnable())),

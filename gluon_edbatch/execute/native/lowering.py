@@ -44,13 +44,8 @@ _WIDE = 8  # columns: a product of fewer takes longer than to copy them
 
 
 def lower(node_type: NodeType) -> tuple[RowProgram, list[str]]:
-    """The program of a type, and the options that made a difference to it.
-
-    Raises
-    ------
-    Unsupported
-        With the reason, for the report.
-    """
+    """The program of a type, and the options that made a difference to it. Raises `Unsupported`,
+    with the reason for the report."""
     if node_type.tables:
         raise Unsupported('computes ids')
     if node_type.alone:

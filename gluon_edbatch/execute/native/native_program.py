@@ -1,15 +1,79 @@
-"""The program of a type for the native operators, made once."""
+"""The program of a type for the native operators, and its words, made once."""
 
+import struct
 from typing import NamedTuple, Optional
 
+import numpy as np
+
 from ... import debug
-from ...ops.instructions import RowProgram
+from ...ops.instructions import Instruction, Place, RowProgram
 from ...ops.lowering_context import Unsupported
 from ...subgraph.node_type import NodeType
 from ..executable import executable
 from . import library
 from .lowering import lower
-from .words import Layout, layout
+
+WANTED = 0  # in the place of an address
+ALIGNED = 16  # elements
+_REGISTER_WORDS = 8
+
+
+class Layout(NamedTuple):
+    """A program as 64-bit words (``src/program.h``), but for what depends on the run."""
+
+    words: np.ndarray
+    kept: tuple[int, int, int]  # in the workspace: elements a row, elements a value, registers
+
+    def workspace(self, rows: int, values: int) -> int:
+        """Elements of the workspace, at most, that a program takes."""
+        of_row, of_value, registers = self.kept
+        return of_row * rows + of_value * values + registers * ALIGNED
+
+
+def layout(program: RowProgram, training: bool) -> Layout:
+    """The part of a program's words that is the same in every run."""
+    words = np.full((len(program.registers), _REGISTER_WORDS), -1, np.int64)
+    kept = [0, 0]
+    count = 0
+    for i, register in enumerate(program.registers):
+        place, gathered = register.place, -1
+        if training and register.kept and place in (Place.SCRATCH, Place.INPUT, Place.PARAMETER):
+            if place is Place.INPUT:
+                gathered = WANTED
+            else:
+                place = Place.KEPT
+            kept[bool(register.ragged)] += register.width
+            count += 1
+        words[i] = (
+            register.width,
+            register.ragged,
+            place,
+            register.position,
+            register.gradient,
+            register.position,
+            gathered,
+            register.times,
+        )
+    sizes = struct.pack('<2q', len(program.registers), len(program.instructions))
+    instructions = b''.join(map(_packed, program.instructions))
+    everything = b''.join([sizes, words.tobytes(), instructions])
+    return Layout(np.frombuffer(everything, np.int64), (kept[0], kept[1], count))
+
+
+def _packed(instruction: Instruction) -> bytes:
+    numbers = tuple(instruction.numbers) + (0,) * (4 - len(instruction.numbers))
+    reals = tuple(instruction.reals) + (0.0,) * (2 - len(instruction.reals))
+    return struct.pack(
+        '<16q2d',
+        instruction.op,
+        *instruction.out,
+        *instruction.a,
+        *instruction.b,
+        instruction.parameter,
+        instruction.bias,
+        *map(int, numbers),
+        *reals,
+    )
 
 
 class NativeProgram(NamedTuple):

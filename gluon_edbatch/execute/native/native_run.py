@@ -1,83 +1,69 @@
-"""Consecutive batches as one call of a native operator, forward and backward."""
+"""Consecutive batches as one call of a native operator, forward and backward: a backend, where
+there is a rule for all that a type does.
 
-import ctypes
+Small runs go forward in the thread that asks for them, without MXNet's engine. To hand an operator
+to it, to wake one of its threads and to wait for it takes up to 200 microseconds; a single tree
+computes for 50. Nobody reads or writes too early: the arenas are new, and whoever is about to write
+to a guarded parameter waits (see `mx.mutation_guard`).
+"""
+
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
+from mxnet.ndarray import NDArray
 
-from ...mx.direct import call
+from ...mx import fresh
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
+from ...mx.mutation_guard import Watched, no_touches
 from ...mx.pool import Memory
-from ...plan.plan import Part
+from ...plan.plan import Group, Part, Traits
 from ...record.model_watch import key_of
 from ...subgraph.node_type import NodeType
 from ..executable import executable
-from ..gradients import NOT_WANTED, Gradients
+from ..execution_state import Machine
+from ..gradients import NOT_WANTED, WRITTEN, Gradients
 from ..weights import Weights
-from .inline_run import run_now
-from .library import function
-from .native_program import NativeProgram, native_program
+from .library import address
+from .native_program import ALIGNED, WANTED, NativeProgram, native_program
 from .run_table import Table, size_of
 from .threads import get_num_threads
-from .words import keep, start, weight, weights_size
 
+_MAGIC = 0x45444231
+_MOST_WORDS = 1 << 13  # of runs at once: more take longer than `kMostNanoseconds` in C++
+# Native products are as fast for a hundred rows as for thousands, and what is hoisted has to be
+# written and read again (5 % of a training step of Tree-LSTMs on SICK).
+_HOISTED_BELOW = 128
 _DTYPES = {4: np.float32, 8: np.float64}
 _MOST_FRAMES = 64
 
 
 class RunWeight(NamedTuple):
-    """A parameter of a run: of which of its types, the how manieth, and whether it is trained."""
+    """A parameter of a run."""
 
-    part: int
-    position: int
+    part: int  # which of the run's types has it
+    position: int  # among the parameters of that type
     trained: bool
 
 
 class Frame(NamedTuple):
-    """What runs of batches of the same types share.
+    """What runs of batches of the same types share."""
 
-    Attributes
-    ----------
-    start : numpy.ndarray
-        The first words of their tables.
-    programs : list of numpy.ndarray
-        Of each type.
-    natives : list of NativeProgram
-    weights : list of RunWeight
-    keys : list of tuple
-        Of each, see `ModelWatch.parameters`.
-    workspace : int
-        Elements that weights take there.
-    differentiable : bool
-    """
-
-    start: np.ndarray
-    programs: list[np.ndarray]
+    start: np.ndarray  # the first words of their tables
+    programs: list[np.ndarray]  # of each type
     natives: list[NativeProgram]
     weights: list[RunWeight]
-    keys: list[tuple]
-    workspace: int
+    keys: list[tuple]  # of each weight, see `ModelWatch.parameters`
+    workspace: int  # elements that weights take there
     differentiable: bool
 
 
 class NativeRun:
-    """Batches that one call of an operator runs.
+    """Batches that one call of an operator runs: those of the plan from `first` to before `last`,
+    of one kind."""
 
-    Parameters
-    ----------
-    machine : Machine
-    first, last : int
-        The batches of its plan from `first` to before `last`, of one kind.
-
-    Attributes
-    ----------
-    table : NDArray
-        What the operator is told to do, once it was run; to MXNet it seems to write it.
-    """
-
-    def __init__(self, machine, first: int, last: int):
+    def __init__(self, machine: Machine, first: int, last: int):
         parts = machine.plan.parts(first, last)
         node_type = parts[0][0].node_type
         self.training, self._ctx = node_type.mode.recording, node_type.ctx
@@ -104,14 +90,9 @@ class NativeRun:
         )
 
     def forward(self) -> bool:
-        """Run the batches: their results appear in the arenas.
-
-        Returns
-        -------
-        bool
-            Whether there is something to differentiate.
-        """
-        self.table = upload(self._words, self._ctx)
+        """Run the batches: their results appear in the arenas. Returns whether they can be
+        differentiated."""
+        self.table = upload(self._words, self._ctx)  # to MXNet the operator writes it
         self._workspace = Memory((self._elements,), self._dtype, self._ctx)
         arenas = [*self._arenas, self._workspace.array, *self._laps]
         weights = [each.handle() for each in self._weights]
@@ -129,13 +110,12 @@ class NativeRun:
         wanted = [gradients.of_arena(arena) for arena in self._slots]
         wanted += [gradients.of_input(place) for place in self._inputs]
         arrays = [self.table, *self._arenas, self._workspace.array]
-        modes = ''.join([mode for _, mode in wanted])
-        call(
-            function('edb_push_backward'),
-            np.array([self._ctx.device_typeid, self._ctx.device_id, len(self._arenas)]),
+        written = [mode == WRITTEN for _, mode in wanted]
+        fresh.run(
+            address('edb_push_backward'),
+            np.array([self._ctx.device_typeid, self._ctx.device_id, len(self._arenas), *written]),
             [array.handle for array in arrays]
             + [None if to is None or mode == NOT_WANTED else to.handle for to, mode in wanted],
-            ctypes.c_char_p(modes.encode()),
         )
 
     def _table(
@@ -162,6 +142,37 @@ class NativeRun:
         return result
 
 
+# --- at once -------------------------------------------------------------------------------------
+
+
+def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDArray]) -> bool:
+    """Run batches forward; when this returns their results are in the arenas.
+
+    Parameters
+    ----------
+    words : numpy.ndarray
+        int64, the run's table.
+    weights : sequence of Watched
+        Dense parameters on the CPU.
+    arenas : sequence of NDArray
+        On the CPU: new ones, and such as are read only.
+
+    Returns
+    -------
+    bool
+        False, and nothing is done, if it would take long or a parameter is about to be used.
+    """
+    if len(words) > _MOST_WORDS:
+        return False
+    handles = [each.handle() for each in weights]
+    handles += [array.handle for array in arenas]
+    fresh.wait(handles)  # not under the lock: what writes a parameter may need that
+    with no_touches():
+        if any([each.touched for each in weights]):
+            return False
+        return fresh.run(address('edb_run_now'), words, handles)
+
+
 # --- what runs share -----------------------------------------------------------------------------
 
 
@@ -185,7 +196,7 @@ class _FrameMaker:
         self._training = node_types[0].mode.recording
         self._known, self._node_types = weights, node_types
         self._weights: list[RunWeight] = []
-        self._words: list[list[int]] = []  # of each (see `words.weight`)
+        self._words: list[list[int]] = []  # of each: `Weight` in ``src/program.h``
         self._places: dict[tuple, int] = {}  # of weights and packs, by what they are
         self._differentiable = False
 
@@ -196,13 +207,15 @@ class _FrameMaker:
             np.concatenate([native.layouts[self._training].words, self._parameters_of(part)])
             for part, native in enumerate(natives)
         ]
-        return Frame(
-            start(natives[0].program.element_size, self._training, self._words, len(programs)),
+        size = natives[0].program.element_size
+        start = [_MAGIC, size, self._training, 0, 0, len(self._words), len(programs), 0, 0]
+        return Frame(  # `Table.begin` knows the zeros
+            np.array(start + [word for words in self._words for word in words], np.int64),
             programs,
             natives,
             self._weights,
             [self._key_of(each) for each in self._weights],
-            weights_size(self._words),
+            sum([size + ALIGNED for size, kept_at, _ in self._words if kept_at == WANTED]),
             self._differentiable,
         )
 
@@ -242,11 +255,12 @@ class _FrameMaker:
                 self._known.watched(node_type, position).values().size for position in members
             ]
             self._weights += map(RunWeight, [part] * len(members), members, trained)
-            self._words += [weight(size, 0) for size in sizes]
-            self._words[place] = weight(sizes[0], len(members))
+            self._words += [[size, -1, 0] for size in sizes]
+            self._words[place][2] = len(members)
         read = self._training and any([node_type.read_backward[position] for position in members])
         if read or len(members) > 1:
-            keep(self._words[place : place + len(members)])
+            for words in self._words[place : place + len(members)]:
+                words[1] = WANTED
         return place, any(trained)
 
 
@@ -254,3 +268,42 @@ def _program(node_type: NodeType) -> NativeProgram:
     program = native_program(node_type)
     assert program is not None  # else the backend would not run it
     return program
+
+
+# --- as a backend --------------------------------------------------------------------------------
+
+
+def traits(node_type: NodeType) -> Optional[Traits]:
+    """See `Backend`."""
+    native = native_program(node_type)
+    if native is None:
+        return None
+    return Traits(
+        pads=False,
+        hoisted_below=_HOISTED_BELOW,
+        fused_up_to=float('inf') if native.program.packs else 0,
+        shares=True,
+    )
+
+
+def kind(group: Group) -> Union[int, np.ndarray]:
+    """See `Backend`: by type of elements, and whether autograd records; 0 with padded arguments."""
+    native, padded = native_program(group.node_type), False
+    if native is None:
+        return 0
+    kind = native.program.element_size * 2 + group.node_type.mode.recording
+    for position in group.node_type.ragged:
+        read = group.reads[position]
+        padded |= (read.length != 0) & (True if read.parents is None else read.parents < 0)
+    return np.where(padded, 0, kind) if np.any(padded) else kind
+
+
+def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
+    """See `Backend`."""
+    batches = NativeRun(machine, first, last)
+    if machine.is_quiet and last - first == machine.plan.size and batches.forward_now():
+        machine.note_over()
+        return None
+    is_differentiable = batches.forward()
+    machine.fence = batches.table
+    return batches if is_differentiable else None

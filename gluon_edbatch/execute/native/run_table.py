@@ -1,7 +1,6 @@
 """The table of a run, word by word, as the native operators read it (``src/program.h``).
 
-This module is compiled by Cython where a compiler is present (the types are in ``table.pxd``), and
-runs as it stands where not.
+Compiled by Cython where a compiler is present (the types are in ``run_table.pxd``).
 """
 
 from collections.abc import Sequence
@@ -17,17 +16,8 @@ columns.prepare(_probe, _probe.ctypes.data)
 
 
 def size_of(start: np.ndarray, programs: Sequence[np.ndarray], parts: Sequence[tuple]) -> int:
-    """How many words a table takes but for its indices.
-
-    Parameters
-    ----------
-    start : numpy.ndarray
-        int64, the first words, `words.start`.
-    programs : sequence of numpy.ndarray
-        int64, of each type of batches: its program, and its parameters.
-    parts : sequence of (Group, int, int)
-        Of each type, its batches from one to before another.
-    """
+    """How many words a table takes but for its indices: the first words, then of each type its
+    program and parameters (int64) and its batches, from one to before another of a group."""
     size = len(start)
     for words, (group, begin, end) in zip(programs, parts):
         reads, writes, ragged = group.reads, group.writes, _parents(group) is not None
@@ -45,28 +35,14 @@ def _parents(group: Any) -> Any:
 
 
 class Table:
-    """A table that is being written.
-
-    Parameters
-    ----------
-    size : int
-        Its words, see `size_of`.
-    indices : numpy.ndarray
-        int32, the rows that batches read by index.
-
-    Attributes
-    ----------
-    words : numpy.ndarray
-        int64, of which the last ones hold the indices.
-    rows, values : int
-        Of the group that was written last: its rows, and values of its ragged arguments.
-    """
+    """A table that is being written, of so many words (`size_of`) and the rows that batches read by
+    index (int32), which are its last words."""
 
     def __init__(self, size: int, indices: np.ndarray):
         self.words = np.empty(size + (len(indices) + 1) // 2, np.int64)
         self.words[size:].view(np.int32)[: len(indices)] = indices
         self._words, self._place = self.words.data, 0
-        self.rows = self.values = 0
+        self.rows = self.values = 0  # of the group written last: rows, and ragged values
 
     def begin(self, words: np.ndarray, threads: int, arenas: int, first: int, count: int) -> None:
         """The first words, of a run of `count` batches from number `first` on."""
@@ -84,17 +60,8 @@ class Table:
     def add_batches(
         self, group: Any, begin: int, end: int, slots: dict[int, int], private: Sequence[bool]
     ) -> None:
-        """Some batches of a group as columns of numbers.
-
-        Parameters
-        ----------
-        group : Group
-        begin, end : int
-        slots : dict
-            Arena of the plan -> of the run.
-        private : sequence of bool
-            Of each arena of the plan.
-        """
+        """Write some batches of a group as columns of numbers. `slots` maps arenas of the plan to
+        those of the run; `private` tells of each arena of the plan whether it is."""
         ragged, count = _parents(group), end - begin
         self._put(len(group.reads))
         self._put(len(group.writes))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import mxnet as mx
 from mxnet.base import _LIB, OpHandle, c_str, check_call, py_str
 
-from gluon_edbatch.mx.symbols import is_of_numpy_mode
+from gluon_edbatch.mx.symbols import NUMPY, in_mx_sym
 
 
 class Attribute(NamedTuple):
@@ -50,7 +50,7 @@ class Operator(NamedTuple):
         """Why users do not call it; nothing if they do."""
         if 'backward' in self.name:
             return 'is the gradient of another operator'
-        if is_of_numpy_mode(self.name):
+        if self.name.startswith(NUMPY) and in_mx_sym(self.name) is None:
             return 'is of NumPy mode (--numpy)'
         if self.name in _INTERNAL:
             return _INTERNAL[self.name]

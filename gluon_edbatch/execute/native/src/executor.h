@@ -14,7 +14,6 @@
 #include "gemm.h"
 #include "kernels.h"
 #include "program.h"
-#include "stopwatch.h"
 
 namespace edb {
 
@@ -140,7 +139,6 @@ template <typename T> class alignas(64) Executor {
   // to sum over, however small the batches. Of a turned weight the other way round.
   void weight_gradient(int64_t program, const Instruction& instruction, int64_t first,
                        int64_t last) {
-    const Stopwatch watch(kWeightProducts);
     program_ = &run_.programs[program];
     T* weight = parameter_gradient(instruction.parameter);
     T* bias = parameter_gradient(instruction.bias);
@@ -234,7 +232,6 @@ template <typename T> class alignas(64) Executor {
     T* rows = r.gathered_at >= 0 ? arrays_.workspace + kept(r, r.gathered_at)
                                  : block_scratch().template take<T>(r.width * count(r));
     if (!again) {
-      const Stopwatch watch(kGathers);
       gather(pieces(rows, r), 1, arena, indices(source, r));
     }
     return rows;
@@ -265,13 +262,11 @@ template <typename T> class alignas(64) Executor {
         default: continue;
       }
       if (!fresh) continue;
-      const Stopwatch watch(kZeros);
       std::memset(gradients_[i], 0, r.width * count(r) * sizeof(T));
     }
   }
 
   void scatter_gradients() {
-    const Stopwatch watch(kGathers);
     const auto& registers = program_->registers;
     for (size_t i = 0; i < registers.size(); ++i) {
       const Register& r = registers[i];
@@ -366,19 +361,7 @@ template <typename T> class alignas(64) Executor {
 
   static View third(const Instruction& i) { return View{i.i1, i.i2, i.i3}; }
 
-  static Work work(const Instruction& i, Work of_products) {
-    switch (i.op) {
-      case kProduct: return of_products;
-      case kLoad:
-      case kLookup:
-      case kExpand:
-      case kSegmentSum: return kGathers;
-      default: return kElementwise;
-    }
-  }
-
   void forward(const Instruction& i) {
-    const Stopwatch watch(work(i, kProducts));
     const Rows<T> out = value(i.out), a = value(i.a), b = value(i.b);
     switch (i.op) {
       case kLoad: load(i, out); break;
@@ -436,7 +419,6 @@ template <typename T> class alignas(64) Executor {
   void backward(const Instruction& i) {
     const Rows<T> dy = gradient(i.out);
     if (!dy || !dy.count) return;
-    const Stopwatch watch(work(i, kInputProducts));
     const Rows<T> da = gradient(i.a), db = gradient(i.b);
     switch (i.op) {
       case kLoad: unload(i, dy); break;
@@ -534,7 +516,6 @@ template <typename T> class alignas(64) Executor {
   void add_to_shared(const Instruction& i) {
     const Rows<T> dy = gradient(i.out);
     if (!dy || !dy.count) return;
-    const Stopwatch watch(work(i, kInputProducts));
     switch (i.op) {
       case kLoad: unload_gathered(i, dy); break;
       case kLookup:

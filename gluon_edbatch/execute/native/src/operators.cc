@@ -1,15 +1,11 @@
 // The operators that MXNet sees: a run of batches forward, and a gather.
-#include <cstring>
-#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "mxnet/lib_api.h"
 
-#include "differentiation.h"
-#include "now.h"
-#include "whole_run.h"
+#include "calls_from_python.h"
 
 using namespace mxnet::ext;
 
@@ -49,48 +45,34 @@ MXReturnValue mutated(const Attributes& attributes, std::vector<int>* indices) {
   return MX_SUCCESS;
 }
 
-template <typename T>
-std::vector<T*> take(Tensors* tensors, size_t* next, int64_t count) {
-  std::vector<T*> data;
-  for (int64_t i = 0; i < count; ++i) data.push_back(tensors->at((*next)++).data<T>());
-  return data;
-}
+// The arrays of an operator from the second on, one after the other.
+class Given {
+ public:
+  explicit Given(Tensors* tensors) : tensors_(*tensors) {}
+  bool empty() const { return next_ == tensors_.size(); }
+  int64_t size() const { return tensors_.at(next_).size(); }
+  template <typename T> T* next() { return tensors_.at(next_++).data<T>(); }
 
-template <typename T>
-std::vector<T*> take_weights(const edb::Run& run, Tensors* tensors, size_t* next) {
-  for (size_t i = 0; i < run.weights.size(); ++i)
-    if (static_cast<int64_t>(tensors->at(*next + i).size()) != run.weights[i].size)
-      throw std::runtime_error("a weight does not have the size that its type was made for");
-  return take<T>(tensors, next, run.weights.size());
-}
-
-template <typename T> T* take_workspace(const edb::Run& run, Tensors* tensors, size_t* next) {
-  MXTensor& tensor = tensors->at((*next)++);
-  if (tensor.size() < run.workspace) throw std::runtime_error("the workspace is too small");
-  return tensor.data<T>();
-}
+ private:
+  Tensors& tensors_;
+  size_t next_ = 1;
+};
 
 // Forward: table, weights, arenas, workspace, and laps if these are asked for (the last three are
 // written).
-template <typename T>
-void run_forward(const edb::Run& run, Tensors* tensors, edb::Team* team) {
-  size_t next = 1;
-  edb::Arrays<T> arrays;
-  arrays.indices = run.indices;
-  arrays.weights = take_weights<T>(run, tensors, &next);
-  arrays.arenas = take<T>(tensors, &next, run.arenas);
-  arrays.workspace = take_workspace<T>(run, tensors, &next);
-  if (next < tensors->size()) arrays.laps = tensors->at(next).data<int64_t>();
+template <typename T> void run_forward(const edb::Run& run, Given given, edb::Team* team) {
+  edb::Arrays<T> arrays = edb::take_arrays<T>(run, &given);
+  arrays.workspace = edb::take_workspace<T>(run, &given);
+  if (!given.empty()) arrays.laps = given.next<int64_t>();
   edb::WholeRun<T>(run, std::move(arrays), team).forward();
 }
 
 MXReturnValue forward(const Attributes&, Tensors* inputs, Tensors*, const OpResource&) {
-  const edb::Stopwatch all(edb::kAllOfARun);
   try {
     MXTensor& table = inputs->at(0);
     const edb::Run run = edb::read_run(table.data<int64_t>(), table.size());
     edb::Team team(run.threads);
-    (run.element_size == 4 ? run_forward<float> : run_forward<double>)(run, inputs, &team);
+    (run.element_size == 4 ? run_forward<float> : run_forward<double>)(run, Given(inputs), &team);
     return MX_SUCCESS;
   } catch (const std::exception& error) {
     MX_ERROR_MSG << "gluon_edbatch's native operators: " << error.what();
@@ -102,7 +84,7 @@ MXReturnValue forward(const Attributes&, Tensors* inputs, Tensors*, const OpReso
 MXReturnValue gather(const Attributes&, Tensors* inputs, Tensors*, const OpResource&) {
   MXTensor& table = inputs->at(0);
   std::vector<char*> arrays;
-  for (size_t i = 1; i < inputs->size(); ++i) arrays.push_back(inputs->at(i).data<char>());
+  for (Given given(inputs); !given.empty();) arrays.push_back(given.next<char>());
   edb::gather(table.data<int64_t>(), table.size(), arrays);
   return MX_SUCCESS;
 }
@@ -122,13 +104,6 @@ REGISTER_OP(edb_run_forward)
     .setInferType(infer_type)
     .setInferShape(infer_shape)
     .setMutateInputs(mutated);
-
-#ifdef EDB_STOPWATCH
-// Nanoseconds so far by kind of work, in the order of edb::Work; then anew from 0.
-extern "C" void edb_stopwatch(int64_t* nanoseconds) {
-  for (int i = 0; i < edb::kWorks; ++i) nanoseconds[i] = edb::nanoseconds[i].exchange(0);
-}
-#endif
 
 MXReturnValue initialize(int version) {
   if (version >= 10700) return MX_SUCCESS;

@@ -1,6 +1,6 @@
 // Programs for rows, and the runs of batches that execute them, as Python encodes them.
 //
-// gluon_edbatch/execute/native/words.py writes what is read here; keep them alike.
+// native_program.py, native_run.py and run_table.py write what is read here; keep them alike.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "openmp.h"
-#include "stopwatch.h"
 
 namespace edb {
 
@@ -58,21 +57,6 @@ class Signal {
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable condition_;
-};
-
-// Numbers from 0 on, each for one of the threads that ask.
-class Claims {
- public:
-  explicit Claims(int64_t count) : count_(count) {}
-  bool next(int64_t* number) {
-    *number = next_.fetch_add(1, std::memory_order_relaxed);
-    return *number < count_;
-  }
-  void stop() { next_.store(count_, std::memory_order_relaxed); }
-
- private:
-  const int64_t count_;
-  std::atomic<int64_t> next_{0};
 };
 
 // What threads do one after the other, in the order of what they claimed.
@@ -158,7 +142,6 @@ class Pool {
       busy_.fetch_add(1);
       seen = job_.load();  // it does not end before this thread is done, if it has not ended yet
       if (seen % 2 && number <= wanted_) {
-        const Stopwatch watch(kAllOfARun);
         work_(argument_, number);
       }
       if (busy_.fetch_sub(1) == 1) ended_.notify();
@@ -194,18 +177,19 @@ class Team {
   // Calls body(thread, number) for all numbers below `count`, which are begun in order; threads
   // have numbers below `threads()`.
   template <typename Body> void each(int64_t count, Body body) {
-    Claims claims(count);
     if (!pool_ || count < 2) {
       for (int64_t number = 0; number < count; ++number) body(0, number);
       return;
     }
+    std::atomic<int64_t> next{0};  // each number is for one of the threads
     std::exception_ptr error;
     std::mutex guard;
     auto all = [&](int thread) {
       try {
-        for (int64_t number; claims.next(&number);) body(thread, number);
+        for (int64_t number; (number = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+          body(thread, number);
       } catch (...) {
-        claims.stop();
+        next.store(count, std::memory_order_relaxed);
         std::lock_guard<std::mutex> lock(guard);
         if (!error) error = std::current_exception();
       }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -28,6 +29,22 @@ constexpr int64_t kShareRows = kTileRows;
 constexpr int64_t kShares = 2;  // for each thread: one may be late
 constexpr double kShareWork = kShareNanoseconds * 80;  // multiplications
 
+// Adds the nanoseconds that a scope takes to a number, if there is one (see clock.py).
+class Lap {
+ public:
+  explicit Lap(int64_t* sum) : sum_(sum), begin_(sum ? now() : 0) {}
+  ~Lap() {
+    if (sum_) *sum_ += now() - begin_;
+  }
+
+ private:
+  static int64_t now() {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  }
+  int64_t* sum_;
+  int64_t begin_;
+};
+
 // Arrays that have to be zero.
 template <typename T> class Zeros {
  public:
@@ -37,7 +54,6 @@ template <typename T> class Zeros {
   }
   void write(Team* team) const {
     team->each(pieces_.size(), [&](int, int64_t number) {
-      const Stopwatch watch(kZeros);
       std::memset(pieces_[number].first, 0, pieces_[number].second * sizeof(T));
     });
   }
@@ -282,7 +298,6 @@ template <typename T> class WholeRun {
   // --- weights ---------------------------------------------------------------------------------
 
   void keep_weights() {
-    const Stopwatch watch(kPacking);
     for (size_t i = 0; i < run_.weights.size(); ++i) {
       const Weight& weight = run_.weights[i];
       if (weight.kept_at < 0) continue;
@@ -309,7 +324,6 @@ template <typename T> class WholeRun {
   }
 
   void hand_out_gradients() {
-    const Stopwatch watch(kWeightProducts);
     each_pack([&](size_t first, size_t last, int64_t) {
       const T* part = arrays_.weight_gradients[first];
       for (size_t i = first; part && i < last; part += run_.weights[i++].size)
@@ -343,7 +357,6 @@ template <typename T> class WholeRun {
         packings.push_back({factor, &packed});
       }
     team_.each(packings.size(), [&](int, int64_t number) {
-      const Stopwatch watch(kPacking);
       const auto& [f, packed] = packings[number];
       const int64_t lines = f.turned ? f.in : f.out, last = f.turned ? f.out : f.in;
       packed->finite = all_finite(f.weight, (lines - 1) * f.stride + last);
