@@ -344,23 +344,23 @@ _each(
 )
 _each(
     'log_softmax',
-    rows=rows.normalised('axis', -1),
-    whole=whole.along_first('axis', -1),
+    rows=rows.normalised,
+    whole=whole.along_first,
     padding=padding.normalised(At.LOWEST, At.ANY),
     apart=apart.softmax(logarithm=True),
     native=native.softmax(Opcode.LOG_SOFTMAX),
 )
 _each(
     'softmin',
-    rows=rows.normalised('axis', -1),
-    whole=whole.along_first('axis', -1),
+    rows=rows.normalised,
+    whole=whole.along_first,
     padding=padding.normalised(At.HIGHEST, At.ZERO),
     apart=apart.softmax(sign=-1),
 )
 _each(
     'LayerNorm',
-    rows=rows.normalised('axis', -1),
-    whole=whole.along_first('axis', -1),
+    rows=rows.normalised,
+    whole=whole.along_first,
     padding=padding.layer_norm,
     native=native.layer_norm,
     weights=(1, 2),
@@ -376,17 +376,17 @@ for _name, _neutral in (('argmax', At.LOWEST), ('argmin', At.HIGHEST)):
     _each(
         _name,
         rows=rows.other_axis('axis', None),
-        whole=whole.or_all('axis', None),
+        whole=whole.or_all(None),
         padding=padding.position_of(_neutral),
     )
 _each(
     'argsort sort topk',
     rows=rows.other_axis('axis', -1),
-    whole=whole.or_all('axis', -1),
+    whole=whole.or_all(-1),
     mending=mending.sort,
 )
 _each('argmax_channel', rows=rows.always)
-_each('repeat', whole=whole.or_all('axis', None))
+_each('repeat', whole=whole.or_all(None))
 _each(
     '_contrib_div_sqrt_dim',
     rows=rows.several_axes,
@@ -426,7 +426,7 @@ _each(
 )
 _each(
     'expand_dims',
-    rows=rows.expand_dims,
+    rows=rows.new_axis,
     whole=whole.reshaped,
     padding=padding.view,
     native=native.reshape,
@@ -435,7 +435,7 @@ _each(
 )
 _each(
     'squeeze',
-    rows=rows.squeeze,
+    rows=rows.other_axes,
     whole=whole.reshaped,
     padding=padding.view,
     native=native.reshape,
@@ -452,7 +452,7 @@ _each(
 _each(
     'SwapAxis',
     rows=rows.transpose,
-    whole=whole.swapaxes,
+    whole=whole.transpose,
     padding=padding.alike,
     native=native.transpose,
     arranged=arranged.transpose,
@@ -464,7 +464,7 @@ _each(
     padding=padding.other_axis('dim', 1),
     native=native.concat,
 )
-_each('stack', rows=rows.stack, whole=whole.stack, padding=padding.alike)
+_each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
 _each(
     'slice_axis',
     rows=rows.other_axis('axis', None),
@@ -479,7 +479,7 @@ _each('slice_like', rows=rows.same_rows, whole=whole.slice_like)
 _each(
     'SliceChannel',
     rows=rows.other_axis('axis', 1),
-    whole=whole.split,
+    whole=whole.later('axis', 1),
     padding=padding.other_axis('axis', 1),
     native=native.slice_channel,
     is_view=True,
@@ -487,14 +487,12 @@ _each(
 _each(
     '_split_v2',
     rows=rows.other_axis('axis', 1),
-    whole=whole.split_v2,
+    whole=whole.later('axis', 1),
     padding=padding.other_axis('axis', 1),
     never_adds=True,
 )
 _each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to, padding=padding.broadcast)
-_each(
-    'broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to, padding=padding.broadcast
-)
+_each('broadcast_axis', rows=rows.other_axes, whole=whole.broadcast_to, padding=padding.broadcast)
 _each(
     'broadcast_like',
     rows=rows.same_rows,
@@ -503,14 +501,14 @@ _each(
     native=native.broadcast_like,
 )
 _each('tile', whole=whole.tile)
-_each('reverse', rows=rows.reverse, whole=whole.reverse, never_adds=True)
+_each('reverse', rows=rows.other_axes, whole=whole.reverse, never_adds=True)
 _each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)
 
 # --- positions -----------------------------------------------------------------------------------
 
 _each(
     'Embedding',
-    rows=rows.embedding,
+    rows=rows.first_only,
     by_value=lambda attrs: True,
     padding=padding.lookup,
     native=native.embedding,
