@@ -11,7 +11,7 @@ what is zero gives none. Where an operator wants something else there than what 
 from collections.abc import Sequence
 from enum import Enum
 from math import inf, isfinite, prod
-from typing import Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from .attrs import Attrs, Shape
 
@@ -403,3 +403,31 @@ def sequence_mask(call: RaggedCall) -> Optional[At]:
     if call.states[0] is At.ANY or not isfinite(value):
         return At.ANY
     return call.states[0] if value == 0 else At.FINITE
+
+
+# --- what works across the values, taken apart ---------------------------------------------------
+
+# Of `Rewriter.add`, a `NodeView` and the ragged axis: reductions of all values, and operators that
+# give each value its own result of these. None where that is not known.
+ApartRule = Callable[[Callable[..., Any], Any, int], Any]
+
+
+def softmax_apart(logarithm: bool = False, sign: int = 1) -> ApartRule:
+    """The largest is a constant: it is in the results to keep numbers small, and changes none."""
+
+    def rule(add: Callable[..., Any], node: Any, axis: int) -> Any:
+        if len(node.inputs) > 1 or node.attrs.get('dtype', 'None') != 'None':
+            return None
+        (x,), temperature = node.inputs, node.attrs.get('temperature', 'None')
+        if sign < 0:
+            x = add('negative', [x])
+        if temperature != 'None':
+            x = add('_div_scalar', [x], scalar=temperature)
+        largest = add('BlockGrad', [add('max', [x], axis=axis, keepdims=True)])
+        x = add('broadcast_sub', [x, largest])
+        total = add('sum', [add('exp', [x])], axis=axis, keepdims=True)
+        if logarithm:
+            return add('broadcast_sub', [x, add('log', [total])])
+        return add('broadcast_div', [add('exp', [x]), total])
+
+    return rule

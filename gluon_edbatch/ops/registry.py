@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Callable, Optional
 
-from .apart import ApartRule
 from .attrs import Attrs
 from .mending import MendingRule
 from .native import NativeRule
 from .numbers import NumberRule
-from .padding_rules import LinksRule, PaddingRule
+from .padding_rules import ApartRule, LinksRule, PaddingRule
 from .row_rules import RowsRule
 from .whole import WholeRule
 
@@ -49,7 +48,7 @@ class Op:
         What it makes of padding (see `ops.padding_rules`).
     apart : callable, optional
         Of those that divide something among the values along an axis: what does the same by way of
-        reductions (see `ops.apart`).
+        reductions (see `ops.padding_rules`).
     links : callable, optional
         Which padded axes are equally long, where shapes of the results do not tell.
     native : callable, optional

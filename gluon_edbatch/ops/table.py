@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from . import apart, arranged, mending, native, numbers, whole
+from . import arranged, mending, native, numbers, whole
 from . import padding_rules as padding
 from . import row_rules as rows
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
@@ -338,7 +338,7 @@ _each(
     rows=rows.softmax,
     whole=whole.later('axis', -1),
     padding=padding.normalised(At.LOWEST, At.ZERO),
-    apart=apart.softmax(),
+    apart=padding.softmax_apart(),
     native=native.softmax(Opcode.SOFTMAX),
     arranged=arranged.softmax,
 )
@@ -347,7 +347,7 @@ _each(
     rows=rows.normalised,
     whole=whole.along_first,
     padding=padding.normalised(At.LOWEST, At.ANY),
-    apart=apart.softmax(logarithm=True),
+    apart=padding.softmax_apart(logarithm=True),
     native=native.softmax(Opcode.LOG_SOFTMAX),
 )
 _each(
@@ -355,7 +355,7 @@ _each(
     rows=rows.normalised,
     whole=whole.along_first,
     padding=padding.normalised(At.HIGHEST, At.ZERO),
-    apart=apart.softmax(sign=-1),
+    apart=padding.softmax_apart(sign=-1),
 )
 _each(
     'LayerNorm',

@@ -364,13 +364,13 @@ def interleaved(call: LiftedCall) -> mx.sym.Symbol:
     """Attention of sequences; its weights are (B heads, ...)."""
     x, *others = call.batched_inputs()
     weighs = call.op.endswith('_valatt')
-    others = map(as_rows if weighs else _side_by_side, others, call.inputs[1:])
-    result = call.apply(_side_by_side(x, call.inputs[0]), *others)
+    beside = map(as_rows if weighs else _side_by_side, others, call.inputs[1:])
+    result = call.apply(_side_by_side(x, call.inputs[0]), *beside)
     return (_apart if weighs else shaped)(result, call.outputs[0])
 
 
 def ctc(call: LiftedCall) -> mx.sym.Symbol:
     """Scores (T, B, C), labels (B, L), and lengths (B,) perhaps."""
     scores, *others = call.batched_inputs()
-    others = map(as_rows, others, call.inputs[1:])
-    return shaped(call.apply(_side_by_side(scores, call.inputs[0]), *others)[0], call.outputs[0])
+    rows = map(as_rows, others, call.inputs[1:])
+    return shaped(call.apply(_side_by_side(scores, call.inputs[0]), *rows)[0], call.outputs[0])

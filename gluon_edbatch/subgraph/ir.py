@@ -16,7 +16,13 @@ from ..mx.arrays import dtype_number
 from ..mx.symbols import infer_shape, infer_type, without_casts_of_amp
 from ..ops.attrs import Attrs, Shape
 
+INPUT = 'edb_input%d'  # names of inputs, by position
 _VARIABLE = 'null'  # what MXNet calls the operator of a variable
+
+
+def is_argument(name: str) -> bool:
+    """Whether a variable of this name is an input, not a parameter."""
+    return name.startswith(INPUT[: -len('%d')])
 
 
 class Entry(NamedTuple):
@@ -51,6 +57,11 @@ class Node(NamedTuple):
     def is_variable(self) -> bool:
         """Whether it is an argument, a parameter or an auxiliary state."""
         return not self.op
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a variable, and no argument."""
+        return not self.op and not is_argument(self.name)
 
 
 class Outputs(NamedTuple):

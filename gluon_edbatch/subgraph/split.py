@@ -22,7 +22,7 @@ from .node_type import Argument, Kind, NodeType
 from .passes.horizontal import horizontal
 from .rowwise import Verdict, analyse
 from .spec import Spec, spec_of
-from .trace import INPUT, is_argument
+from .trace import INPUT
 
 
 class Split(NamedTuple):
@@ -105,10 +105,10 @@ def _only_of(graph: Subgraph, known: frozenset[str]) -> frozenset[int]:
         mine = [
             entry.node in inside or graph.nodes[entry.node].name in known for entry in node.inputs
         ]
-        others = [
-            graph.nodes[entry.node] for entry, is_mine in zip(node.inputs, mine) if not is_mine
-        ]
-        if any(mine) and all(each.is_variable and not is_argument(each.name) for each in others):
+        if any(mine) and all(
+            is_mine or graph.nodes[entry.node].is_parameter
+            for entry, is_mine in zip(node.inputs, mine)
+        ):
             inside.add(index)
     return frozenset(inside)
 

@@ -19,10 +19,9 @@ from ..mx.symbols import symbol_function
 from ..ops import op_of
 from ..ops.numbers import Numbered
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
-from .ir import Body, Subgraph
+from .ir import INPUT, Body, Subgraph, is_argument
 from .structure import LEAF, flatten, unflatten
 
-INPUT = 'edb_input%d'
 WITHOUT_ARRAY = 'that is not given its array'
 _SHAPED_BY_VALUES = {'_cond', '_while_loop'}  # operators of which MXNet infers no shapes
 _CONTROL_FLOW = {
@@ -30,11 +29,6 @@ _CONTROL_FLOW = {
     for function in (mx.sym.contrib.cond, mx.sym.contrib.while_loop, mx.sym.contrib.foreach)
 }
 _NAME_OF_BODY = '__subgraph_name__'  # counted by MXNet through the process
-
-
-def is_argument(name: str) -> bool:
-    """Whether a variable of this name is an input, not a parameter."""
-    return name.startswith(INPUT.split('%', maxsplit=1)[0])
 
 
 class StaticGraph(NamedTuple):

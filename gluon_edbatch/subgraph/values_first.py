@@ -155,7 +155,7 @@ class _Mover:
         return Subgraph.of(self._new.nodes, [self._moved[head].entry for head in self._graph.heads])
 
     def _keep(self, index: int, node: Node, inputs: Sequence[Operand]) -> None:
-        place, output = self._new.keep(node, inputs), 0
+        place, output = self._new.keep(node, inputs).node, 0
         while Entry(index, output) in self._layouts:
             layout = self._layouts[Entry(index, output)]
             shape = layout.shape if layout else ()
