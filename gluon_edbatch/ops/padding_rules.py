@@ -42,18 +42,10 @@ class RaggedEntry(NamedTuple):
 
 
 class AxisLink(NamedTuple):
-    """Axes of an operator that are equally long.
+    """Axes of an operator that are equally long."""
 
-    Attributes
-    ----------
-    inputs : tuple of (int or None)
-        Of each input.
-    result : int or None
-        Of the results; None where nothing of them has that length.
-    """
-
-    inputs: tuple[Optional[int], ...]
-    result: Optional[int]
+    inputs: tuple[Optional[int], ...]  # of each input
+    result: Optional[int]  # of the results; None where nothing of them has that length
 
 
 Places = Sequence[tuple[int, int]]  # inputs of an operator and padded axes of theirs

@@ -13,21 +13,12 @@ from .attrs import Attrs, Shape
 
 @dataclass(frozen=True)
 class OpCall:
-    """An operator and what it is applied to, as rules see it.
-
-    Attributes
-    ----------
-    op : str
-    attrs : Attrs
-    batched : list of bool
-        Which inputs differ from call to call.
-    inputs, outputs : list of tuple of int
-        Shapes, for some number of rows.
-    """
+    """An operator and what it is applied to, as rules see it."""
 
     op: str
     attrs: Attrs
-    batched: list[bool]
+    batched: list[bool]  # which inputs differ from call to call
+    # inputs, outputs: shapes, for some number of rows
     inputs: list[Shape]
     outputs: list[Shape]
 

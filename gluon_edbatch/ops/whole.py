@@ -22,15 +22,9 @@ class NoRule(Exception):
 
 @dataclass(frozen=True)
 class LiftedCall(OpCall):
-    """An operator and what it is applied to, with shapes as the user sees them.
+    """An operator and what it is applied to, with shapes as the user sees them."""
 
-    Attributes
-    ----------
-    symbols : list of Symbol
-        The inputs: (N, *shape) if batched, else (*shape).
-    """
-
-    symbols: list[mx.sym.Symbol]
+    symbols: list[mx.sym.Symbol]  # the inputs: (N, *shape) if batched, else (*shape)
 
     @property
     def x(self) -> mx.sym.Symbol:

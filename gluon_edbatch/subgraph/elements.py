@@ -22,37 +22,22 @@ _AXIS = 1
 
 
 class SubgraphPart(NamedTuple):
-    """One of the two kinds of calls.
+    """One of the two kinds of calls."""
 
-    Attributes
-    ----------
-    graph : StaticGraph
-        That returns a list.
-    inputs : tuple of int
-        What it takes, by position among the arguments of the call, and behind these what the call
-        for all values returns.
-    """
-
-    graph: StaticGraph
+    graph: StaticGraph  # that returns a list
+    # what it takes, by position among the arguments of the call, and behind these what the call for
+    # all values returns
     inputs: tuple[int, ...]
 
 
 class Elements(NamedTuple):
-    """The two kinds of calls.
+    """The two kinds of calls."""
 
-    Attributes
-    ----------
-    whole : SubgraphPart or None
-        Of all values; None if there is nothing that depends on several.
-    each : SubgraphPart or None
-        Of one value, (N, ...), of each ragged argument; None if no output is ragged along axis 1.
-    axes : tuple of (int or None)
-        For each output of the call, its ragged axis, if it has one. Outputs of `each` are those
-        with axis 1, outputs of `whole` begin with those that have none, and others are of neither.
-    """
-
-    whole: Optional[SubgraphPart]
+    whole: Optional[SubgraphPart]  # of all values; None if there is nothing that depends on several
+    # of one value, (N, ...), of each ragged argument; None if no output is ragged along axis 1
     each: Optional[SubgraphPart]
+    # For each output of the call, its ragged axis, if it has one. Outputs of `each` are those with
+    # axis 1, outputs of `whole` begin with those that have none, and others are of neither.
     axes: tuple[Optional[int], ...]
 
 

@@ -33,25 +33,13 @@ class Entry(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A variable, or an operator that is applied.
+    """A variable, or an operator that is applied."""
 
-    Attributes
-    ----------
-    op : str
-        Of MXNet's registry; empty for a variable.
-    name : str
-        Unique among the operators of a subgraph, and among its variables.
-    attrs : Attrs
-    inputs : tuple of Entry
-    bodies : tuple of Body
-        Of loops and conditions.
-    """
-
-    op: str
-    name: str
+    op: str  # of MXNet's registry; empty for a variable
+    name: str  # unique among the operators of a subgraph, and among its variables
     attrs: Attrs
     inputs: tuple[Entry, ...] = ()
-    bodies: tuple['Body', ...] = ()
+    bodies: tuple['Body', ...] = ()  # of loops and conditions
 
     @property
     def is_variable(self) -> bool:
@@ -65,17 +53,10 @@ class Node(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What is inferred of a node's outputs.
-
-    Attributes
-    ----------
-    shapes : list of tuple of int
-    dtype : type or None
-        Of the first, where those of the inputs tell.
-    """
+    """What is inferred of a node's outputs."""
 
     shapes: list[Shape]
-    dtype: Optional[type]
+    dtype: Optional[type]  # of the first, where those of the inputs tell
 
 
 class Subgraph:

@@ -69,98 +69,56 @@ class Kind(Enum):
 
 
 class Argument(NamedTuple):
-    """An array argument of a type.
+    """An array argument of a type."""
 
-    Attributes
-    ----------
-    arena : ArenaKey
-        Where its rows live.
-    kind : Kind
-    differentiable : bool
-        False if the subgraph uses it as an index only, or if it is of an integer type or was a
-        number among an operator's attributes.
-    rows : int
-        How many it has per row of the call; 1 but for types of whole values.
-    """
-
-    arena: ArenaKey
+    arena: ArenaKey  # where its rows live
     kind: Kind
+    # False if the subgraph uses it as an index only, or if it is of an integer type or was a number
+    # among an operator's attributes
     differentiable: bool
-    rows: int = 1
+    rows: int = 1  # how many it has per row of the call; 1 but for types of whole values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NodeType:
     """A type of node: its static subgraph, and what is known of it. Types compare by identity.
 
-    What was compiled for a type stands in `compiled`, and only `execute.executable` looks there.
+    What was compiled for a type stands in `compiled`, and only `execute.executable` looks there."""
 
-    Attributes
-    ----------
-    serial : int
-        Counts types in the order in which the process met them; parts have that of the whole.
-    shown : str
-        For people, of the whole type.
-    graph : StaticGraph
-    traced : StaticGraph
-        What `graph` was made of: the calls' own, for analyses of other shapes of the arguments.
-    mode : Mode
-    made_with : tuple
-        What its calls have in common besides arrays and mode: template of the arguments and
-        fingerprint of a block; name and attributes of an operator, and positions of arrays that
-        its calls share.
-    arguments : tuple of Argument
-    outputs : tuple of Spec
-        Of a call with ``rows`` rows.
-    factors : tuple of int
-        Rows of each output per row of the arguments.
-    rows : int
-    ctx : mxnet.Context
-    options : CompileOptions
-        What it is compiled with.
-    alone : bool
-        Whether nodes must run one by one; `reason` says why.
-    reason : str
-    trial_shapes : dict
-        Shapes of the inputs for some batch, from which passes take ranks.
-    parameter_dtypes : tuple of numpy.dtype
-        Those of the parameters when it was made.
-    lengths : tuple of int or None
-        Of the ragged arguments, for types of which all calls have the same.
-    whole : bool
-        Whether a call counts as one row, whatever its arguments' rows: the subgraph was lifted
-        (see `lift`), as rows of these do depend on each other.
-    eager : bool
-        Whether they run as without a scope, on the user's own tape (see `execute.eager`).
-    tables : tuple of Parameter
-        For a type that computes ids only: what is looked up with each of its outputs.
-    padded : tuple of (int, int)
-        Arguments that are padded to a length, and along which axis (see `padded`).
-    packed : tuple of bool
-        Of a type with packed arguments, which outputs have a row for each position, too.
-    """
-
+    # counts types in the order in which the process met them; parts have that of the whole
     serial: int
-    shown: str
+    shown: str  # for people, of the whole type
     graph: StaticGraph
+    # what `graph` was made of: the calls' own, for analyses of other shapes of the arguments
     traced: StaticGraph
     mode: Mode
+    # what its calls have in common besides arrays and mode: template of the arguments and
+    # fingerprint of a block; name and attributes of an operator, and positions of arrays that its
+    # calls share
     made_with: tuple[Any, ...]
     arguments: tuple[Argument, ...]
-    outputs: tuple[Spec, ...]
-    factors: tuple[int, ...]
+    outputs: tuple[Spec, ...]  # of a call with ``rows`` rows
+    factors: tuple[int, ...]  # rows of each output per row of the arguments
     rows: int
     ctx: mx.Context
-    options: CompileOptions
-    alone: bool
+    options: CompileOptions  # what it is compiled with
+    alone: bool  # whether nodes must run one by one; `reason` says why
     reason: str
+    # shapes of the inputs for some batch, from which passes take ranks
     trial_shapes: dict[str, Shape]
-    parameter_dtypes: tuple[np.dtype, ...]
+    parameter_dtypes: tuple[np.dtype, ...]  # those of the parameters when it was made
+    # of the ragged arguments, for types of which all calls have the same
     lengths: Optional[tuple[int, ...]] = None
+    # whether a call counts as one row, whatever its arguments' rows: the subgraph was lifted (see
+    # `lift`), as rows of these do depend on each other
     whole: bool = False
+    # whether they run as without a scope, on the user's own tape (see `execute.eager`)
     eager: bool = False
+    # for a type that computes ids only: what is looked up with each of its outputs
     tables: tuple[gluon.Parameter, ...] = ()
+    # arguments that are padded to a length, and along which axis (see `padded`)
     padded: tuple[tuple[int, int], ...] = ()
+    # of a type with packed arguments, which outputs have a row for each position, too
     packed: tuple[bool, ...] = ()
     compiled: ClassVar[Any] = None
 

@@ -22,36 +22,18 @@ _FEW = 4  # operators that cost less for each length than to pad and to cut
 
 
 class PaddedGraph(NamedTuple):
-    """What runs in the place of a block's graph.
+    """What runs in the place of a block's graph."""
 
-    Attributes
-    ----------
-    graph : StaticGraph or None
-        With lengths, (1,) each, as further inputs; None where this is not proved.
-    axes : dict
-        By the position of an argument, the axis along which it is padded.
-    lengths : tuple of int
-        The arguments of which the lengths are further inputs.
-    linked : frozenset of (int, int)
-        Arguments that must have the same length.
-    results : tuple of dict
-        For each output the axes that are cut, and which argument has the length that is left.
-    pays : bool
-        Whether calls by their lengths cost more than to pad and to cut.
-    reason : str
-        Why there is no graph.
-    original : StaticGraph
-        The block's.
-    """
-
+    # with lengths, (1,) each, as further inputs; None where this is not proved
     graph: Optional[StaticGraph]
-    axes: dict[int, int]
-    lengths: tuple[int, ...] = ()
-    linked: frozenset[tuple[int, int]] = frozenset()
+    axes: dict[int, int]  # by the position of an argument, the axis along which it is padded
+    lengths: tuple[int, ...] = ()  # the arguments of which the lengths are further inputs
+    linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
+    # for each output the axes that are cut, and which argument has the length that is left
     results: tuple[dict[int, int], ...] = ()
-    pays: bool = False
-    reason: str = ''
-    original: Any = None
+    pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
+    reason: str = ''  # why there is no graph
+    original: Any = None  # the block's
 
     def takes(self, shapes: Sequence[Shape]) -> bool:
         """Whether it is for arguments of these shapes: some must have the same length."""

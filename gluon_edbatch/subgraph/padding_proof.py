@@ -28,27 +28,16 @@ _TRIAL_LENGTHS = _LENGTH, _OTHER_LENGTH = 7, 11
 
 
 class Padding(NamedTuple):
-    """Under which conditions padding changes nothing.
+    """Under which conditions padding changes nothing."""
 
-    Attributes
-    ----------
-    neutral : bool
-        False: under none that is known;
-    reason : str
-        which is because of this.
-    linked : frozenset of (str, str)
-        Inputs that meet along an axis: a call must give them equally many values.
-    masked : Subgraph or None
-        With masks, and the further inputs `LENGTHS`, where zeros alone change the results. In it
-        no values at all are one of zeros, as they are eagerly.
-    results : tuple of dict
-        For each result the axes along which it is padded, and of which input that is the length.
-    """
-
-    neutral: bool
-    reason: str = ''
+    neutral: bool  # False: under no condition that is known
+    reason: str = ''  # why it is not
+    # inputs that meet along an axis: a call must give them equally many values
     linked: frozenset[tuple[str, str]] = frozenset()
+    # With masks, and the further inputs `LENGTHS`, where zeros alone change the results. In it no
+    # values at all are one of zeros, as they are eagerly.
     masked: Optional[Subgraph] = None
+    # for each result the axes along which it is padded, and of which input that is the length
     results: tuple[dict[int, str], ...] = ()
 
 
@@ -93,18 +82,10 @@ def all_linked(members: Collection[Any], links: Collection[tuple[Any, Any]]) -> 
 
 
 class RaggedAxes(NamedTuple):
-    """Which entries of a graph are ragged.
+    """Which entries of a graph are ragged."""
 
-    Attributes
-    ----------
-    axes : dict
-        Entry -> its ragged axis, of those that have one.
-    across : frozenset of int
-        Operators that have results for each value, but of others, too.
-    """
-
-    axes: dict[Entry, int]
-    across: frozenset[int]
+    axes: dict[Entry, int]  # entry -> its ragged axis, of those that have one
+    across: frozenset[int]  # operators that have results for each value, but of others, too
 
 
 def ragged_axes(

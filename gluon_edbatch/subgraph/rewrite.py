@@ -22,37 +22,17 @@ class Operand(NamedTuple):
 
 
 class NodeView(NamedTuple):
-    """A node of the old graph as a rule sees it.
-
-    Attributes
-    ----------
-    op : str
-    attrs : Attrs
-    inputs : list of Operand
-        In the new graph.
-    shapes : list of tuple of int
-        Of the node's outputs.
-    result_dtype : type or None
-        Of the node's first output, where inputs tell.
-    input_dtypes : list of (type or None)
-        Of the inputs.
-    uses : list of int
-        How many operators and results read each of the inputs.
-    bodies : tuple of Body
-        The graphs inside it.
-    index : int
-        Where the node is in the old graph.
-    """
+    """A node of the old graph as a rule sees it."""
 
     op: str
     attrs: Attrs
-    inputs: list[Operand]
-    shapes: list[Shape]
-    result_dtype: Optional[type]
-    input_dtypes: list[Optional[type]]
-    uses: list[int]
-    bodies: tuple[Body, ...]
-    index: int  # type: ignore[assignment]  # tuples have a method of that name
+    inputs: list[Operand]  # in the new graph
+    shapes: list[Shape]  # of the node's outputs
+    result_dtype: Optional[type]  # of the node's first output, where inputs tell
+    input_dtypes: list[Optional[type]]  # of the inputs
+    uses: list[int]  # how many operators and results read each of the inputs
+    bodies: tuple[Body, ...]  # the graphs inside it
+    index: int  # type: ignore[assignment]  # in the old graph
 
     @property
     def same_dtypes(self) -> bool:

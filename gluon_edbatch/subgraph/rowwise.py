@@ -31,20 +31,11 @@ class Verdict(Enum):
 
 
 class RowwiseResult(NamedTuple):
-    """What was found of a Symbol.
-
-    Attributes
-    ----------
-    verdict : Verdict
-    reason : str
-        The operator and the rule it breaks, or the operators without a rule.
-    factors : list of int
-        Rows of each output per row of input (if not dependent).
-    """
+    """What was found of a Symbol."""
 
     verdict: Verdict
-    reason: str
-    factors: list[int]
+    reason: str  # the operator and the rule it breaks, or the operators without a rule
+    factors: list[int]  # rows of each output per row of input (if not dependent)
 
 
 class _Dependent(Exception):

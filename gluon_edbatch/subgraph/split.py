@@ -26,25 +26,15 @@ from .trace import INPUT
 
 
 class Split(NamedTuple):
-    """The two types.
+    """The two types."""
 
-    Attributes
-    ----------
-    positions : tuple of int
-        The arguments that `early` takes.
-    early : NodeType
-        Its outputs are what `late` needs of it; or ids, one for each look-up, in the table that
-        ``early.tables`` has there.
-    found : tuple of Spec
-        What `late` gets.
-    late : NodeType or None
-        Takes the arguments of the whole, and what was found after them. None if that is what the
-        whole returns, in this order.
-    """
-
-    positions: tuple[int, ...]
+    positions: tuple[int, ...]  # the arguments that `early` takes
+    # its outputs are what `late` needs of it; or ids, one for each look-up, in the table that
+    # ``early.tables`` has there
     early: NodeType
-    found: tuple[Spec, ...]
+    found: tuple[Spec, ...]  # what `late` gets
+    # Takes the arguments of the whole, and what was found after them. None if that is what the
+    # whole returns, in this order.
     late: Optional[NodeType]
 
 

@@ -32,36 +32,17 @@ _NAME_OF_BODY = '__subgraph_name__'  # counted by MXNet through the process
 
 
 class StaticGraph(NamedTuple):
-    """A static subgraph: what runs as one call for a whole batch.
+    """A static subgraph: what runs as one call for a whole batch."""
 
-    Attributes
-    ----------
-    name : str
-        For messages and reports.
-    subgraph : Subgraph
-        Inputs are named `INPUT` % position.
-    parameters : dict
-        Variable name -> `Parameter`.
-    results : tuple
-        Template of the structure that the call returns (see `structure.flatten`).
-    leaves : tuple of int
-        For each leaf of `results`, which output of the subgraph it is.
-    constants : frozenset of str
-        Inputs that no gradient is asked for.
-    scalars : tuple of bool
-        In NumPy mode, which outputs have no axes for users (see `numpy_mode`).
-    function : FunctionCall or None
-        What runs, if it is Python code (see `function_signature`).
-    """
-
-    name: str
-    subgraph: Subgraph
-    parameters: dict[str, gluon.Parameter]
-    results: tuple
-    leaves: tuple[int, ...]
-    constants: frozenset[str] = frozenset()
+    name: str  # for messages and reports
+    subgraph: Subgraph  # inputs are named `INPUT` % position
+    parameters: dict[str, gluon.Parameter]  # variable name -> `Parameter`
+    results: tuple  # template of the structure that the call returns (see `structure.flatten`)
+    leaves: tuple[int, ...]  # for each leaf of `results`, which output of the subgraph it is
+    constants: frozenset[str] = frozenset()  # inputs that no gradient is asked for
+    # in NumPy mode, which outputs have no axes for users (see `numpy_mode`)
     scalars: tuple[bool, ...] = ()
-    function: Any = None
+    function: Any = None  # what runs, if it is Python code (see `function_signature`)
 
     @classmethod
     def of_symbol(cls, name: str, symbol: mx.sym.Symbol) -> 'StaticGraph':

@@ -26,19 +26,11 @@ class _KeptAsItIs(Exception):
 
 
 class _EntryAxes(NamedTuple):
-    """An entry of the graph.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    axis : int or None
-        Where its values are, if it is ragged.
-    rows, heads : int
-        Which axis 0 is the product of.
-    """
+    """An entry of the graph."""
 
     shape: Shape
-    axis: Optional[int]
+    axis: Optional[int]  # where its values are, if it is ragged
+    # rows, heads: which axis 0 is the product of
     rows: int
     heads: int
 

@@ -81,20 +81,12 @@ def packs(graph: Subgraph) -> dict[str, list[str]]:
 
 
 class _AlikeNodes(NamedTuple):
-    """Nodes that can be one operator, because they differ in columns only.
-
-    Attributes
-    ----------
-    members : list of int
-    operands : list of (list of int)
-        For elementwise operators, the nodes that the members read at each position.
-    widths : list of int
-        Columns of each member.
-    """
+    """Nodes that can be one operator, because they differ in columns only."""
 
     members: list[int]
+    # for elementwise operators, the nodes that the members read at each position
     operands: list[list[int]]
-    widths: list[int]
+    widths: list[int]  # columns of each member
 
     @property
     def width(self) -> int:
