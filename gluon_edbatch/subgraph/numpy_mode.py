@@ -155,12 +155,13 @@ def _or_of_truth(op: str) -> Rule:
 def _where(rewriter: Rewriter, node: NodeView) -> Replaced:
     """That of ``mx.nd`` does not broadcast, and takes numbers."""
     condition, one, other = node.inputs
-    if not condition.shape == one.shape == other.shape or {*node.input_dtypes} - {
-        node.result_dtype,
-        np.bool_,
-    }:
-        return None
-    if np.bool_ in node.input_dtypes[1:]:
+    dtypes = {*node.input_dtypes[1:]}
+    if (
+        not condition.shape == one.shape == other.shape
+        or node.input_dtypes[0] not in (node.result_dtype, np.bool_)
+        or np.bool_ in dtypes
+        or dtypes != {node.result_dtype}
+    ):
         return None
     condition = rewriter.add('Cast', [condition], condition.shape, dtype='float32')
     return rewriter.add('where', [condition, one, other], node.shape)
@@ -191,17 +192,13 @@ def _reduction(op: str) -> Rule:
                 return None  # it is summed up in its own dtype
             dtype = np.dtype(node.result_dtype).name
             operand = rewriter.add('Cast', [operand], operand.shape, dtype=dtype)
-        named = node.attrs.get('axis', 'None')
-        axes = node.attrs.integers('axis') if named != 'None' else tuple(range(len(operand.shape)))
+        rank, keepdims = len(operand.shape), node.attrs.flag('keepdims')
+        named = node.attrs.get('axis', 'None') != 'None'
+        axes = node.attrs.integers('axis') if named else range(rank)
         if not axes:
             return rewriter.add('_copy', [operand], node.shape)
-        return rewriter.add(
-            op,
-            [operand],
-            node.shape,
-            axis=tuple([axis % len(operand.shape) for axis in axes]),
-            keepdims=node.attrs.flag('keepdims'),
-        )
+        axes = tuple([axis % rank for axis in axes])
+        return rewriter.add(op, [operand], node.shape, axis=axes, keepdims=keepdims)
 
     return rule
 
@@ -221,16 +218,12 @@ def _arg(op: str) -> Rule:
 
     def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
         (operand,) = node.inputs
-        axis = node.attrs.integer('axis', None)
-        if not operand.shape or math.prod(operand.shape) > 1 << 24:
+        axis, keepdims = node.attrs.integer('axis', None), node.attrs.flag('keepdims')
+        if not operand.shape or math.prod(operand.shape) > 1 << 24 or (axis is None and keepdims):
             return None
         if axis is None:
-            if node.attrs.flag('keepdims'):
-                return None
             axis, operand = 0, rewriter.add('Reshape', [operand], (), shape=(-1,))
-        position = rewriter.add(
-            op, [operand], node.shape, axis=axis, keepdims=node.attrs.flag('keepdims')
-        )
+        position = rewriter.add(op, [operand], node.shape, axis=axis, keepdims=keepdims)
         return rewriter.add('Cast', [position], node.shape, dtype=np.dtype(node.result_dtype).name)
 
     return rule
@@ -276,20 +269,14 @@ def _split(rewriter: Rewriter, node: NodeView) -> Replaced:
     parts = node.attrs.integer('sections', 0)
     if not parts or node.attrs.flag('squeeze_axis') or len(set(node.shapes)) > 1:
         return None
-    first = rewriter.instead(
-        node,
-        'SliceChannel',
-        num_outputs=parts,
-        axis=node.attrs.integer('axis', 0),
-    )
+    axis = node.attrs.integer('axis', 0)
+    first = rewriter.instead(node, 'SliceChannel', num_outputs=parts, axis=axis)
     return [first._replace(output=output) for output in range(parts)]
 
 
 def _flip(rewriter: Rewriter, node: NodeView) -> Replaced:
-    axes = node.attrs.integers('axis')
-    rank = len(node.shape)
-    axes = tuple([axis % rank for axis in axes]) or tuple(range(rank))
-    return rewriter.instead(node, 'reverse', axis=axes) if rank else None
+    axes = tuple(sorted(node.attrs.axes(len(node.shape)))) if node.shape else ()
+    return rewriter.instead(node, 'reverse', axis=axes) if axes else None
 
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -321,10 +308,7 @@ def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
         return None
     reverse = node.attrs.flag('reverse')
     if not reverse and set(codes) <= {-2, -3, -4} and -4 not in codes[:-1]:
-        axes = tuple([axis for axis, code in enumerate(codes) if code == -3])
-        if axes:
-            return rewriter.instead(node, 'squeeze', axis=axes)
-        return rewriter.instead(node, '_copy')
+        return _squeezed(rewriter, node, [i for i, code in enumerate(codes) if code == -3])
     if any(code == 0 or code == -3 for code in codes):
         return None
     same = {-2: 0, -4: -2, -5: -3, -6: -4}
@@ -350,6 +334,10 @@ def _squeeze(rewriter: Rewriter, node: NodeView) -> Replaced:
     axes = [axis % len(operand.shape) for axis in named] or [
         axis for axis, length in enumerate(operand.shape) if length == 1
     ]
+    return _squeezed(rewriter, node, axes)
+
+
+def _squeezed(rewriter: Rewriter, node: NodeView, axes: list[int]) -> Replaced:
     if not axes:
         return rewriter.instead(node, '_copy')
     return rewriter.instead(node, 'squeeze', axis=tuple(axes))
@@ -371,8 +359,7 @@ def _dot(rewriter: Rewriter, node: NodeView) -> Replaced:
     one, other = node.inputs
     if not node.floating or len(other.shape) > 2:
         return None
-    op = 'dot' if one.shape and other.shape else 'broadcast_mul'
-    return rewriter.instead(node, op)
+    return rewriter.instead(node, 'dot' if one.shape and other.shape else 'broadcast_mul')
 
 
 def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:

@@ -7,9 +7,8 @@ from typing import Any, Callable, NamedTuple, Optional
 from ... import debug
 from ..ir import Shape, Subgraph
 from ..options import CompileOptions
-from .added_inputs import added_inputs
-from .embeddings import embeddings
 from .faster_operators import operators
+from .mended_gradients import added_inputs, embeddings
 
 Shapes = dict[str, Shape]
 

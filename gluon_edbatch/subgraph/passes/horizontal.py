@@ -227,11 +227,8 @@ class _Fusion:
 
     def _columns(self, first: int, last: int) -> Operand:
         """Those of neighbouring members of a group."""
-        number, begin, end = (
-            self._places[first].group,
-            self._places[first].begin,
-            self._places[last].end,
-        )
+        number, begin, _ = self._places[first]
+        end = self._places[last].end
         if end - begin == self._groups[number].width:
             return self._results[number]
         place = _Columns(number, begin, end)
