@@ -209,21 +209,27 @@ def dropout(call: RaggedCall) -> At:
 # --- products ------------------------------------------------------------------------------------
 
 
+def value_by_value(call: RaggedCall) -> At:
+    """As `first_input`, of something along the last axis."""
+    shape, ragged = call.input()
+    if ragged == len(shape) - 1:
+        raise Unproved
+    return first_input(call)
+
+
 def fully_connected(call: RaggedCall) -> At:
     """A product value by value; of all values of a row at once, padding would count."""
-    shape, ragged = call.input()
-    if call.attrs.flag('flatten', True) or any(call.states[1:]) or ragged == len(shape) - 1:
+    if call.attrs.flag('flatten', True):
         raise Unproved
-    at = first_input(call)
+    at = value_by_value(call)
     return at if call.attrs.flag('no_bias') else At.FINITE
 
 
 def dot(call: RaggedCall) -> At:
     """Rows by a matrix."""
-    shape, ragged = call.input()
-    if call.attrs.flag('transpose_a') or ragged == len(shape) - 1:
+    if call.attrs.flag('transpose_a'):
         raise Unproved
-    return first_input(call)
+    return value_by_value(call)
 
 
 def matrices(call: RaggedCall) -> Optional[At]:
@@ -315,14 +321,6 @@ def layer_norm(call: RaggedCall) -> At:
         raise Unproved
     first_input(call)
     return At.FINITE
-
-
-def by_last_axis(call: RaggedCall) -> At:
-    """By the root of the length of the last axis."""
-    shape, ragged = call.input()
-    if ragged == len(shape) - 1:
-        raise Unproved
-    return keeps(call)
 
 
 def l2_normalization(call: RaggedCall) -> At:

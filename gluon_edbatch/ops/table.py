@@ -321,7 +321,7 @@ _each(
     rows=rows.several_axes,
     whole=whole.alike,
     by_value=lambda attrs: True,
-    padding=padding.by_last_axis,
+    padding=padding.value_by_value,
     native=native.by_root_of_width,
     arranged=arranged.scaled(arranged.by_root_of_columns),
 )

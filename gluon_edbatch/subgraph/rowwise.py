@@ -19,6 +19,7 @@ from ..ops.row_rules import OpCall
 from .ir import Subgraph
 
 _TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident
+_SHOWN = 'axis dim shape axes begin end transpose_a transpose_b dim1 dim2'.split()
 
 
 class Verdict(Enum):
@@ -154,21 +155,5 @@ def _is_batched(call: OpCall, training: bool, unknown: list[str]) -> bool:
 
 
 def _shown(call: OpCall) -> str:
-    shown = ', '.join(
-        f'{key}={value}'
-        for key, value in call.attrs.items()
-        if key
-        in (
-            'axis',
-            'dim',
-            'shape',
-            'axes',
-            'begin',
-            'end',
-            'transpose_a',
-            'transpose_b',
-            'dim1',
-            'dim2',
-        )
-    )
+    shown = ', '.join(f'{key}={value}' for key, value in call.attrs.items() if key in _SHOWN)
     return f'({shown})' if shown else ''
