@@ -4,12 +4,7 @@ import inspect
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import (
-    Any,
-    NamedTuple,
-    Optional,
-    Union,
-)
+from typing import Any, NamedTuple, Optional, Union
 
 import mxnet as mx
 from mxnet import gluon
