@@ -174,12 +174,12 @@ for _name, _arithmetic, _padding, _function in (
         padding=_padding,
         native=native.binary(_function),
     )
-for _name, _function in (('maximum', 'Larger'), ('minimum', 'Smaller')):
+for _name, _kind in (('maximum', 'Larger'), ('minimum', 'Smaller')):
     _binary(
         f'_{_name}',
         f'broadcast_{_name}',
         padding=keeps,
-        native=native.binary(binary_function(_function, 'xy')),
+        native=native.binary(binary_function(_kind, 'xy')),
     )
 for _name, _function in _COMPARISONS.items():
     _binary(
@@ -244,7 +244,7 @@ _each('_linalg_makediag _linalg_maketrian', whole=whole.vectors)
 
 # --- along axes ----------------------------------------------------------------------------------
 
-for _name, _padding, _rule in (
+for _name, _reduced, _rule in (
     ('sum', padding.reduced(At.ZERO), native.reduce(mean=False)),
     ('mean', padding.mean, native.reduce(mean=True)),
     ('prod nanprod', padding.reduced(At.ONE, _AT_ONE), None),
@@ -258,7 +258,7 @@ for _name, _padding, _rule in (
         _name,
         rows=rows.reduction,
         whole=whole.reduction,
-        padding=_padding,
+        padding=_reduced,
         native=_rule,
         never_adds=_name == 'mean',
     )

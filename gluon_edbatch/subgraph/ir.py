@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -191,27 +191,23 @@ class Subgraph:
 
     def with_variables(self, renamed: Mapping[str, str]) -> 'Subgraph':
         """With other names of some variables."""
-        return Subgraph.of(
-            [
-                node._replace(name=renamed.get(node.name, node.name)) if node.is_variable else node
-                for node in self.nodes
-            ],
-            self.heads,
-        )
+        return self._with(lambda node: node._replace(name=renamed.get(node.name, node.name)))
 
     def with_dtypes(self, dtypes: Mapping[str, Any]) -> 'Subgraph':
         """With dtypes written at some variables, as Gluon does at parameters."""
-        return Subgraph.of(
-            [
-                node._replace(
-                    attrs=Attrs(node.attrs, __dtype__=str(dtype_number(dtypes[node.name])))
-                )
-                if node.is_variable and node.name in dtypes
-                else node
-                for node in self.nodes
-            ],
-            self.heads,
-        )
+
+        def changed(node: Node) -> Node:
+            if node.name not in dtypes:
+                return node
+            number = str(dtype_number(dtypes[node.name]))
+            return node._replace(attrs=Attrs(node.attrs, __dtype__=number))
+
+        return self._with(changed)
+
+    def _with(self, changed: Callable[[Node], Node]) -> 'Subgraph':
+        """With other variables."""
+        nodes = [changed(node) if node.is_variable else node for node in self.nodes]
+        return Subgraph.of(nodes, self.heads)
 
     def ancestors(self, heads: Iterable[Entry]) -> set[int]:
         """All nodes that some entries need."""

@@ -106,30 +106,27 @@ def _with_axis(rewriter: Rewriter, operand: Operand) -> Operand:
 # --- elementwise ---------------------------------------------------------------------------------
 
 
-def _alike(op: str, names: Sequence[str] = ()) -> Rule:
+def _alike(op: str) -> Rule:
     """The same where all dtypes are one; of integers, NumPy makes other numbers."""
-
-    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
-        if not node.floating:
-            return None
-        attrs = {name: node.attrs[name] for name in names}
-        return rewriter.instead(node, op, **attrs)
-
-    return rule
+    return lambda rewriter, node: _applied(rewriter, node, op) if node.floating else None
 
 
-def _comparison(op: str, names: Sequence[str] = ()) -> Rule:
+def _comparison(op: str) -> Rule:
     """Truth values, where ``mx.nd`` has ones and zeros of the dtype compared."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
         types = set(node.input_dtypes)
         if len(types) != 1 or not np.issubdtype(next(iter(types)), np.floating):
             return None
-        attrs = {name: node.attrs[name] for name in names}
-        numbers = rewriter.instead(node, op, **attrs)
-        return rewriter.add('Cast', [numbers], node.shape, dtype='bool')
+        return rewriter.add('Cast', [_applied(rewriter, node, op)], node.shape, dtype='bool')
 
     return rule
+
+
+def _applied(rewriter: Rewriter, node: NodeView, op: str) -> Operand:
+    """Another operator in the place of one, with the number that it has, if any."""
+    number = {'scalar': node.attrs['scalar']} if 'scalar' in node.attrs else {}
+    return rewriter.instead(node, op, **number)
 
 
 def _or_of_truth(op: str) -> Rule:
@@ -425,16 +422,13 @@ def _of_one_matrix(rewriter: Rewriter, node: NodeView) -> Replaced:
 # --- positions -----------------------------------------------------------------------------------
 
 
-def _of_one_position(index: int) -> Rule:
+def _of_one_position(rewriter: Rewriter, node: NodeView) -> Replaced:
     """A position without axes is one row, which is then the result."""
-
-    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
-        if node.inputs[index].shape or len(node.shape) != 1:
-            return None
-        row = rewriter.add(node.op, node.inputs, (1,) + node.shape, **node.attrs)
-        return rewriter.add('Reshape', [row], node.shape, shape=node.shape)
-
-    return rule
+    position = node.inputs[1 if node.op == 'take' else 0]
+    if position.shape or len(node.shape) != 1:
+        return None
+    row = rewriter.add(node.op, node.inputs, (1,) + node.shape, **node.attrs)
+    return rewriter.add('Reshape', [row], node.shape, shape=node.shape)
 
 
 _RULES: dict[str, Rule] = {
@@ -458,9 +452,7 @@ _RULES: dict[str, Rule] = {
     'batch_dot': _batch_dot,
     '_linalg_det': _of_one_matrix,
     '_linalg_slogdet': _of_one_matrix,
-    'Embedding': _of_one_position(0),
-    'one_hot': _of_one_position(0),
-    'take': _of_one_position(1),
+    **dict.fromkeys(('Embedding', 'one_hot', 'take'), _of_one_position),
     '_np_copy': lambda rewriter, node: rewriter.instead(node, '_copy'),
     '_npi_absolute': _alike('abs'),
     '_npi_argmax': _arg('argmax'),
@@ -481,11 +473,11 @@ _RULES: dict[str, Rule] = {
 }
 for _np_name, (_of_arrays, _with_number, _of_number) in NUMPY_ARITHMETIC.items():
     _RULES[f'_npi_{_np_name}'] = _or_of_truth(_of_arrays)
-    _RULES[f'_npi_{_np_name}_scalar'] = _alike(_with_number, ['scalar'])
+    _RULES[f'_npi_{_np_name}_scalar'] = _alike(_with_number)
     if _of_number:
-        _RULES[f'_npi_r{_np_name}_scalar'] = _alike(_of_number, ['scalar'])
+        _RULES[f'_npi_r{_np_name}_scalar'] = _alike(_of_number)
 _RULES['_npi_hypot'] = _or_of_truth('broadcast_hypot')
 for _np_name in 'equal not_equal less less_equal greater greater_equal'.split():
     _nd_name = _np_name.replace('less', 'lesser')
     _RULES[f'_npi_{_np_name}'] = _comparison(f'broadcast_{_nd_name}')
-    _RULES[f'_npi_{_np_name}_scalar'] = _comparison(f'_{_nd_name}_scalar', ['scalar'])
+    _RULES[f'_npi_{_np_name}_scalar'] = _comparison(f'_{_nd_name}_scalar')

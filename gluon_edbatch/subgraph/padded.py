@@ -14,7 +14,7 @@ import mxnet as mx
 from ..ops.attrs import Shape, unlike
 from .ir import Subgraph
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
-from .padding_proof import LENGTHS, padding_of
+from .padding_proof import LENGTHS, of_length, padding_of
 from .rowwise import Verdict, analyse
 from .trace import INPUT, StaticGraph
 
@@ -117,20 +117,12 @@ def _in_terms_of_nd(
     graph: StaticGraph, shapes: Sequence[Shape], axes: dict[int, int], dtypes: Sequence[Any]
 ) -> StaticGraph:
     names = [INPUT % i for i in range(len(shapes))]
+    known = dict(zip(names, shapes))
     others = [
-        [_of_length(shape, axes.get(i), length) for i, shape in enumerate(shapes)]
+        {**known, **{names[i]: of_length(shapes[i], axis, length) for i, axis in axes.items()}}
         for length in OTHER_LENGTHS
     ]
-    return in_terms_of_nd(
-        graph,
-        dict(zip(names, shapes)),
-        dict(zip(names, dtypes)),
-        [dict(zip(names, other)) for other in others],
-    )
-
-
-def _of_length(shape: Shape, axis: Optional[int], length: int) -> Shape:
-    return shape if axis is None else (*shape[:axis], length, *shape[axis + 1 :])
+    return in_terms_of_nd(graph, known, dict(zip(names, dtypes)), others)
 
 
 def _with_arguments(

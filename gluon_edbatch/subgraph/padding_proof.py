@@ -155,7 +155,7 @@ def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[list[int
     have another than the others."""
     inputs = list(shapes.inputs)
     for position, axis in group:
-        inputs[position] = _with(inputs[position], axis, _OTHER_LENGTH)
+        inputs[position] = of_length(inputs[position], axis, _OTHER_LENGTH)
     names = [f'x{position}' for position in range(len(inputs))]
     symbol = symbol_function(node.op)(*map(mx.sym.var, names), **node.attrs)
     try:
@@ -177,7 +177,8 @@ def _differing(one: Shape, other: Shape) -> Optional[list[int]]:
     return axes if len(one) == len(other) and trials <= {_TRIAL_LENGTHS} else None
 
 
-def _with(shape: Shape, axis: int, length: int) -> Shape:
+def of_length(shape: Shape, axis: int, length: int) -> Shape:
+    """A shape with another length of one axis."""
     return shape[:axis] + (length,) + shape[axis + 1 :]
 
 
@@ -219,7 +220,7 @@ class _Walk:
         self._axes = {name: axis for name, axis in axes.items() if name in graph.variables}
         self._inputs = dict(shapes)
         for name, axis in self._axes.items():
-            self._inputs[name] = _with(shapes[name], axis, _LENGTH)
+            self._inputs[name] = of_length(shapes[name], axis, _LENGTH)
         self._moved: dict[Entry, Operand] = {}
         self._filled: dict[tuple[Operand, int, At], Operand] = {}
         self._biases: dict[tuple[Shape, int, str, At], Operand] = {}
