@@ -40,25 +40,14 @@ class Opcode(IntEnum):
 
 
 class Function(NamedTuple):
-    """An elementwise function, whose formula is a struct in ``math_functions.h`` there.
+    """An elementwise function, whose formula is a struct in ``math_functions.h`` there."""
 
-    Attributes
-    ----------
-    name : str
-        Of the struct.
-    number : int
-        By which programs call it.
-    needs : str
-        What the backward pass reads: of one argument ``'x'`` (the argument), ``'y'`` (the result)
-        or neither; of two ``'xy'`` (both arguments) or neither.
-    reals : int
-        How many numbers of an instruction it takes.
-    """
-
-    name: str
-    number: int
+    name: str  # of the struct
+    number: int  # by which programs call it
+    # what the backward pass reads: of one argument ``'x'`` (the argument), ``'y'`` (the result) or
+    # neither; of two ``'xy'`` (both arguments) or neither
     needs: str
-    reals: int
+    reals: int  # how many numbers of an instruction it takes
 
 
 UNARY: list[Function] = []  # by number: of one argument
@@ -120,28 +109,17 @@ NO_VIEW = View(-1, 0, 0)
 
 
 class Instruction(NamedTuple):
-    """One step of a program.
-
-    Attributes
-    ----------
-    op : Opcode
-    out, a, b : View
-    parameter, bias : int
-        Positions among the program's parameters; -1: none.
-    numbers : tuple of int
-        Up to four.
-    reals : tuple of float
-        Up to two.
-    """
+    """One step of a program."""
 
     op: Opcode
     out: View
     a: View = NO_VIEW
     b: View = NO_VIEW
+    # parameter, bias: positions among the program's parameters; -1: none
     parameter: int = -1
     bias: int = -1
-    numbers: tuple[int, ...] = ()
-    reals: tuple[float, ...] = ()
+    numbers: tuple[int, ...] = ()  # up to four
+    reals: tuple[float, ...] = ()  # up to two
 
     @property
     def third(self) -> View:
@@ -199,30 +177,19 @@ class Register:
 
 
 class RowProgram(NamedTuple):
-    """A static subgraph as a program for rows.
-
-    Attributes
-    ----------
-    registers : list of Register
-    instructions : list of Instruction
-    parameters : list of (int, int)
-        Position among the type's parameters, or after these among the packs; and the first
-        element of the part that is used.
-    packs : list of (tuple of int)
-        Parameters of the type that the program wants as one array, one after the other.
-    arguments, outputs : int
-        How many.
-    element_size : int
-        Bytes of an element: 4 or 8.
-    """
+    """A static subgraph as a program for rows."""
 
     registers: list[Register]
     instructions: list[Instruction]
+    # position among the type's parameters, or after these among the packs; and the first element of
+    # the part that is used
     parameters: list[tuple[int, int]]
+    # parameters of the type that the program wants as one array, one after the other
     packs: list[tuple[int, ...]]
+    # arguments, outputs: how many
     arguments: int
     outputs: int
-    element_size: int
+    element_size: int  # bytes of an element: 4 or 8
 
     def __str__(self) -> str:
         """Registers, parameters, then one line an instruction."""

@@ -28,51 +28,25 @@ class Arrangement(Enum):
 
 class Scores(NamedTuple):
     """Products of queries and keys, which attention computes itself: (N times heads, K, K), or
-    with both axes.
-
-    Attributes
-    ----------
-    queries, keys : View
-    scale : float
-    weights : bool
-        Whether they went through a softmax.
-    """
+    with both axes."""
 
     queries: View
     keys: View
     scale: float = 1.0
-    weights: bool = False
+    weights: bool = False  # whether they went through a softmax
 
 
 class Value(NamedTuple):
-    """What an entry of the graph is: rows, or a parameter.
+    """What an entry of the graph is: rows, or a parameter."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of a row; of all for a parameter.
-    view : View or None
-    ragged : bool
-        Whether it has a row for each value of the ragged arguments.
-    parameter : int
-        Position among the type's parameters, or -1.
-    begin : int
-        Of a part of a parameter: its first element.
-    line : int
-        Of some columns of a parameter: elements from one line to the next. Else 0.
-    arrangement : Arrangement
-    scores : Scores or None
-        What is in no register.
-    """
-
-    shape: Shape
+    shape: Shape  # of a row; of all for a parameter
     view: Union[View, Any] = None  # None of a parameter, which `_need_rows` refuses
-    ragged: bool = False
-    parameter: int = -1
-    begin: int = 0
-    line: int = 0
+    ragged: bool = False  # whether it has a row for each value of the ragged arguments
+    parameter: int = -1  # position among the type's parameters, or -1
+    begin: int = 0  # of a part of a parameter: its first element
+    line: int = 0  # Of some columns of a parameter: elements from one line to the next. Else 0.
     arrangement: Arrangement = Arrangement.ROWS
-    scores: Optional[Scores] = None
+    scores: Optional[Scores] = None  # what is in no register
 
     @property
     def lead(self) -> int:
@@ -81,24 +55,13 @@ class Value(NamedTuple):
 
 
 class ShapedNode(NamedTuple):
-    """An operator of the graph.
-
-    Attributes
-    ----------
-    index : int
-    op : str
-    attrs : Attrs
-    sources : tuple of Entry
-    shapes : list of tuple
-        Of its outputs, with axis 0.
-    name : str
-    """
+    """An operator of the graph."""
 
     index: int  # type: ignore[assignment]  # tuples have a method of that name
     op: str
     attrs: Attrs
     sources: tuple[Entry, ...]
-    shapes: list[Shape]
+    shapes: list[Shape]  # of its outputs, with axis 0
     name: str
 
 
@@ -243,19 +206,11 @@ class LoweringContext:
 
 
 class LoweredCall(NamedTuple):
-    """An operator and what it is applied to, as rules see it.
-
-    Attributes
-    ----------
-    low : LoweringContext
-    node : ShapedNode
-    inputs : list of Value
-        None for what is folded (see `LoweringContext`).
-    """
+    """An operator and what it is applied to, as rules see it."""
 
     low: LoweringContext
     node: ShapedNode
-    inputs: Values
+    inputs: Values  # None for what is folded (see `LoweringContext`)
 
     @property
     def op(self) -> str:

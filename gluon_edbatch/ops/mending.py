@@ -1,63 +1,37 @@
-"""Rules for operators of MXNet 1.9.1 that do harm in a graph: others that do the same."""
+"""Rules for operators of MXNet 1.9.1 that do harm in a graph: others that do the same.
 
-from collections.abc import Sequence
-from typing import Any, Callable, NamedTuple, Optional
+A rule takes a `subgraph.rewrite.Rewriter` and a `NodeView`, and gives what `rewrite` wants.
+"""
 
-from .attrs import Shape
-from .row_rules import OpCall
+from typing import Any, Callable
 
+from .attrs import Attrs
 
-class Application(NamedTuple):
-    """An operator in the place of another, or of a part of it.
-
-    Attributes
-    ----------
-    op : str
-    inputs : sequence of int
-        Of those of the other one; after these count the applications before, which have one output.
-    shapes : list of tuple of int
-        Of its outputs.
-    attrs : dict
-    """
-
-    op: str
-    inputs: Sequence[int]
-    shapes: list[Shape]
-    attrs: dict[str, Any]
+MendingRule = Callable[[Any, Any], Any]
 
 
-MendingRule = Callable[
-    [OpCall], Optional[list[Application]]
-]  # the last one's outputs are the result
-
-
-def sequence_last(call: OpCall) -> Optional[list[Application]]:
+def sequence_last(rewriter: Any, node: Any) -> Any:
     """Without lengths its gradient is written beside the array."""
-    if call.attrs.flag('use_sequence_length'):
+    if node.attrs.flag('use_sequence_length'):
         return None
-    axis, shape = call.attrs.integer('axis', 0), call.inputs[0]
-    last = [shape[:axis] + (1,) + shape[axis + 1 :]]
-    return [
-        Application('slice_axis', [0], last, {'axis': axis, 'begin': -1, 'end': None}),
-        # two axes, one of them 1
-        Application('Reshape', [len(call.inputs)], call.outputs, {'shape': '(-3, -2)'}),
-    ]
+    axis, shape = node.attrs.integer('axis', 0), node.inputs[0].shape
+    kept = shape[:axis] + (1,) + shape[axis + 1 :]
+    last = rewriter.add('slice_axis', node.inputs, kept, axis=axis, begin=-1, end=None)
+    return rewriter.add('Reshape', [last], node.shape, shape='(-3, -2)')  # two axes, one of them 1
 
 
-def sort(call: OpCall) -> Optional[list[Application]]:
+def sort(rewriter: Any, node: Any) -> Any:
     """Its gradient forgets that the last axis is the default."""
-    if 'axis' in call.attrs:
+    if 'axis' in node.attrs:
         return None
-    return [Application(call.op, [0], call.outputs, {'axis': -1, **call.attrs})]
+    return rewriter.of_others(node._replace(attrs=Attrs(node.attrs, axis='-1')), node.inputs)
 
 
-def deconvolution(call: OpCall) -> Optional[list[Application]]:
+def deconvolution(rewriter: Any, node: Any) -> Any:
     """Outside training oneDNN's way of storing weights is written over the memory that they are in.
     Rows of an arena are a part of theirs, which MXNet then refuses to read."""
-    if not call.batched[1]:
+    data, weight, *bias = node.inputs
+    if rewriter.is_parameter(weight):
         return None
-    count = len(call.inputs)
-    return [
-        Application('_copy', [1], call.inputs[1:2], {}),
-        Application(call.op, [0, count, *range(2, count)], call.outputs, call.attrs),
-    ]
+    copy = rewriter.add('_copy', [weight], weight.shape)
+    return rewriter.of_others(node, [data, copy, *bias])

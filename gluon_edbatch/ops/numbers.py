@@ -15,29 +15,16 @@ from .attrs import Attrs, Shape
 
 
 class Numbered(NamedTuple):
-    """A call of an operator with the number apart.
+    """A call of an operator with the number apart."""
 
-    Attributes
-    ----------
-    name : str
-        Of the attribute.
-    number : float
-    dtype : type
-        Of an array of it that is as exact as the attribute.
-    each_row : bool
-        Whether the number is one for each row of the array that the operator is applied to, else
-        one for all.
-    rest : tuple of (str, str)
-        The attributes that calls with other numbers have, too.
-    symbol : callable
-        Gives the result as a Symbol, of Symbols of the array and of the number.
-    """
-
-    name: str
+    name: str  # of the attribute
     number: float
-    dtype: Any
+    dtype: Any  # of an array of it that is as exact as the attribute
+    # whether the number is one for each row of the array that the operator is applied to, else one
+    # for all
     each_row: bool
-    rest: tuple[tuple[str, str], ...]
+    rest: tuple[tuple[str, str], ...]  # the attributes that calls with other numbers have, too
+    # gives the result as a Symbol, of Symbols of the array and of the number
     symbol: Callable[[mx.sym.Symbol, mx.sym.Symbol], mx.sym.Symbol]
 
 

@@ -11,7 +11,7 @@ what is zero gives none. Where an operator wants something else there than what 
 from collections.abc import Sequence
 from enum import Enum
 from math import inf, isfinite, prod
-from typing import Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from .attrs import Attrs, Shape
 
@@ -42,18 +42,10 @@ class RaggedEntry(NamedTuple):
 
 
 class AxisLink(NamedTuple):
-    """Axes of an operator that are equally long.
+    """Axes of an operator that are equally long."""
 
-    Attributes
-    ----------
-    inputs : tuple of (int or None)
-        Of each input.
-    result : int or None
-        Of the results; None where nothing of them has that length.
-    """
-
-    inputs: tuple[Optional[int], ...]
-    result: Optional[int]
+    inputs: tuple[Optional[int], ...]  # of each input
+    result: Optional[int]  # of the results; None where nothing of them has that length
 
 
 Places = Sequence[tuple[int, int]]  # inputs of an operator and padded axes of theirs
@@ -217,21 +209,27 @@ def dropout(call: RaggedCall) -> At:
 # --- products ------------------------------------------------------------------------------------
 
 
+def value_by_value(call: RaggedCall) -> At:
+    """As `first_input`, of something along the last axis."""
+    shape, ragged = call.input()
+    if ragged == len(shape) - 1:
+        raise Unproved
+    return first_input(call)
+
+
 def fully_connected(call: RaggedCall) -> At:
     """A product value by value; of all values of a row at once, padding would count."""
-    shape, ragged = call.input()
-    if call.attrs.flag('flatten', True) or any(call.states[1:]) or ragged == len(shape) - 1:
+    if call.attrs.flag('flatten', True):
         raise Unproved
-    at = first_input(call)
+    at = value_by_value(call)
     return at if call.attrs.flag('no_bias') else At.FINITE
 
 
 def dot(call: RaggedCall) -> At:
     """Rows by a matrix."""
-    shape, ragged = call.input()
-    if call.attrs.flag('transpose_a') or ragged == len(shape) - 1:
+    if call.attrs.flag('transpose_a'):
         raise Unproved
-    return first_input(call)
+    return value_by_value(call)
 
 
 def matrices(call: RaggedCall) -> Optional[At]:
@@ -325,14 +323,6 @@ def layer_norm(call: RaggedCall) -> At:
     return At.FINITE
 
 
-def by_last_axis(call: RaggedCall) -> At:
-    """By the root of the length of the last axis."""
-    shape, ragged = call.input()
-    if ragged == len(shape) - 1:
-        raise Unproved
-    return keeps(call)
-
-
 def l2_normalization(call: RaggedCall) -> At:
     """By the root of a sum of squares."""
     call.want(0, At.ZERO)
@@ -403,3 +393,31 @@ def sequence_mask(call: RaggedCall) -> Optional[At]:
     if call.states[0] is At.ANY or not isfinite(value):
         return At.ANY
     return call.states[0] if value == 0 else At.FINITE
+
+
+# --- what works across the values, taken apart ---------------------------------------------------
+
+# Of `Rewriter.add`, a `NodeView` and the ragged axis: reductions of all values, and operators that
+# give each value its own result of these. None where that is not known.
+ApartRule = Callable[[Callable[..., Any], Any, int], Any]
+
+
+def softmax_apart(logarithm: bool = False, sign: int = 1) -> ApartRule:
+    """The largest is a constant: it is in the results to keep numbers small, and changes none."""
+
+    def rule(add: Callable[..., Any], node: Any, axis: int) -> Any:
+        if len(node.inputs) > 1 or node.attrs.get('dtype', 'None') != 'None':
+            return None
+        (x,), temperature = node.inputs, node.attrs.get('temperature', 'None')
+        if sign < 0:
+            x = add('negative', [x])
+        if temperature != 'None':
+            x = add('_div_scalar', [x], scalar=temperature)
+        largest = add('BlockGrad', [add('max', [x], axis=axis, keepdims=True)])
+        x = add('broadcast_sub', [x, largest])
+        total = add('sum', [add('exp', [x])], axis=axis, keepdims=True)
+        if logarithm:
+            return add('broadcast_sub', [x, add('log', [total])])
+        return add('broadcast_div', [add('exp', [x]), total])
+
+    return rule

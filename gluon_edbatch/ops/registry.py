@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Callable, Optional
 
-from .apart import ApartRule
 from .attrs import Attrs
 from .mending import MendingRule
 from .native import NativeRule
 from .numbers import NumberRule
-from .padding_rules import LinksRule, PaddingRule
+from .padding_rules import ApartRule, LinksRule, PaddingRule
 from .row_rules import RowsRule
 from .whole import WholeRule
 
@@ -35,94 +34,56 @@ def always(attrs: Attrs, training: bool) -> bool:
 @dataclass(frozen=True)
 class Op:
     """What is known of an operator. What is not said is not assumed: it is not batched, not padded,
-    not run natively.
+    not run natively."""
 
-    Attributes
-    ----------
-    name : str
-        MXNet's own, which graphs have; never an alias.
-    rows : callable, optional
-        Whether a batched input gives a batched output, row by row (see `ops.row_rules`).
-    whole : callable, optional
-        The operator on one axis more (see `ops.whole`).
-    padding : callable, optional
-        What it makes of padding (see `ops.padding_rules`).
-    apart : callable, optional
-        Of those that divide something among the values along an axis: what does the same by way of
-        reductions (see `ops.apart`).
-    links : callable, optional
-        Which padded axes are equally long, where shapes of the results do not tell.
-    native : callable, optional
-        What it becomes in a program for rows (see `ops.native`).
-    arranged : callable, optional
-        The same of ragged values that the graph arranges by heads (see `ops.arranged`).
-    number : callable, optional
-        What it becomes where the number among its attributes is data (see `ops.numbers`).
-    elementwise : bool
-        Whether each element of the result depends on those at its place only, with gradients that
-        are so, too; inputs may be broadcast.
-    by_value : callable, optional
-        Of those that are not: for which attributes each value of a ragged first input gives its own
-        result.
-    affine : callable, optional
-        Of a product or sum with a number: what it multiplies by, and adds.
-    arithmetic : Arithmetic, optional
-    broadcasting, aligned : str, optional
-        Of arithmetic and comparisons: the operator that broadcasts, and the one that takes equal
-        shapes only.
-    of_axis : callable, optional
-        Of those that read nothing of their input but the length of one axis: which, if any.
-    indices : tuple of int
-        Inputs that are positions, for which operators refuse gradients.
-    weights : tuple of int
-        Inputs that all calls share, however small.
-    unread : tuple of int
-        Inputs whose values the backward pass does not read.
-    own_gradient : bool
-        Whether its gradient is its own, whatever that of its result is (`subgraph.own_gradient`).
-    noise : callable, optional
-        Whether it draws random numbers.
-    statistics : callable, optional
-        Of those that keep statistics of what they were applied to, and write them: whether they are
-        to take those of the batch.
-    mending : callable, optional
-        What does the same, of those that do harm in a graph (see `ops.mending`).
-    keeps_size : bool
-        Whether the result is to have as many elements as the input, and MXNet does not see to it.
-    never_adds : bool
-        Whether its backward pass does not add to a gradient of a variable when asked to.
-    heavy : bool
-        Whether to run it early, once for all batches, pays (see `plan.split_batches`).
-    is_view : bool
-        Whether a native program gives its input another shape, and computes nothing.
-    """
-
-    name: str
+    name: str  # MXNet's own, which graphs have; never an alias
+    # whether a batched input gives a batched output, row by row (see `ops.row_rules`)
     rows: Optional[RowsRule] = None
-    whole: Optional[WholeRule] = None
-    padding: Optional[PaddingRule] = None
+    whole: Optional[WholeRule] = None  # the operator on one axis more (see `ops.whole`)
+    padding: Optional[PaddingRule] = None  # what it makes of padding (see `ops.padding_rules`)
+    # of those that divide something among the values along an axis: what does the same by way of
+    # reductions (see `ops.padding_rules`)
     apart: Optional[ApartRule] = None
+    # which padded axes are equally long, where shapes of the results do not tell
     links: Optional[LinksRule] = None
-    native: Optional[NativeRule] = None
+    native: Optional[NativeRule] = None  # what it becomes in a program for rows (see `ops.native`)
+    # the same of ragged values that the graph arranges by heads (see `ops.arranged`)
     arranged: Optional[NativeRule] = None
+    # what it becomes where the number among its attributes is data (see `ops.numbers`)
     number: Optional[NumberRule] = None
+    # whether each element of the result depends on those at its place only, with gradients that are
+    # so, too; inputs may be broadcast
     elementwise: bool = False
+    # of those that are not: for which attributes each value of a ragged first input gives its own
+    # result
     by_value: Callable[[Attrs], bool] = lambda attrs: False
+    # of a product or sum with a number: what it multiplies by, and adds
     affine: Optional[Affine] = None
     arithmetic: Optional[Arithmetic] = None
+    # broadcasting, aligned: of arithmetic and comparisons: the operator that broadcasts, and the
+    # one that takes equal shapes only
     broadcasting: Optional[str] = None
     aligned: Optional[str] = None
+    # of those that read nothing of their input but the length of one axis: which, if any
     of_axis: Callable[[Attrs], Optional[int]] = lambda attrs: None
-    indices: tuple[int, ...] = ()
-    weights: tuple[int, ...] = ()
-    unread: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()  # inputs that are positions, for which operators refuse gradients
+    weights: tuple[int, ...] = ()  # inputs that all calls share, however small
+    unread: tuple[int, ...] = ()  # inputs whose values the backward pass does not read
+    # whether its gradient is its own, whatever that of its result is (`subgraph.own_gradient`)
     own_gradient: bool = False
-    noise: Optional[ModeRule] = None
+    noise: Optional[ModeRule] = None  # whether it draws random numbers
+    # of those that keep statistics of what they were applied to, and write them: whether they are
+    # to take those of the batch
     statistics: Optional[ModeRule] = None
+    # what does the same, of those that do harm in a graph (see `ops.mending`)
     mending: Optional[MendingRule] = None
+    # whether the result is to have as many elements as the input, and MXNet does not see to it
     keeps_size: bool = False
+    # whether its backward pass does not add to a gradient of a variable when asked to
     never_adds: bool = False
+    # whether to run it early, once for all batches, pays (see `plan.split_batches`)
     heavy: bool = False
+    # whether a native program gives its input another shape, and computes nothing
     is_view: bool = False
 
     @property

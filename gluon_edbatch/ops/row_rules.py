@@ -5,27 +5,20 @@ depends on its own rows only. That each keeps a whole number of positions is che
 operators alike.
 """
 
-from typing import Callable, NamedTuple, Optional
+from dataclasses import dataclass
+from typing import Callable, Optional
 
 from .attrs import Attrs, Shape
 
 
-class OpCall(NamedTuple):
-    """An operator and what it is applied to, as rules see it.
-
-    Attributes
-    ----------
-    op : str
-    attrs : Attrs
-    batched : list of bool
-        Which inputs differ from call to call.
-    inputs, outputs : list of tuple of int
-        Shapes, for some number of rows.
-    """
+@dataclass(frozen=True)
+class OpCall:
+    """An operator and what it is applied to, as rules see it."""
 
     op: str
     attrs: Attrs
-    batched: list[bool]
+    batched: list[bool]  # which inputs differ from call to call
+    # inputs, outputs: shapes, for some number of rows
     inputs: list[Shape]
     outputs: list[Shape]
 
@@ -61,35 +54,29 @@ def elementwise(call: OpCall) -> bool:
     return True
 
 
-def other_axis(key: str, default: Optional[int]) -> Callable[[OpCall], bool]:
+def other_axis(key: str, default: Optional[int]) -> RowsRule:
     """Works along one axis, which must not be axis 0; all inputs are batched."""
-
-    def rule(call: OpCall) -> bool:
-        axis = call.attrs.integer(key, default)
-        return axis is not None and axis % len(call.inputs[0]) != 0 and all_batched(call)
-
-    return rule
+    return lambda call: (
+        call.attrs.axis(key, len(call.inputs[0]), default) not in (None, 0) and all_batched(call)
+    )
 
 
-def normalised(key: str, default: int) -> Callable[[OpCall], bool]:
-    def rule(call: OpCall) -> bool:
-        axis = call.attrs.integer(key, default)
-        return axis % len(call.inputs[0]) != 0 and first_only(call)
-
-    return rule
+def normalised(call: OpCall) -> bool:
+    return call.attrs.axis('axis', len(call.inputs[0]), -1) != 0 and first_only(call)
 
 
 def softmax(call: OpCall) -> bool:
     """Of values, and perhaps their lengths."""
-    return normalised('axis', -1)(call) or other_axis('axis', -1)(call)
+    return normalised(call) or other_axis('axis', -1)(call)
 
 
 def reduction(call: OpCall) -> bool:
     return 0 not in call.attrs.axes(len(call.inputs[0]))
 
 
-def stack(call: OpCall) -> bool:
-    return call.attrs.integer('axis', 0) % len(call.outputs[0]) != 0 and all_batched(call)
+def new_axis(call: OpCall) -> bool:
+    """Gives a further axis, which must not be axis 0."""
+    return call.attrs.axis('axis', len(call.outputs[0]), 0) != 0 and all_batched(call)
 
 
 def slice_(call: OpCall) -> bool:
@@ -106,21 +93,8 @@ def transpose(call: OpCall) -> bool:
     return call.attrs.order(call.op, len(call.inputs[0]))[:1] == [0]
 
 
-def expand_dims(call: OpCall) -> bool:
-    return call.attrs.integer('axis', 0) % len(call.outputs[0]) != 0
-
-
-def squeeze(call: OpCall) -> bool:
-    axes = call.attrs.integers('axis')  # without axes, a batch of one row would lose its axis 0
-    return bool(axes) and 0 not in {axis % len(call.inputs[0]) for axis in axes}
-
-
 def dot(call: OpCall) -> bool:
-    return (
-        call.batched == [True, False]
-        and len(call.inputs[0]) >= 2
-        and not call.attrs.flag('transpose_a')
-    )
+    return first_only(call) and len(call.inputs[0]) >= 2 and not call.attrs.flag('transpose_a')
 
 
 def batch_dot(call: OpCall) -> bool:
@@ -130,23 +104,20 @@ def batch_dot(call: OpCall) -> bool:
 
 
 def take(call: OpCall) -> bool:
+    axis = call.attrs.integer('axis', 0)
     if call.batched == [False, True]:
-        return call.attrs.integer('axis', 0) == 0
-    return (
-        call.batched == [True, False] and call.attrs.integer('axis', 0) % len(call.inputs[0]) != 0
-    )
-
-
-def embedding(call: OpCall) -> bool:
-    return call.batched == [True, False]
+        return axis == 0
+    return call.batched == [True, False] and axis % len(call.inputs[0]) != 0
 
 
 def same_rows(call: OpCall) -> bool:
     return all(call.batched) and call.inputs[0][0] == call.inputs[1][0]
 
 
-def reverse(call: OpCall) -> bool:
-    return 0 not in {axis % len(call.inputs[0]) for axis in call.attrs.integers('axis') or (0,)}
+def other_axes(call: OpCall) -> bool:
+    """Works along axes that are named, of which axis 0 is none."""
+    axes = call.attrs.integers('axis')  # without axes, `squeeze` of one row would lose its axis 0
+    return bool(axes) and 0 not in {axis % len(call.inputs[0]) for axis in axes}
 
 
 def dropout(call: OpCall) -> bool:
@@ -160,11 +131,6 @@ def sequence(call: OpCall) -> bool:
 def broadcast_to(call: OpCall) -> bool:
     shape = call.attrs.integers('shape')
     return bool(shape) and len(shape) == len(call.inputs[0]) and shape[0] == 0
-
-
-def broadcast_axis(call: OpCall) -> bool:
-    axes = call.attrs.integers('axis')
-    return 0 not in {axis % len(call.inputs[0]) for axis in axes}
 
 
 def batch_norm(call: OpCall) -> bool:

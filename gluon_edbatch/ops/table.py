@@ -1,8 +1,8 @@
 """The entries of all operators that are known, family by family."""
 
-from typing import Any
+from typing import Any, Optional
 
-from . import apart, arranged, mending, native, numbers, whole
+from . import arranged, mending, native, numbers, whole
 from . import padding_rules as padding
 from . import row_rules as rows
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
@@ -36,12 +36,7 @@ for _name, _at in {'tanh': keeps, 'relu': keeps, 'softsign': keeps, 'sigmoid': f
 _unary('square', padding=keeps, native=native.unary(native.SQUARE))
 _unary('abs', padding=keeps, native=native.function('Abs', 'x'))
 _affine('negative', lambda _: (-1.0, -0.0), padding=keeps)
-_unary(
-    '_copy',
-    padding=keeps,
-    native=native.unary(AFFINE, lambda _: COPY),
-    arranged=arranged.same,
-)
+_unary('_copy', padding=keeps, native=native.unary(AFFINE, lambda _: COPY), arranged=arranged.same)
 _unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.function('Exp', 'y'))
 _unary('log', padding=_AT_ONE, native=native.function('Log', 'x'))
 _unary('sqrt', padding=_AT_ONE, native=native.unary(native.SQRT))
@@ -64,12 +59,7 @@ _unary('log1p expm1 tan arcsin sinh arctanh', padding=only_at(At.ZERO, At.ZERO))
 _unary('arccos cosh', padding=only_at(At.ZERO, At.FINITE))
 _unary('rsqrt cbrt rcbrt log10 log2', padding=_AT_ONE)
 _unary('arccosh _contrib_quadratic')
-_unary(
-    'BlockGrad',
-    padding=keeps,
-    native=native.stop_gradient,
-    arranged=arranged.stop_gradient,
-)
+_unary('BlockGrad', padding=keeps, native=native.stop_gradient, arranged=arranged.stop_gradient)
 _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
 _unary('one_hot', elementwise=False, indices=(0,))
@@ -111,42 +101,25 @@ _affine(
     arranged=arranged.scaled(lambda call: inverse(scalar(call.attrs))),
     number=operand('broadcast_div'),
 )
-_affine(
-    '_plus_scalar',
-    lambda attrs: (1.0, scalar(attrs)),
-    padding=finite,
-    number=operand('broadcast_add'),
-)
-_affine(
-    '_minus_scalar',
-    lambda attrs: (1.0, -scalar(attrs)),
-    padding=finite,
-    number=operand('broadcast_sub'),
-)
-_affine(
-    '_rminus_scalar',
-    lambda attrs: (-1.0, scalar(attrs)),
-    padding=finite,
-    number=operand('broadcast_sub', first=True),
-)
+for _name, _terms, _number in (
+    ('_plus_scalar', lambda attrs: (1.0, scalar(attrs)), operand('broadcast_add')),
+    ('_minus_scalar', lambda attrs: (1.0, -scalar(attrs)), operand('broadcast_sub')),
+    ('_rminus_scalar', lambda attrs: (-1.0, scalar(attrs)), operand('broadcast_sub', first=True)),
+):
+    _affine(_name, _terms, padding=finite, number=_number)
 _unary(
     '_rdiv_scalar',
     padding=_AT_ONE,
     native=native.unary(_RECIPROCAL, lambda attrs: (scalar(attrs),)),
     number=operand('broadcast_div', first=True),
 )
-_unary(
-    '_maximum_scalar',
-    padding=finite,
-    native=native.function('Maximum', 'x', scalar),
-    number=operand('broadcast_maximum'),
-)
-_unary(
-    '_minimum_scalar',
-    padding=finite,
-    native=native.function('Minimum', 'x', scalar),
-    number=operand('broadcast_minimum'),
-)
+for _name in ('maximum', 'minimum'):
+    _unary(
+        f'_{_name}_scalar',
+        padding=finite,
+        native=native.function(_name.title(), 'x', scalar),
+        number=operand(f'broadcast_{_name}'),
+    )
 _unary('_power_scalar', padding=padding.power, number=operand('broadcast_power'))
 _unary('_rpower_scalar', number=operand('broadcast_power', first=True))
 _unary('_mod_scalar', number=operand('broadcast_mod'))
@@ -188,46 +161,26 @@ def _binary(aligned: str, broadcasting: str, **facts: Any) -> None:
     )
 
 
-_binary(
-    'elemwise_add',
-    'broadcast_add',
-    arithmetic=Arithmetic.SUM,
-    padding=keeps,
-    native=native.binary(ADD),
-)
-_binary(
-    'elemwise_sub',
-    'broadcast_sub',
-    arithmetic=Arithmetic.DIFFERENCE,
-    padding=keeps,
-    native=native.binary(binary_function('Subtract')),
-)
-_binary(
-    'elemwise_mul',
-    'broadcast_mul',
-    arithmetic=Arithmetic.PRODUCT,
-    padding=padding.product,
-    native=native.binary(binary_function('Multiply', 'xy')),
-)
-_binary(
-    'elemwise_div',
-    'broadcast_div',
-    arithmetic=Arithmetic.QUOTIENT,
-    padding=padding.quotient,
-    native=native.binary(native.DIVIDE),
-)
-_binary(
-    '_maximum',
-    'broadcast_maximum',
-    padding=keeps,
-    native=native.binary(binary_function('Larger', 'xy')),
-)
-_binary(
-    '_minimum',
-    'broadcast_minimum',
-    padding=keeps,
-    native=native.binary(binary_function('Smaller', 'xy')),
-)
+for _name, _arithmetic, _padding, _function in (
+    ('add', Arithmetic.SUM, keeps, ADD),
+    ('sub', Arithmetic.DIFFERENCE, keeps, binary_function('Subtract')),
+    ('mul', Arithmetic.PRODUCT, padding.product, binary_function('Multiply', 'xy')),
+    ('div', Arithmetic.QUOTIENT, padding.quotient, native.DIVIDE),
+):
+    _binary(
+        f'elemwise_{_name}',
+        f'broadcast_{_name}',
+        arithmetic=_arithmetic,
+        padding=_padding,
+        native=native.binary(_function),
+    )
+for _name, _kind in (('maximum', 'Larger'), ('minimum', 'Smaller')):
+    _binary(
+        f'_{_name}',
+        f'broadcast_{_name}',
+        padding=keeps,
+        native=native.binary(binary_function(_kind, 'xy')),
+    )
 for _name, _function in _COMPARISONS.items():
     _binary(
         f'_{_name}',
@@ -256,13 +209,7 @@ _each(
     padding=keeps,
     native=native.add_n,
 )
-_each(
-    'where',
-    rows=rows.all_batched,
-    whole=whole.where,
-    padding=padding.choice,
-    links=same_axes,
-)
+_each('where', rows=rows.all_batched, whole=whole.where, padding=padding.choice, links=same_axes)
 
 # --- products ------------------------------------------------------------------------------------
 
@@ -276,14 +223,7 @@ _each(
     weights=(1, 2),
     heavy=True,
 )
-_each(
-    'dot',
-    rows=rows.dot,
-    whole=whole.dot,
-    padding=padding.dot,
-    native=native.dot,
-    heavy=True,
-)
+_each('dot', rows=rows.dot, whole=whole.dot, padding=padding.dot, native=native.dot, heavy=True)
 _each(
     'batch_dot',
     rows=rows.batch_dot,
@@ -304,63 +244,52 @@ _each('_linalg_makediag _linalg_maketrian', whole=whole.vectors)
 
 # --- along axes ----------------------------------------------------------------------------------
 
-_each(
-    'sum',
-    rows=rows.reduction,
-    whole=whole.reduction,
-    padding=padding.reduced(At.ZERO),
-    native=native.reduce(mean=False),
-)
-_each(
-    'mean',
-    rows=rows.reduction,
-    whole=whole.reduction,
-    padding=padding.mean,
-    native=native.reduce(mean=True),
-    never_adds=True,
-)
-for _name, _neutral, _otherwise, _rule in (
-    ('prod nanprod', At.ONE, _AT_ONE, None),
-    ('norm', At.ZERO, _AT_ONE, None),
-    ('nansum', At.ZERO, keeps, None),
-    ('max', At.LOWEST, finite, native.extreme(least=False)),
-    ('min', At.HIGHEST, finite, native.extreme(least=True)),
+for _name, _reduced, _rule in (
+    ('sum', padding.reduced(At.ZERO), native.reduce(mean=False)),
+    ('mean', padding.mean, native.reduce(mean=True)),
+    ('prod nanprod', padding.reduced(At.ONE, _AT_ONE), None),
+    ('norm', padding.reduced(At.ZERO, _AT_ONE), None),
+    ('nansum', padding.reduced(At.ZERO), None),
+    ('max', padding.reduced(At.LOWEST, finite), native.extreme(least=False)),
+    ('min', padding.reduced(At.HIGHEST, finite), native.extreme(least=True)),
+    ('_npi_var _npi_std', None, None),
 ):
     _each(
         _name,
         rows=rows.reduction,
         whole=whole.reduction,
-        padding=padding.reduced(_neutral, _otherwise),
+        padding=_reduced,
         native=_rule,
+        never_adds=_name == 'mean',
     )
 _each(
     'softmax',
     rows=rows.softmax,
     whole=whole.later('axis', -1),
     padding=padding.normalised(At.LOWEST, At.ZERO),
-    apart=apart.softmax(),
+    apart=padding.softmax_apart(),
     native=native.softmax(Opcode.SOFTMAX),
     arranged=arranged.softmax,
 )
 _each(
     'log_softmax',
-    rows=rows.normalised('axis', -1),
-    whole=whole.along_first('axis', -1),
+    rows=rows.normalised,
+    whole=whole.along_first,
     padding=padding.normalised(At.LOWEST, At.ANY),
-    apart=apart.softmax(logarithm=True),
+    apart=padding.softmax_apart(logarithm=True),
     native=native.softmax(Opcode.LOG_SOFTMAX),
 )
 _each(
     'softmin',
-    rows=rows.normalised('axis', -1),
-    whole=whole.along_first('axis', -1),
+    rows=rows.normalised,
+    whole=whole.along_first,
     padding=padding.normalised(At.HIGHEST, At.ZERO),
-    apart=apart.softmax(sign=-1),
+    apart=padding.softmax_apart(sign=-1),
 )
 _each(
     'LayerNorm',
-    rows=rows.normalised('axis', -1),
-    whole=whole.along_first('axis', -1),
+    rows=rows.normalised,
+    whole=whole.along_first,
     padding=padding.layer_norm,
     native=native.layer_norm,
     weights=(1, 2),
@@ -376,99 +305,60 @@ for _name, _neutral in (('argmax', At.LOWEST), ('argmin', At.HIGHEST)):
     _each(
         _name,
         rows=rows.other_axis('axis', None),
-        whole=whole.or_all('axis', None),
+        whole=whole.or_all(None),
         padding=padding.position_of(_neutral),
     )
 _each(
     'argsort sort topk',
     rows=rows.other_axis('axis', -1),
-    whole=whole.or_all('axis', -1),
+    whole=whole.or_all(-1),
     mending=mending.sort,
 )
 _each('argmax_channel', rows=rows.always)
-_each('repeat', whole=whole.or_all('axis', None))
+_each('repeat', whole=whole.or_all(None))
 _each(
     '_contrib_div_sqrt_dim',
     rows=rows.several_axes,
     whole=whole.alike,
     by_value=lambda attrs: True,
-    padding=padding.by_last_axis,
+    padding=padding.value_by_value,
     native=native.by_root_of_width,
     arranged=arranged.scaled(arranged.by_root_of_columns),
 )
 
 # --- shapes --------------------------------------------------------------------------------------
 
+
+def _along(name: str, key: str, default: Optional[int], **facts: Any) -> None:
+    """An operator that works along one axis, which an attribute names."""
+    _each(name, rows=rows.other_axis(key, default), whole=whole.later(key, default), **facts)
+
+
+def _view(name: str, rule: Any, **facts: Any) -> None:
+    """The same elements in another shape."""
+    facts = {'padding': padding.view, 'is_view': True, **facts}
+    _each(name, rows=rule, whole=whole.reshaped, native=native.reshape, **facts)
+
+
+_view('Reshape', rows.always, arranged=arranged.reshape, keeps_size=True)
+_view('Flatten', rows.always)
+_view('reshape_like', rows.always, padding=padding.same_shape, is_view=False)
+_view('expand_dims', rows.new_axis, arranged=arranged.reshape)
+_view('squeeze', rows.other_axes)
 _each(
-    'Reshape',
-    rows=rows.always,
-    whole=whole.reshaped,
-    padding=padding.view,
-    native=native.reshape,
-    arranged=arranged.reshape,
-    is_view=True,
-    keeps_size=True,
-)
-_each(
-    'Flatten',
-    rows=rows.always,
-    whole=whole.reshaped,
-    padding=padding.view,
-    native=native.reshape,
-    is_view=True,
-)
-_each(
-    'reshape_like',
-    rows=rows.always,
-    whole=whole.reshaped,
-    padding=padding.same_shape,
-    native=native.reshape,
-)
-_each(
-    'expand_dims',
-    rows=rows.expand_dims,
-    whole=whole.reshaped,
-    padding=padding.view,
-    native=native.reshape,
-    arranged=arranged.reshape,
-    is_view=True,
-)
-_each(
-    'squeeze',
-    rows=rows.squeeze,
-    whole=whole.reshaped,
-    padding=padding.view,
-    native=native.reshape,
-    is_view=True,
-)
-_each(
-    'transpose',
+    'transpose SwapAxis',
     rows=rows.transpose,
     whole=whole.transpose,
     padding=padding.alike,
     native=native.transpose,
     arranged=arranged.transpose,
 )
-_each(
-    'SwapAxis',
-    rows=rows.transpose,
-    whole=whole.swapaxes,
-    padding=padding.alike,
-    native=native.transpose,
-    arranged=arranged.transpose,
-)
-_each(
-    'Concat',
-    rows=rows.other_axis('dim', 1),
-    whole=whole.later('dim', 1),
-    padding=padding.other_axis('dim', 1),
-    native=native.concat,
-)
-_each('stack', rows=rows.stack, whole=whole.stack, padding=padding.alike)
-_each(
+_along('Concat', 'dim', 1, padding=padding.other_axis('dim', 1), native=native.concat)
+_each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
+_along(
     'slice_axis',
-    rows=rows.other_axis('axis', None),
-    whole=whole.later('axis', None),
+    'axis',
+    None,
     padding=padding.other_axis('axis', None),
     native=native.slice_axis,
     number=numbers.position,
@@ -476,41 +366,24 @@ _each(
 )
 _each('slice', rows=rows.slice_, whole=whole.slice_, native=native.slice_axes, is_view=True)
 _each('slice_like', rows=rows.same_rows, whole=whole.slice_like)
-_each(
-    'SliceChannel',
-    rows=rows.other_axis('axis', 1),
-    whole=whole.split,
-    padding=padding.other_axis('axis', 1),
-    native=native.slice_channel,
-    is_view=True,
-)
-_each(
-    '_split_v2',
-    rows=rows.other_axis('axis', 1),
-    whole=whole.split_v2,
-    padding=padding.other_axis('axis', 1),
-    never_adds=True,
-)
-_each('broadcast_to', rows=rows.broadcast_to, whole=whole.broadcast_to, padding=padding.broadcast)
-_each(
-    'broadcast_axis', rows=rows.broadcast_axis, whole=whole.broadcast_to, padding=padding.broadcast
-)
-_each(
-    'broadcast_like',
-    rows=rows.same_rows,
-    whole=whole.broadcast_to,
-    padding=padding.broadcast,
-    native=native.broadcast_like,
-)
+_PARTS = padding.other_axis('axis', 1)
+_along('SliceChannel', 'axis', 1, padding=_PARTS, native=native.slice_channel, is_view=True)
+_along('_split_v2', 'axis', 1, padding=_PARTS, never_adds=True)
+for _name, _rows, _rule in (
+    ('broadcast_to', rows.broadcast_to, None),
+    ('broadcast_axis', rows.other_axes, None),
+    ('broadcast_like', rows.same_rows, native.broadcast_like),
+):
+    _each(_name, rows=_rows, whole=whole.broadcast_to, padding=padding.broadcast, native=_rule)
 _each('tile', whole=whole.tile)
-_each('reverse', rows=rows.reverse, whole=whole.reverse, never_adds=True)
+_each('reverse', rows=rows.other_axes, whole=whole.reverse, never_adds=True)
 _each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)
 
 # --- positions -----------------------------------------------------------------------------------
 
 _each(
     'Embedding',
-    rows=rows.embedding,
+    rows=rows.first_only,
     by_value=lambda attrs: True,
     padding=padding.lookup,
     native=native.embedding,
@@ -528,14 +401,7 @@ _each(
     weights=(0,),
     unread=(0,),
 )
-_each(
-    'pick',
-    rows=rows.other_axis('axis', -1),
-    whole=whole.later('axis', -1),
-    padding=padding.pick,
-    native=native.pick,
-    indices=(1,),
-)
+_along('pick', 'axis', -1, padding=padding.pick, native=native.pick, indices=(1,))
 _each('gather_nd batch_take softmax_cross_entropy', indices=(1,))
 
 _each(
@@ -641,10 +507,4 @@ _unary(
 _unary('_npi_full_like _npi_where_scalar2', elementwise=False)
 _broadcasting(' '.join([f'_npi_{_name}' for _name in _NUMPY_BINARY.split()]))
 _broadcasting('_npi_hypot _npi_where _npi_where_lscalar _npi_where_rscalar')
-_each(
-    '_np_cumsum',
-    rows=rows.other_axis('axis', None),
-    whole=whole.later('axis', None),
-    padding=padding.running,
-)
-_each('_npi_var _npi_std', rows=rows.reduction, whole=whole.reduction)
+_along('_np_cumsum', 'axis', None, padding=padding.running)

@@ -4,14 +4,15 @@ None if it may be one that leaves rows alone, as the rows of all values are rows
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from math import prod
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 
 from ..mx.symbols import symbol_function
-from .attrs import Attrs, Shape
+from .attrs import Shape
 from .row_rules import OpCall
 
 
@@ -19,78 +20,46 @@ class NoRule(Exception):
     """An operator cannot be lifted; says which."""
 
 
-class LiftedValue(NamedTuple):
-    """An entry of the graph.
+@dataclass(frozen=True)
+class LiftedCall(OpCall):
+    """An operator and what it is applied to, with shapes as the user sees them."""
 
-    Attributes
-    ----------
-    symbol : Symbol
-        (N, *shape) if batched, else (*shape).
-    shape : tuple of int
-        As the user sees it.
-    batched : bool
-        Whether it differs from call to call.
-    """
-
-    symbol: mx.sym.Symbol
-    shape: Shape
-    batched: bool
-
-
-class LiftedCall(NamedTuple):
-    """An operator and what it is applied to.
-
-    Attributes
-    ----------
-    op : str
-    attrs : Attrs
-    inputs : list of LiftedValue
-    outputs : list of tuple of int
-        Shapes as the user sees them.
-    """
-
-    op: str
-    attrs: Attrs
-    inputs: list[LiftedValue]
-    outputs: list[Shape]
-
-    @property
-    def call(self) -> OpCall:
-        """As rules for rows see it."""
-        return OpCall(
-            self.op,
-            self.attrs,
-            [value.batched for value in self.inputs],
-            [value.shape for value in self.inputs],
-            self.outputs,
-        )
+    symbols: list[mx.sym.Symbol]  # the inputs: (N, *shape) if batched, else (*shape)
 
     @property
     def x(self) -> mx.sym.Symbol:
         """The first input."""
-        return self.inputs[0].symbol
+        return self.symbols[0]
 
     @property
     def rank(self) -> int:
-        """Its axes, without the batch's."""
-        return len(self.inputs[0].shape)
+        """Axes of the first input, without the batch's."""
+        return len(self.inputs[0])
 
     def axis(self, key: str, default: Optional[int] = 0) -> int:
-        """That of the first input which an attribute names, behind the batch's."""
+        """The axis of the first input that an attribute names, counted behind the batch's."""
         return self.attrs.axis(key, self.rank, default) + 1
 
     def later(self, axes: Sequence[int]) -> tuple[int, ...]:
-        """The same for axes."""
+        """Axes of the first input, counted behind the batch's."""
         return tuple(axis % self.rank + 1 for axis in axes)
 
     def apply(self, *symbols: mx.sym.Symbol, **changed: Any) -> mx.sym.Symbol:
         """The operator, with some attributes changed, of other symbols."""
         return symbol_function(self.op)(*symbols, **{**self.attrs, **changed})
 
+    def repeated(self, position: int) -> mx.sym.Symbol:
+        """An input with the batch in front; one that all calls share is repeated."""
+        symbol = self.symbols[position]
+        if self.batched[position]:
+            return symbol
+        like = self.symbols[self.batched.index(True)]
+        one = mx.sym.expand_dims(symbol, axis=0)
+        return mx.sym.broadcast_like(one, like, lhs_axes=(0,), rhs_axes=(0,))
+
     def batched_inputs(self) -> list[mx.sym.Symbol]:
-        """All inputs with the batch in front; those that all calls share are repeated."""
-        like = next(value.symbol for value in self.inputs if value.batched)
-        return [value.symbol if value.batched else _repeated(value, like) for value in self.inputs]
+        """All inputs with the batch in front."""
+        return [self.repeated(position) for position in range(len(self.symbols))]
 
 
 WholeRule = Callable[[LiftedCall], Optional[mx.sym.Symbol]]
@@ -102,23 +71,26 @@ def shaped(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
 
 
 def all_shaped(results: mx.sym.Symbol, shapes: Sequence[Shape]) -> mx.sym.Symbol:
-    """The same for each result of an operator."""
+    """`shaped` for each result of an operator."""
     if len(shapes) == 1:
         return shaped(results, shapes[0])
     return mx.sym.Group([shaped(result, shape) for result, shape in zip(results, shapes)])
 
 
-def _repeated(value: LiftedValue, like: mx.sym.Symbol) -> mx.sym.Symbol:
-    """The same for each call of the batch; `like` has the batch in front."""
-    return mx.sym.broadcast_like(
-        mx.sym.expand_dims(value.symbol, axis=0), like, lhs_axes=(0,), rhs_axes=(0,)
-    )
+def as_rows(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
+    """(N, n, ...), where `shape` is (n, ...), as the rows of all values: (N n, ...)."""
+    return shaped(symbol, shape[1:])
+
+
+def _of_rank(symbol: mx.sym.Symbol, shape: Shape, rank: int) -> mx.sym.Symbol:
+    """(N, *shape) with axes of length one behind the batch's, up to so many axes of a value."""
+    return shaped(symbol, (1,) * (rank - len(shape)) + shape) if len(shape) < rank else symbol
 
 
 # --- rules ---------------------------------------------------------------------------------------
 
 
-def later(key: str, default: Optional[int]) -> Callable[[LiftedCall], Optional[mx.sym.Symbol]]:
+def later(key: str, default: Optional[int]) -> WholeRule:
     """Works along one axis, which is counted from the first input's."""
 
     def rule(call: LiftedCall) -> Optional[mx.sym.Symbol]:
@@ -129,26 +101,21 @@ def later(key: str, default: Optional[int]) -> Callable[[LiftedCall], Optional[m
     return rule
 
 
-def along_first(key: str, default: int) -> Callable[[LiftedCall], Optional[mx.sym.Symbol]]:
-    """The same for the first input; the others are weights."""
-
-    def rule(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-        if any(value.batched for value in call.inputs[1:]):
-            return None
-        symbols = [value.symbol for value in call.inputs]
-        return call.apply(*symbols, **{key: call.axis(key, default)})
-
-    return rule
+def along_first(call: LiftedCall) -> Optional[mx.sym.Symbol]:
+    """Works along one axis of the first input; the others are weights."""
+    if any(call.batched[1:]):
+        return None
+    return call.apply(*call.symbols, axis=call.axis('axis', -1))
 
 
-def or_all(key: str, default: Optional[int]) -> Callable[[LiftedCall], mx.sym.Symbol]:
-    """Along one axis of the only input, or along all as one."""
+def or_all(default: Optional[int]) -> WholeRule:
+    """Works along one axis of the only input, or along all as one."""
 
     def rule(call: LiftedCall) -> mx.sym.Symbol:
-        if call.attrs.integer(key, default) is None:
-            result = call.apply(mx.sym.reshape(call.x, shape=(0, -1)), **{key: 1})
+        if call.attrs.integer('axis', default) is None:
+            result = call.apply(mx.sym.reshape(call.x, shape=(0, -1)), axis=1)
         else:
-            result = call.apply(call.x, **{key: call.axis(key, default)})
+            result = call.apply(call.x, axis=call.axis('axis', default))
         return all_shaped(result, call.outputs)
 
     return rule
@@ -160,39 +127,32 @@ def elementwise(broadcasting: str) -> WholeRule:
 
     def rule(call: LiftedCall) -> mx.sym.Symbol:
         aligned = _aligned(call)
-        if all(value.batched for value in call.inputs):
-            return call.apply(*aligned)
-        return getattr(mx.sym, broadcasting)(*aligned)
+        return (call.apply if all(call.batched) else getattr(mx.sym, broadcasting))(*aligned)
 
     return rule
 
 
 def broadcasting(call: LiftedCall) -> mx.sym.Symbol:
-    """The same for an operator that does it by itself."""
+    """An elementwise operator that broadcasts by itself."""
     return call.apply(*_aligned(call))
 
 
 def _aligned(call: LiftedCall) -> list[mx.sym.Symbol]:
     rank = len(call.outputs[0])
     return [
-        shaped(value.symbol, (1,) * (rank - len(value.shape)) + value.shape)
-        if value.batched and len(value.shape) < rank
-        else value.symbol
-        for value in call.inputs
+        _of_rank(symbol, shape, rank) if batched else symbol
+        for symbol, shape, batched in zip(call.symbols, call.inputs, call.batched)
     ]
 
 
 def add_n(call: LiftedCall) -> mx.sym.Symbol:
     """One by one, as some may be shared."""
-    first, *others = _aligned(call)
-    return reduce(mx.sym.broadcast_add, others, first)
+    return reduce(mx.sym.broadcast_add, _aligned(call))
 
 
 def reduction(call: LiftedCall) -> mx.sym.Symbol:
-    rank = call.rank
-    axes = call.attrs.axes(rank)
-    symbol = call.x
-    if len(axes) == rank:
+    axes, symbol = call.attrs.axes(call.rank), call.x
+    if len(axes) == call.rank:
         symbol, axes = mx.sym.reshape(symbol, shape=(0, -1)), {0}
     attrs = {'axis': tuple(sorted(axis + 1 for axis in axes)), 'keepdims': False}
     if 'exclude' in call.attrs:
@@ -206,72 +166,42 @@ def stack(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def slice_(call: LiftedCall) -> mx.sym.Symbol:
-    attrs = {
-        key: (None,) + call.attrs.integers(key)
-        for key in ('begin', 'end', 'step')
-        if key in call.attrs
-    }
-    return call.apply(call.x, **attrs)
+    given = [key for key in ('begin', 'end', 'step') if key in call.attrs]
+    return call.apply(call.x, **{key: (None,) + call.attrs.integers(key) for key in given})
 
 
 def slice_like(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    value, shape = call.inputs[0], call.outputs[0]
-    return (
-        mx.sym.slice(value.symbol, begin=(None,) * (len(shape) + 1), end=(None,) + shape)
-        if value.batched
-        else None
-    )
+    if not call.batched[0]:
+        return None
+    shape = call.outputs[0]
+    return mx.sym.slice(call.x, begin=(None,) * (len(shape) + 1), end=(None,) + shape)
 
 
 def reshaped(call: LiftedCall) -> mx.sym.Symbol:
-    value = call.inputs[0]
-    if not value.batched:
+    if not call.batched[0]:
         raise NoRule(f'{call.op} of an array that all calls share')
-    return shaped(value.symbol, call.outputs[0])
+    return shaped(call.x, call.outputs[0])
 
 
 def transpose(call: LiftedCall) -> mx.sym.Symbol:
-    return call.apply(call.x, axes=(0, *call.later(call.attrs.order(call.op, call.rank))))
-
-
-def swapaxes(call: LiftedCall) -> mx.sym.Symbol:
-    return call.apply(call.x, dim1=call.axis('dim1'), dim2=call.axis('dim2'))
-
-
-def split_v2(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    axis = call.axis('axis', 1)
-    ends = [0]
-    for shape in call.outputs:
-        ends.append(ends[-1] + (1 if call.attrs.flag('squeeze_axis') else shape[axis - 1]))
-    return mx.sym.Group(
-        [
-            shaped(mx.sym.slice_axis(call.x, axis=axis, begin=begin, end=end), shape)
-            for begin, end, shape in zip(ends, ends[1:], call.outputs)
-        ]
-    )
-
-
-def split(call: LiftedCall) -> mx.sym.Symbol:
-    return call.apply(call.x, axis=call.axis('axis', 1))
+    order = call.later(call.attrs.order(call.op, call.rank))
+    return mx.sym.transpose(call.x, axes=(0, *order))
 
 
 def broadcast_to(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    value, shape = call.inputs[0], call.outputs[0]
-    if not value.batched:
+    if not call.batched[0]:
         return None
-    front = (1,) * (len(shape) - len(value.shape))
-    return mx.sym.broadcast_to(shaped(value.symbol, front + value.shape), shape=(0,) + shape)
+    shape = call.outputs[0]
+    return mx.sym.broadcast_to(_of_rank(call.x, call.inputs[0], len(shape)), shape=(0,) + shape)
 
 
 def tile(call: LiftedCall) -> mx.sym.Symbol:
-    value, reps = call.inputs[0], call.attrs.integers('reps')
+    reps = call.attrs.integers('reps')
     if sum(count > 1 for count in reps) > 2:
         raise NoRule('tile along three axes: MXNet has no gradient of four')
     rank = max(len(reps), call.rank)
-    return mx.sym.tile(
-        shaped(value.symbol, (1,) * (rank - call.rank) + value.shape),
-        reps=(1,) * (1 + rank - len(reps)) + reps,
-    )
+    x = _of_rank(call.x, call.inputs[0], rank)
+    return mx.sym.tile(x, reps=(1,) * (1 + rank - len(reps)) + reps)
 
 
 def reverse(call: LiftedCall) -> mx.sym.Symbol:
@@ -279,65 +209,44 @@ def reverse(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def dot(call: LiftedCall) -> mx.sym.Symbol:
-    left, right = call.inputs
+    (a, b), (left, right) = call.symbols, call.inputs
     across, along = (call.attrs.flag(key) for key in ('transpose_a', 'transpose_b'))
-    if (across and len(left.shape) != 2) or (along and len(right.shape) != 2):
+    if (across and len(left) != 2) or (along and len(right) != 2):
         raise NoRule('dot that transposes something else than a matrix')
-    if left.batched and right.batched:
-        a = shaped(
-            left.symbol,
-            left.shape if len(left.shape) == 2 else (prod(left.shape[:-1]), left.shape[-1]),
-        )
-        b = shaped(
-            right.symbol,
-            right.shape if len(right.shape) == 2 else (right.shape[0], prod(right.shape[1:])),
-        )
+    if all(call.batched):
+        a = shaped(a, left if across else (prod(left[:-1]), left[-1]))
+        b = shaped(b, right if along else (right[0], prod(right[1:])))
         result = mx.sym.batch_dot(a, b, transpose_a=across, transpose_b=along)
-    elif left.batched:
-        a = mx.sym.swapaxes(left.symbol, dim1=1, dim2=2) if across else left.symbol
-        result = (
-            _layer(a, right, not along) if len(right.shape) == 2 else mx.sym.dot(a, right.symbol)
-        )
-    else:
-        result = _shared_times(left, right, across, along)
+    elif call.batched[0]:
+        a = mx.sym.swapaxes(a, dim1=1, dim2=2) if across else a
+        result = _layer(a, b, right, not along) if len(right) == 2 else mx.sym.dot(a, b)
+    elif len(left) != 2 or len(right) > 2:
+        raise NoRule('dot of a shared array that is no matrix')
+    else:  # W x of a W that all calls share is a layer without bias, whose weight is W
+        depth = left[0 if across else 1]
+        if prod(right) == depth:
+            result = _layer(shaped(b, (depth,)), a, left, across)
+        else:
+            x = b if along else mx.sym.swapaxes(b, dim1=1, dim2=2)
+            result = mx.sym.swapaxes(_layer(x, a, left, across), dim1=1, dim2=2)
     return shaped(result, call.outputs[0])
 
 
-def _shared_times(
-    left: LiftedValue, right: LiftedValue, across: bool, along: bool
-) -> mx.sym.Symbol:
-    """A matrix that all calls share, times a vector or matrix of each: W x is a layer without
-    bias, whose weight is W."""
-    if len(left.shape) != 2 or len(right.shape) > 2:
-        raise NoRule('dot of a shared array that is no matrix')
-    depth = left.shape[0 if across else 1]
-    columns = 1 if len(right.shape) == 1 else right.shape[0 if along else 1]
-    if columns == 1:
-        return _layer(shaped(right.symbol, (depth,)), left, across)
-    x = right.symbol if along else mx.sym.swapaxes(right.symbol, dim1=1, dim2=2)
-    return mx.sym.swapaxes(_layer(x, left, across), dim1=1, dim2=2)
-
-
-def _layer(x: mx.sym.Symbol, matrix: LiftedValue, turned: bool) -> mx.sym.Symbol:
+def _layer(x: mx.sym.Symbol, matrix: mx.sym.Symbol, shape: Shape, turned: bool) -> mx.sym.Symbol:
     """(..., k) by a matrix (m, k) that all calls share, or by (k, m) if it is turned."""
     if turned:
-        return mx.sym.dot(x, matrix.symbol)
-    return mx.sym.FullyConnected(
-        x, matrix.symbol, no_bias=True, flatten=False, num_hidden=matrix.shape[0]
-    )
+        return mx.sym.dot(x, matrix)
+    return mx.sym.FullyConnected(x, matrix, no_bias=True, flatten=False, num_hidden=shape[0])
 
 
 def fully_connected(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     """On (n, ...) of each call, without making rows of it."""
-    x, *weights = call.inputs
-    if not x.batched or any(value.batched for value in weights):
+    if call.batched != [True] + [False] * (len(call.batched) - 1):
         return None
-    symbol = x.symbol
+    (x, *weights), shape = call.symbols, call.inputs[0]
     if call.attrs.flag('flatten', True):
-        symbol = shaped(symbol, (x.shape[0], prod(x.shape[1:])))
-    return shaped(
-        call.apply(symbol, *[value.symbol for value in weights], flatten=False), call.outputs[0]
-    )
+        x = shaped(x, (shape[0], prod(shape[1:])))
+    return shaped(call.apply(x, *weights, flatten=False), call.outputs[0])
 
 
 def l2_normalization(call: LiftedCall) -> Optional[mx.sym.Symbol]:
@@ -356,64 +265,44 @@ def alike(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def batch_dot(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    if all(value.batched for value in call.inputs):
+    if all(call.batched):
         return None
-    shapes = [value.shape for value in call.inputs]
-    a, b = (
-        mx.sym.reshape(symbol, shape=(-1,) + shape[1:])
-        for symbol, shape in zip(call.batched_inputs(), shapes)
-    )
-    return shaped(call.apply(a, b), call.outputs[0])
+    return shaped(call.apply(*map(as_rows, call.batched_inputs(), call.inputs)), call.outputs[0])
 
 
 def take(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    data, index = call.inputs
+    data, index = call.symbols
     axis = call.axis('axis')
-    if data.batched and not index.batched:
-        return call.apply(data.symbol, index.symbol, axis=axis)
+    if call.batched == [True, False]:
+        return call.apply(data, index, axis=axis)
     if axis != 1:
         raise NoRule('take along another axis than the first by an index of each call')
-    if not data.batched:
-        return call.apply(data.symbol, index.symbol)
-    count = data.shape[0]
+    if not call.batched[0]:
+        return call.apply(data, index)
+    count = call.inputs[0][0]
     mode = call.attrs.get('mode', 'clip')
     if mode not in ('clip', 'wrap'):
         raise NoRule(f'take(mode={mode})')
-    which = mx.sym.cast(index.symbol, dtype='int32')
+    which = mx.sym.cast(index, dtype='int32')
     which = mx.sym.clip(which, 0, count - 1) if mode == 'clip' else which % count
     # Positions are int32: the dtype of the data may not count so far.
     begin = mx.sym.contrib.arange_like(which, axis=0) * count
-    which = mx.sym.broadcast_add(
-        which, mx.sym.reshape(begin, shape=(-1,) + (1,) * len(index.shape))
-    )
-    return mx.sym.take(mx.sym.reshape(data.symbol, shape=(-1,) + data.shape[1:]), which)
+    which = mx.sym.broadcast_add(which, shaped(begin, (1,) * len(call.inputs[1])))
+    return mx.sym.take(as_rows(data, call.inputs[0]), which)
 
 
 def where(call: LiftedCall) -> mx.sym.Symbol:
     condition, x, y = call.batched_inputs()
-    own, shape = call.inputs[0].shape, call.outputs[0]
+    own, shape = call.inputs[0], call.outputs[0]
     if own != shape:
-        condition = mx.sym.broadcast_to(
-            shaped(condition, own + (1,) * (len(shape) - len(own))), shape=(0,) + shape
-        )
+        condition = shaped(condition, own + (1,) * (len(shape) - len(own)))
+        condition = mx.sym.broadcast_to(condition, shape=(0,) + shape)
     return mx.sym.where(condition, x, y)
-
-
-def sequence(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    """(T, B, ...): the sequences of all calls, side by side."""
-    if call.attrs.integer('axis', 0) != 0:
-        return None
-    symbols = call.batched_inputs()
-    side = _side_by_side(symbols[0], call.inputs[0].shape)
-    result = call.apply(side, *[mx.sym.reshape(each, shape=(-1,)) for each in symbols[1:]])
-    if call.op == 'SequenceLast':
-        return shaped(result, call.outputs[0])
-    return _apart(result, call.outputs[0])
 
 
 def matrices(call: LiftedCall) -> Optional[mx.sym.Symbol]:
     """Works on the last axis and on the one before, or on one that is named; on no other."""
-    if any(len(value.shape) < 2 for value in call.inputs):
+    if any(len(shape) < 2 for shape in call.inputs):
         return None  # some take such an array for a matrix, and have no gradient or a wrong one
     axis = call.attrs.axis('axis', call.rank)
     return vectors(call) if axis is None else vectors(call, axis=axis - call.rank)
@@ -421,64 +310,61 @@ def matrices(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 def vectors(call: LiftedCall, **changed: Any) -> mx.sym.Symbol:
     """Works on the last axis."""
-    result = call.apply(*call.batched_inputs(), **changed)
-    return all_shaped(result, call.outputs)
+    return all_shaped(call.apply(*call.batched_inputs(), **changed), call.outputs)
+
+
+def dropout(call: LiftedCall) -> Optional[mx.sym.Symbol]:
+    axes = call.attrs.integers('axes')
+    return call.apply(call.x, axes=call.later(axes)) if axes else None
+
+
+# --- sequences: (T, B, ...) of all calls, side by side -------------------------------------------
 
 
 def _side_by_side(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
     """(N, T, B, ...) as (T, N B, ...)."""
-    return mx.sym.reshape(
-        mx.sym.swapaxes(symbol, dim1=0, dim2=1), shape=(shape[0], -1) + tuple(shape[2:])
-    )
+    turned = mx.sym.swapaxes(symbol, dim1=0, dim2=1)
+    return mx.sym.reshape(turned, shape=(shape[0], -1, *shape[2:]))
 
 
 def _apart(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
     """The reverse, for (T, B, ...) of each call."""
-    return mx.sym.swapaxes(
-        mx.sym.reshape(symbol, shape=(shape[0], -1) + tuple(shape[1:])), dim1=0, dim2=1
-    )
+    split = mx.sym.reshape(symbol, shape=(shape[0], -1, *shape[1:]))
+    return mx.sym.swapaxes(split, dim1=0, dim2=1)
+
+
+def sequence(call: LiftedCall) -> Optional[mx.sym.Symbol]:
+    """Sequences, and perhaps their lengths."""
+    if call.attrs.integer('axis', 0) != 0:
+        return None
+    x, *lengths = call.batched_inputs()
+    lengths = [mx.sym.reshape(each, shape=(-1,)) for each in lengths]
+    result = call.apply(_side_by_side(x, call.inputs[0]), *lengths)
+    return (shaped if call.op == 'SequenceLast' else _apart)(result, call.outputs[0])
 
 
 def rnn(call: LiftedCall) -> mx.sym.Symbol:
-    """A recurrent layer: input (T, B, C), states (L, B, H), weights that all calls share."""
-    x, weights, *states = call.inputs
-    if weights.batched or call.attrs.flag('use_sequence_length') or not x.batched:
+    """A recurrent layer: input (T, B, C), weights that all calls share, states (L, B, H)."""
+    if not call.batched[0] or call.batched[1] or call.attrs.flag('use_sequence_length'):
         raise NoRule('RNN with weights or lengths of each call')
-    like = x.symbol
-    sides = [
-        _side_by_side(value.symbol if value.batched else _repeated(value, like), value.shape)
-        for value in (x, *states)
-    ]
-    result = call.apply(sides[0], weights.symbol, *sides[1:])
-    if len(call.outputs) == 1:
-        return _apart(result, call.outputs[0])
-    return mx.sym.Group([_apart(each, shape) for each, shape in zip(result, call.outputs)])
+    x, _, *states = call.batched_inputs()
+    x, *states = map(_side_by_side, (x, *states), (call.inputs[0], *call.inputs[2:]))
+    result = call.apply(x, call.symbols[1], *states)
+    results = [result] if len(call.outputs) == 1 else result
+    return mx.sym.Group([_apart(each, shape) for each, shape in zip(results, call.outputs)])
 
 
 def interleaved(call: LiftedCall) -> mx.sym.Symbol:
-    """Attention of (T, B, ...) sequences; its weights are (B heads, ...)."""
-    symbols = call.batched_inputs()
-    side = _side_by_side(symbols[0], call.inputs[0].shape)
-    if call.op.endswith('_valatt'):
-        weights = mx.sym.reshape(symbols[1], shape=(-1,) + call.inputs[1].shape[1:])
-        return _apart(call.apply(side, weights), call.outputs[0])
-    others = [_side_by_side(symbols[1], call.inputs[1].shape)] if len(symbols) > 1 else []
-    return shaped(call.apply(side, *others), call.outputs[0])
+    """Attention of sequences; its weights are (B heads, ...)."""
+    x, *others = call.batched_inputs()
+    weighs = call.op.endswith('_valatt')
+    beside = map(as_rows if weighs else _side_by_side, others, call.inputs[1:])
+    result = call.apply(_side_by_side(x, call.inputs[0]), *beside)
+    return (_apart if weighs else shaped)(result, call.outputs[0])
 
 
 def ctc(call: LiftedCall) -> mx.sym.Symbol:
     """Scores (T, B, C), labels (B, L), and lengths (B,) perhaps."""
     scores, *others = call.batched_inputs()
-    shapes = [value.shape for value in call.inputs]
-    result = call.apply(
-        _side_by_side(scores, shapes[0]),
-        *[mx.sym.reshape(each, shape=(-1,) + shape[1:]) for each, shape in zip(others, shapes[1:])],
-    )
-    return shaped(result[0], call.outputs[0])
-
-
-def dropout(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    axes = call.attrs.integers('axes')
-    if not axes:
-        return None
-    return call.apply(call.x, axes=call.later(axes))
+    rows = map(as_rows, others, call.inputs[1:])
+    return shaped(call.apply(_side_by_side(scores, call.inputs[0]), *rows)[0], call.outputs[0])

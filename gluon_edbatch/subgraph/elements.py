@@ -12,8 +12,9 @@ from typing import NamedTuple, Optional
 
 from ..ops import op_of
 from ..ops.attrs import Shape
-from .ir import Attrs, Entry, Node, Subgraph
-from .padding_proof import ragged_axes
+from .ir import Entry, Subgraph
+from .padding_proof import RaggedAxes, ragged_axes
+from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .structure import LEAF
 from .trace import INPUT, StaticGraph, is_argument
 
@@ -21,37 +22,22 @@ _AXIS = 1
 
 
 class SubgraphPart(NamedTuple):
-    """One of the two kinds of calls.
+    """One of the two kinds of calls."""
 
-    Attributes
-    ----------
-    graph : StaticGraph
-        That returns a list.
-    inputs : tuple of int
-        What it takes, by position among the arguments of the call, and behind these what the call
-        for all values returns.
-    """
-
-    graph: StaticGraph
+    graph: StaticGraph  # that returns a list
+    # what it takes, by position among the arguments of the call, and behind these what the call for
+    # all values returns
     inputs: tuple[int, ...]
 
 
 class Elements(NamedTuple):
-    """The two kinds of calls.
+    """The two kinds of calls."""
 
-    Attributes
-    ----------
-    whole : SubgraphPart or None
-        Of all values; None if there is nothing that depends on several.
-    each : SubgraphPart or None
-        Of one value, (N, ...), of each ragged argument; None if no output is ragged along axis 1.
-    axes : tuple of (int or None)
-        For each output of the call, its ragged axis, if it has one. Outputs of `each` are those
-        with axis 1, outputs of `whole` begin with those that have none, and others are of neither.
-    """
-
-    whole: Optional[SubgraphPart]
+    whole: Optional[SubgraphPart]  # of all values; None if there is nothing that depends on several
+    # of one value, (N, ...), of each ragged argument; None if no output is ragged along axis 1
     each: Optional[SubgraphPart]
+    # For each output of the call, its ragged axis, if it has one. Outputs of `each` are those with
+    # axis 1, outputs of `whole` begin with those that have none, and others are of neither.
     axes: tuple[Optional[int], ...]
 
 
@@ -79,7 +65,7 @@ def elements(
     axes = dict.fromkeys(ragged, _AXIS)
     found = ragged_axes(graph.subgraph, shapes, axes)
     if found is not None and found.across:
-        apart = _taken_apart(graph.subgraph, found.axes, found.across)
+        apart = _taken_apart(graph.subgraph, shapes, found)
         graph = graph._replace(subgraph=apart)
         found = ragged_axes(apart, shapes, axes)
     if found is None or found.across:
@@ -88,45 +74,17 @@ def elements(
     return parts.elements() if {None, _AXIS}.intersection(parts.axes_of_heads) else None
 
 
-def _taken_apart(graph: Subgraph, axes: Mapping[Entry, int], across: frozenset[int]) -> Subgraph:
+def _taken_apart(graph: Subgraph, shapes: Mapping[str, Shape], found: RaggedAxes) -> Subgraph:
     """With reductions in the place of operators that work across the values, where that is known
     of them."""
-    copy = _Copy()
-    for index, node in enumerate(graph.nodes):
-        apart = op_of(node.op).apart if index in across else None
-        inputs = tuple([copy.moved[entry] for entry in node.inputs])
-        made = apart and apart(copy.add, inputs, node.attrs, axes[node.inputs[0]])
-        copy.moves(graph, index, made or copy.append(node._replace(inputs=inputs)))
-    return Subgraph.of(copy.nodes, [copy.moved[head] for head in graph.heads])
 
+    def rule(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
+        apart = op_of(node.op).apart
+        if node.index not in found.across or apart is None:
+            return None
+        return apart(rewriter.add, node, found.axes[graph.nodes[node.index].inputs[0]])
 
-class _Copy:
-    """Another graph, under way.
-
-    Attributes
-    ----------
-    moved : dict
-        Entry of the graph that it is made of -> what stands for it.
-    """
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.moved: dict[Entry, Entry] = {}
-
-    def append(self, node: Node) -> Entry:
-        """One more node."""
-        self.nodes.append(node)
-        return Entry(len(self.nodes) - 1)
-
-    def add(self, op: str, *inputs: Entry, **attrs: object) -> Entry:
-        """One more operator."""
-        text = Attrs({key: str(value) for key, value in attrs.items()})
-        return self.append(Node(op, f'edb_element{len(self.nodes)}', text, inputs))
-
-    def moves(self, graph: Subgraph, index: int, made: Entry) -> None:
-        """What stands for the outputs of a node."""
-        for entry in _outputs(graph, index):
-            self.moved.setdefault(entry, made._replace(output=entry.output))
+    return rewrite(graph, shapes, rule)
 
 
 def _outputs(graph: Subgraph, index: int) -> list[Entry]:
@@ -186,17 +144,16 @@ class _InTwo:
 
     def _for_each(self, read: Mapping[Entry, int]) -> Subgraph:
         """The part for one value, in which `read` are inputs of these numbers."""
-        graph, copy = self._subgraph, _Copy()
-        for entry, number in read.items():
-            copy.moved[entry] = copy.append(Node('', INPUT % number, Attrs()))
+        graph, rewriter = self._subgraph, Rewriter()
+        moved = {entry: rewriter.variable(INPUT % number) for entry, number in read.items()}
         for index, node in enumerate(graph.nodes):
-            inputs = tuple([copy.moved[entry] for entry in node.inputs])
-            made = copy.append(node._replace(inputs=inputs))
+            made = rewriter.keep(node, [moved[entry] for entry in node.inputs])
             if node.is_variable and Entry(index) in self._axes:
-                made = copy.add('expand_dims', made, axis=_AXIS)
-            copy.moves(graph, index, made)
-        heads = [copy.add('squeeze', copy.moved[head], axis=_AXIS) for head in self._of_each()]
-        return Subgraph.of(copy.nodes, heads)
+                made = rewriter.add('expand_dims', [made], axis=_AXIS)
+            for entry in _outputs(graph, index):
+                moved.setdefault(entry, made._replace(output=entry.output))
+        heads = [rewriter.add('squeeze', [moved[head]], axis=_AXIS) for head in self._of_each()]
+        return Subgraph.of(rewriter.nodes, [head.entry for head in heads])
 
     def _part(self, subgraph: Subgraph) -> SubgraphPart:
         """With its inputs numbered from 0 on."""

@@ -15,12 +15,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import (
-    Any,
-    Callable,
-    Optional,
-    Union,
-)
+from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
 import numpy as np

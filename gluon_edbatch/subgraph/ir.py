@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -16,7 +16,13 @@ from ..mx.arrays import dtype_number
 from ..mx.symbols import infer_shape, infer_type, without_casts_of_amp
 from ..ops.attrs import Attrs, Shape
 
+INPUT = 'edb_input%d'  # names of inputs, by position
 _VARIABLE = 'null'  # what MXNet calls the operator of a variable
+
+
+def is_argument(name: str) -> bool:
+    """Whether a variable of this name is an input, not a parameter."""
+    return name.startswith(INPUT[: -len('%d')])
 
 
 class Entry(NamedTuple):
@@ -27,44 +33,30 @@ class Entry(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A variable, or an operator that is applied.
+    """A variable, or an operator that is applied."""
 
-    Attributes
-    ----------
-    op : str
-        Of MXNet's registry; empty for a variable.
-    name : str
-        Unique among the operators of a subgraph, and among its variables.
-    attrs : Attrs
-    inputs : tuple of Entry
-    bodies : tuple of Body
-        Of loops and conditions.
-    """
-
-    op: str
-    name: str
+    op: str  # of MXNet's registry; empty for a variable
+    name: str  # unique among the operators of a subgraph, and among its variables
     attrs: Attrs
     inputs: tuple[Entry, ...] = ()
-    bodies: tuple['Body', ...] = ()
+    bodies: tuple['Body', ...] = ()  # of loops and conditions
 
     @property
     def is_variable(self) -> bool:
         """Whether it is an argument, a parameter or an auxiliary state."""
         return not self.op
 
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a variable, and no argument."""
+        return not self.op and not is_argument(self.name)
+
 
 class Outputs(NamedTuple):
-    """What is inferred of a node's outputs.
-
-    Attributes
-    ----------
-    shapes : list of tuple of int
-    dtype : type or None
-        Of the first, where those of the inputs tell.
-    """
+    """What is inferred of a node's outputs."""
 
     shapes: list[Shape]
-    dtype: Optional[type]
+    dtype: Optional[type]  # of the first, where those of the inputs tell
 
 
 class Subgraph:
@@ -199,27 +191,23 @@ class Subgraph:
 
     def with_variables(self, renamed: Mapping[str, str]) -> 'Subgraph':
         """With other names of some variables."""
-        return Subgraph.of(
-            [
-                node._replace(name=renamed.get(node.name, node.name)) if node.is_variable else node
-                for node in self.nodes
-            ],
-            self.heads,
-        )
+        return self._with(lambda node: node._replace(name=renamed.get(node.name, node.name)))
 
     def with_dtypes(self, dtypes: Mapping[str, Any]) -> 'Subgraph':
         """With dtypes written at some variables, as Gluon does at parameters."""
-        return Subgraph.of(
-            [
-                node._replace(
-                    attrs=Attrs(node.attrs, __dtype__=str(dtype_number(dtypes[node.name])))
-                )
-                if node.is_variable and node.name in dtypes
-                else node
-                for node in self.nodes
-            ],
-            self.heads,
-        )
+
+        def changed(node: Node) -> Node:
+            if node.name not in dtypes:
+                return node
+            number = str(dtype_number(dtypes[node.name]))
+            return node._replace(attrs=Attrs(node.attrs, __dtype__=number))
+
+        return self._with(changed)
+
+    def _with(self, changed: Callable[[Node], Node]) -> 'Subgraph':
+        """With other variables."""
+        nodes = [changed(node) if node.is_variable else node for node in self.nodes]
+        return Subgraph.of(nodes, self.heads)
 
     def ancestors(self, heads: Iterable[Entry]) -> set[int]:
         """All nodes that some entries need."""

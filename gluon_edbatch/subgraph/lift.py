@@ -11,7 +11,7 @@ import mxnet as mx
 
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..ops.whole import LiftedCall, LiftedValue, NoRule, all_shaped, shaped
+from ..ops.whole import LiftedCall, NoRule, all_shaped, as_rows, shaped
 from .ir import Entry, Subgraph
 
 
@@ -40,67 +40,59 @@ def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
         raise NoRule('shapes that cannot be inferred')
     if not all(shape for own in found for shape in own):
         raise NoRule('values without axes')
-    values: dict[Entry, LiftedValue] = {}
+    symbols: dict[Entry, mx.sym.Symbol] = {}
+    batched: set[Entry] = set()
     for index, (node, own) in enumerate(zip(graph.nodes, found)):
         if node.is_variable:
-            values[Entry(index)] = _variable(graph.variable(node.name), node.name, own[0], shapes)
-            continue
-        call = LiftedCall(node.op, node.attrs, [values[entry] for entry in node.inputs], own)
-        for output, value in enumerate(_lifted(call)):
-            values[Entry(index, output)] = value
-    return Subgraph(mx.sym.Group([_result(values[entry]) for entry in graph.heads]))
-
-
-def _variable(symbol, name: str, shape: Shape, shapes: dict[str, Shape]) -> LiftedValue:
-    if name in shapes:
-        return LiftedValue(shaped(symbol, shape), shape, True)
-    return LiftedValue(symbol, shape, False)
-
-
-def _result(value: LiftedValue) -> mx.sym.Symbol:
-    if not value.batched:
+            symbol, differs = graph.variable(node.name), node.name in shapes
+            symbol = shaped(symbol, own[0]) if differs else symbol
+        else:
+            call = LiftedCall(
+                node.op,
+                node.attrs,
+                [entry in batched for entry in node.inputs],
+                [found[entry.node][entry.output] for entry in node.inputs],
+                own,
+                [symbols[entry] for entry in node.inputs],
+            )
+            symbol, differs = _lifted(call)
+        for output, each in enumerate([symbol] if len(own) == 1 else symbol):
+            symbols[Entry(index, output)] = each
+            if differs:
+                batched.add(Entry(index, output))
+    if not batched.issuperset(graph.heads):
         raise NoRule('a result that does not depend on the inputs')
-    return mx.sym.reshape(value.symbol, shape=(-1,) + value.shape[1:])
+    results = [as_rows(symbols[head], found[head.node][head.output]) for head in graph.heads]
+    return Subgraph(mx.sym.Group(results))
 
 
-def _lifted(call: LiftedCall) -> list[LiftedValue]:
-    batched = any(value.batched for value in call.inputs)
-    axis = op_of(call.op).of_axis(call.attrs)
-    if batched and axis is not None:
-        length = call.apply(call.inputs[0].symbol, axis=axis % call.rank + 1)
-        return [LiftedValue(length, call.outputs[0], False)]
-    if not batched:
-        if not call.inputs or op_of(call.op).noise:
+def _lifted(call: LiftedCall) -> tuple[mx.sym.Symbol, bool]:
+    """The results of an operator, and whether they differ from call to call."""
+    op = op_of(call.op)
+    if not any(call.batched):
+        if not call.inputs or op.noise:
             raise NoRule(f'{call.op} of nothing that differs from call to call')
-        symbol = call.apply(*[value.symbol for value in call.inputs])
-    else:
-        rule = op_of(call.op).whole
-        symbol = None if rule is None else rule(call)
-        if symbol is None:
-            symbol = _by_rows(call)
-    outputs = call.outputs
-    symbols = [symbol] if len(outputs) == 1 else list(symbol)
-    return [LiftedValue(each, shape, batched) for each, shape in zip(symbols, outputs)]
+        return call.apply(*call.symbols), False
+    axis = op.of_axis(call.attrs)
+    if axis is not None:
+        return call.apply(call.x, axis=axis % call.rank + 1), False
+    symbol = None if op.whole is None else op.whole(call)
+    return (_by_rows(call) if symbol is None else symbol), True
 
 
 def _by_rows(call: LiftedCall) -> mx.sym.Symbol:
     """An operator that leaves rows alone: the rows of all values at once."""
-    as_rows = call.call
-    rows = {shape[0] for batched, shape in zip(as_rows.batched, as_rows.inputs) if batched}
+    rows = {shape[0] for batched, shape in zip(call.batched, call.inputs) if batched}
     rule = op_of(call.op).rows
     if (
         rule is None
         or len(rows) != 1
-        or not rule(as_rows)
+        or not rule(call)
         or any(shape[0] % next(iter(rows)) for shape in call.outputs)
     ):
         raise NoRule(f'{call.op} of these shapes')
-    result = call.apply(
-        *[
-            mx.sym.reshape(value.symbol, shape=(-1,) + value.shape[1:])
-            if value.batched
-            else value.symbol
-            for value in call.inputs
-        ]
-    )
-    return all_shaped(result, call.outputs)
+    inputs = [
+        as_rows(symbol, shape) if batched else symbol
+        for symbol, shape, batched in zip(call.symbols, call.inputs, call.batched)
+    ]
+    return all_shaped(call.apply(*inputs), call.outputs)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Optional
+from functools import cached_property, partial
+from typing import Any, Callable, ClassVar, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -69,98 +69,56 @@ class Kind(Enum):
 
 
 class Argument(NamedTuple):
-    """An array argument of a type.
+    """An array argument of a type."""
 
-    Attributes
-    ----------
-    arena : ArenaKey
-        Where its rows live.
-    kind : Kind
-    differentiable : bool
-        False if the subgraph uses it as an index only, or if it is of an integer type or was a
-        number among an operator's attributes.
-    rows : int
-        How many it has per row of the call; 1 but for types of whole values.
-    """
-
-    arena: ArenaKey
+    arena: ArenaKey  # where its rows live
     kind: Kind
+    # False if the subgraph uses it as an index only, or if it is of an integer type or was a number
+    # among an operator's attributes
     differentiable: bool
-    rows: int = 1
+    rows: int = 1  # how many it has per row of the call; 1 but for types of whole values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NodeType:
     """A type of node: its static subgraph, and what is known of it. Types compare by identity.
 
-    What was compiled for a type stands in `compiled`, and only `execute.executable` looks there.
+    What was compiled for a type stands in `compiled`, and only `execute.executable` looks there."""
 
-    Attributes
-    ----------
-    serial : int
-        Counts types in the order in which the process met them; parts have that of the whole.
-    shown : str
-        For people, of the whole type.
-    graph : StaticGraph
-    traced : StaticGraph
-        What `graph` was made of: the calls' own, for analyses of other shapes of the arguments.
-    mode : Mode
-    made_with : tuple
-        What its calls have in common besides arrays and mode: template of the arguments and
-        fingerprint of a block; name and attributes of an operator, and positions of arrays that
-        its calls share.
-    arguments : tuple of Argument
-    outputs : tuple of Spec
-        Of a call with ``rows`` rows.
-    factors : tuple of int
-        Rows of each output per row of the arguments.
-    rows : int
-    ctx : mxnet.Context
-    options : CompileOptions
-        What it is compiled with.
-    alone : bool
-        Whether nodes must run one by one; `reason` says why.
-    reason : str
-    trial_shapes : dict
-        Shapes of the inputs for some batch, from which passes take ranks.
-    parameter_dtypes : tuple of numpy.dtype
-        Those of the parameters when it was made.
-    lengths : tuple of int or None
-        Of the ragged arguments, for types of which all calls have the same.
-    whole : bool
-        Whether a call counts as one row, whatever its arguments' rows: the subgraph was lifted
-        (see `lift`), as rows of these do depend on each other.
-    eager : bool
-        Whether they run as without a scope, on the user's own tape (see `execute.eager`).
-    tables : tuple of Parameter
-        For a type that computes ids only: what is looked up with each of its outputs.
-    padded : tuple of (int, int)
-        Arguments that are padded to a length, and along which axis (see `padded`).
-    packed : tuple of bool
-        Of a type with packed arguments, which outputs have a row for each position, too.
-    """
-
+    # counts types in the order in which the process met them; parts have that of the whole
     serial: int
-    shown: str
+    shown: str  # for people, of the whole type
     graph: StaticGraph
+    # what `graph` was made of: the calls' own, for analyses of other shapes of the arguments
     traced: StaticGraph
     mode: Mode
+    # what its calls have in common besides arrays and mode: template of the arguments and
+    # fingerprint of a block; name and attributes of an operator, and positions of arrays that its
+    # calls share
     made_with: tuple[Any, ...]
     arguments: tuple[Argument, ...]
-    outputs: tuple[Spec, ...]
-    factors: tuple[int, ...]
+    outputs: tuple[Spec, ...]  # of a call with ``rows`` rows
+    factors: tuple[int, ...]  # rows of each output per row of the arguments
     rows: int
     ctx: mx.Context
-    options: CompileOptions
-    alone: bool
+    options: CompileOptions  # what it is compiled with
+    alone: bool  # whether nodes must run one by one; `reason` says why
     reason: str
+    # shapes of the inputs for some batch, from which passes take ranks
     trial_shapes: dict[str, Shape]
-    parameter_dtypes: tuple[np.dtype, ...]
+    parameter_dtypes: tuple[np.dtype, ...]  # those of the parameters when it was made
+    # of the ragged arguments, for types of which all calls have the same
     lengths: Optional[tuple[int, ...]] = None
+    # whether a call counts as one row, whatever its arguments' rows: the subgraph was lifted (see
+    # `lift`), as rows of these do depend on each other
     whole: bool = False
+    # whether they run as without a scope, on the user's own tape (see `execute.eager`)
     eager: bool = False
+    # for a type that computes ids only: what is looked up with each of its outputs
     tables: tuple[gluon.Parameter, ...] = ()
+    # arguments that are padded to a length, and along which axis (see `padded`)
     padded: tuple[tuple[int, int], ...] = ()
+    # of a type with packed arguments, which outputs have a row for each position, too
     packed: tuple[bool, ...] = ()
     compiled: ClassVar[Any] = None
 
@@ -279,8 +237,13 @@ class NodeType:
     def _analysed_padding(self) -> Padding:
         if any(map(is_sparse, self.parameters)):
             return Padding(False, 'rows of tables with sparse gradients are looked up by shape')
-        axes = {INPUT % position: 1 for position in self.ragged}
-        return padding_of(self.graph.subgraph, self.trial_shapes, axes)
+        return padding_of(
+            self.graph.subgraph, self.trial_shapes, dict.fromkeys(self._ragged_inputs, 1)
+        )
+
+    @property
+    def _ragged_inputs(self) -> list[str]:
+        return [INPUT % position for position in self.ragged]
 
     @cached_property
     def elements(self) -> Optional[Elements]:
@@ -293,8 +256,7 @@ class NodeType:
             or any(map(is_sparse, self.parameters))
         ):
             return None
-        ragged = [INPUT % position for position in self.ragged]
-        found = elements(self.graph, self.trial_shapes, ragged, len(self.arguments))
+        found = elements(self.graph, self.trial_shapes, self._ragged_inputs, len(self.arguments))
         drawn_twice = found is not None and found.whole is not None and self.random
         return None if drawn_twice else found
 
@@ -319,10 +281,8 @@ class NodeType:
     @cached_property
     def linked(self) -> tuple[tuple[int, int], ...]:
         """Ragged arguments of which a call must have equally many values for that."""
-        position = {INPUT % i: i for i in range(len(self.arguments))}
-        return tuple(
-            [(position[one], position[other]) for one, other in sorted(self._padding.linked)]
-        )
+        position = dict(zip(self._ragged_inputs, self.ragged))
+        return tuple((position[a], position[b]) for a, b in sorted(self._padding.linked))
 
     @cached_property
     def has_one_length(self) -> bool:
@@ -345,9 +305,7 @@ class NodeType:
             )
         ):
             return None
-        return by_segments(
-            self.graph.subgraph, self.trial_shapes, {INPUT % position for position in self.ragged}
-        )
+        return by_segments(self.graph.subgraph, self.trial_shapes, set(self._ragged_inputs))
 
     @cached_property
     def joins_rows(self) -> bool:
@@ -357,15 +315,20 @@ class NodeType:
     @cached_property
     def addition(self) -> int:
         """See `additions.kind_of_addition`."""
-        if not self.options.additions or self.alone or self.packed or self.padded:
-            return 0
-        if self.whole and not self.joins_rows:
+        if (
+            not self.options.additions
+            or self.parameters
+            or self.alone
+            or self.packed
+            or self.padded
+            or (self.whole and not self.joins_rows)
+        ):
             return 0
         arenas = [
             argument.arena if argument.kind is Kind.ROWS else None for argument in self.arguments
         ]
         own = self.mode, self.options, [spec.arena for spec in self.outputs], self.joins_rows
-        return 0 if self.parameters else kind_of_addition(self.graph.subgraph, arenas, *own)
+        return kind_of_addition(self.graph.subgraph, arenas, *own)
 
     @cached_property
     def stable_name(self) -> str:
@@ -446,24 +409,14 @@ def make_type(
 
     Parameters
     ----------
-    graph : StaticGraph
-    mode : Mode
+    graph, mode, ctx, options, made_with, lengths, padded, packed
+        See `NodeType`.
     leaves : sequence of (Spec, Kind)
         The array arguments.
-    ctx : mxnet.Context
-        Where parameters are looked up.
-    options : CompileOptions
-    made_with : tuple
-        See `NodeType`.
-    lengths : tuple of int, optional
-        Lengths of the ragged arguments, for types whose calls all have the same.
     eager : bool, default False
         Whether calls run on the user's own tape even if nothing in the subgraph asks for it.
     scalars : tuple of int
         Which array arguments have no axes for users, in NumPy mode.
-    padded : tuple of (int, int), optional
-    packed : tuple of bool, optional
-        See `NodeType`.
 
     Raises
     ------
@@ -474,25 +427,28 @@ def make_type(
     RowDependenceError
         For BatchNorm in training mode, whose statistics would be taken over other samples.
     """
+    made = partial(
+        NodeType,
+        serial=next(_serial),
+        traced=graph,
+        mode=mode,
+        made_with=made_with,
+        ctx=ctx,
+        options=options,
+    )
     if graph.function is not None:
-        return _type_of_function(graph, mode, leaves, ctx, options, made_with)
-    traced, shapes, dtypes = graph, {}, {}
-    ragged_lengths = itertools.repeat(_TRIAL_LENGTH) if lengths is None else iter(lengths)
-    for position, (spec, kind) in enumerate(leaves):
-        name = INPUT % position
-        shapes[name] = spec.shape
-        if kind is Kind.RAGGED:
-            shapes[name] = spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:]
-        elif kind is Kind.PACKED:
-            shapes[name] = (1, _TRIAL_LENGTH) + spec.shape[1:]
-        dtypes[name] = spec.dtype
-    used = set(graph.subgraph.variables)
-    shapes = {name: shape for name, shape in shapes.items() if name in used}
-    dtypes = {name: dtype for name, dtype in dtypes.items() if name in used}
+        return _type_of_function(made, graph, leaves, ctx)
+    shapes, dtypes = _of_inputs(graph.subgraph, leaves, lengths)
     if mode.numpy and not graph.scalars:
         shown = {**shapes, **{INPUT % position: () for position in scalars}}
-        graph = _without_numpy(graph, shown, dtypes)
-    _refuse_writing(graph)
+        try:
+            graph = in_terms_of_nd(graph, shown, dtypes)
+        except mx.base.MXNetError as error:
+            raise _not_accepted(graph, _described(shown, dtypes), _reason(error)) from None
+    if any(map(is_argument, graph.subgraph.states)):  # as BatchNorm and optimizers write
+        raise UnrecordableError(
+            f'{graph.name} writes to one of its arguments, which are to be parameters then'
+        )
     why_eager = _why_eager(graph, mode, leaves, eager)
     trial = lengths is None and any(kind is Kind.RAGGED for _, kind in leaves)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager), trial)
@@ -531,19 +487,16 @@ def make_type(
             name: (_TRIAL_ROWS * (shape[0] if lifted else 1),) + shape[1:]
             for name, shape in shapes.items()
         }
-    return NodeType(
-        serial=next(_serial),
+    return made(
         shown=_shown(graph.name, arguments, lengths, padded),
         graph=graph._replace(subgraph=lifted) if lifted else graph,
-        traced=traced,
-        mode=mode,
-        made_with=made_with,
         arguments=arguments,
-        outputs=_packed_outputs(outputs, packed),
+        outputs=tuple(
+            spec_of(spec.shape[1:], spec.dtype, spec.ctx) if as_rows else spec  # K of (1, K, ...)
+            for spec, as_rows in itertools.zip_longest(outputs, packed)
+        ),
         factors=tuple(factors) or (1,) * len(outputs),
         rows=1 if lifted or packed else leaves[0][0].rows,
-        ctx=ctx,
-        options=options,
         alone=alone,
         reason='' if lifted else verdict.reason,
         trial_shapes=shapes,
@@ -556,20 +509,31 @@ def make_type(
     )
 
 
+def _of_inputs(
+    graph: Subgraph, leaves: Sequence[tuple[Spec, Kind]], lengths: Optional[tuple[int, ...]]
+) -> tuple[dict[str, Shape], dict[str, Any]]:
+    """Shapes and dtypes of the inputs that a graph has."""
+    shapes, dtypes = {}, {}
+    ragged_lengths = itertools.repeat(_TRIAL_LENGTH) if lengths is None else iter(lengths)
+    for position, (spec, kind) in enumerate(leaves):
+        name = INPUT % position
+        shapes[name], dtypes[name] = spec.shape, spec.dtype
+        if kind is Kind.RAGGED:
+            shapes[name] = spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:]
+        elif kind is Kind.PACKED:
+            shapes[name] = (1, _TRIAL_LENGTH) + spec.shape[1:]
+    return graph.known(shapes), graph.known(dtypes)
+
+
 def _type_of_function(
+    made: Callable[..., NodeType],
     graph: StaticGraph,
-    mode: Mode,
     leaves: Sequence[tuple[Spec, Kind]],
     ctx: mx.Context,
-    options: CompileOptions,
-    made_with: tuple[Any, ...],
 ) -> NodeType:
     """The type of calls of a Function, of which it is known what they return."""
     arguments = tuple(
-        [
-            Argument(spec.arena, kind, np.issubdtype(spec.dtype, np.floating))
-            for spec, kind in leaves
-        ]
+        Argument(spec.arena, kind, np.issubdtype(spec.dtype, np.floating)) for spec, kind in leaves
     )
     outputs = tuple([spec_of(shape, dtype, ctx) for shape, dtype in graph.function.results.specs])
     rows, reason = leaves[0][0].rows, graph.function.apart
@@ -577,50 +541,18 @@ def _type_of_function(
         reason = 'its arguments have different numbers of rows'
     elif any(spec.rows % rows for spec in outputs):
         reason = 'a result has other rows than the arguments'
-    return NodeType(
-        serial=next(_serial),
+    return made(
         shown=_shown(graph.name, arguments, None, ()),
         graph=graph,
-        traced=graph,
-        mode=mode,
-        made_with=made_with,
         arguments=arguments,
         outputs=outputs,
         factors=(1,) * len(outputs) if reason else tuple([spec.rows // rows for spec in outputs]),
         rows=rows,
-        ctx=ctx,
-        options=options,
         alone=bool(reason),
         reason=reason,
         trial_shapes={INPUT % position: spec.shape for position, (spec, _) in enumerate(leaves)},
         parameter_dtypes=(),
     )
-
-
-def _packed_outputs(outputs: tuple[Spec, ...], packed: tuple[bool, ...]) -> tuple[Spec, ...]:
-    """Those of (1, K, ...) that are packed as K rows."""
-    return tuple(
-        spec_of(spec.shape[1:], spec.dtype, spec.ctx) if as_rows else spec
-        for spec, as_rows in itertools.zip_longest(outputs, packed)
-    )
-
-
-def _without_numpy(graph, shapes, dtypes) -> StaticGraph:
-    try:
-        return in_terms_of_nd(graph, shapes, dtypes)
-    except mx.base.MXNetError as error:
-        raise RecordError(
-            f'{graph.name} does not accept {_described(shapes, dtypes)}: {_reason(error)}'
-        ) from None
-
-
-def _refuse_writing(graph: StaticGraph) -> None:
-    """Raise if an operator writes to an argument, as BatchNorm and optimizers do: a value is
-    not written to, and its rows are nobody's array."""
-    if any(map(is_argument, graph.subgraph.states)):
-        raise UnrecordableError(
-            f'{graph.name} writes to one of its arguments, which are to be parameters then'
-        )
 
 
 def _why_eager(
@@ -672,11 +604,9 @@ def _infer(graph, shapes, dtypes, ctx, eager, trial):
         parameter_shapes, outputs, aux_shapes = infer_shape(symbol, shapes)
         parameter_types, types, _ = infer_type(symbol, dtypes)
     except mx.base.MXNetError as error:
-        raise RecordError(f'{graph.name} does not accept {arguments}: {_reason(error)}') from None
+        raise _not_accepted(graph, arguments, _reason(error)) from None
     if outputs is None or types is None:
-        raise RecordError(
-            f'{graph.name} does not accept {arguments}: shapes or dtypes cannot be inferred'
-        )
+        raise _not_accepted(graph, arguments, 'shapes or dtypes cannot be inferred')
     if any(not shape or 0 in shape for shape in outputs):
         raise UnrecordableError(f'{graph.name} has a result without rows for {arguments}')
     names = symbol.list_arguments() + symbol.list_auxiliary_states()
@@ -705,6 +635,10 @@ def _initialise(owner, parameter, shape, ctx):
             f'{owner}: parameter {parameter.name} has shape {found}, but '
             f'these arguments need {shape}'
         )
+
+
+def _not_accepted(graph: StaticGraph, arguments: str, why: str) -> RecordError:
+    return RecordError(f'{graph.name} does not accept {arguments}: {why}')
 
 
 def _described(shapes, dtypes):

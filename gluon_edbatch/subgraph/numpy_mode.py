@@ -106,30 +106,27 @@ def _with_axis(rewriter: Rewriter, operand: Operand) -> Operand:
 # --- elementwise ---------------------------------------------------------------------------------
 
 
-def _alike(op: str, names: Sequence[str] = ()) -> Rule:
+def _alike(op: str) -> Rule:
     """The same where all dtypes are one; of integers, NumPy makes other numbers."""
-
-    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
-        if not node.floating:
-            return None
-        attrs = {name: node.attrs[name] for name in names}
-        return rewriter.instead(node, op, **attrs)
-
-    return rule
+    return lambda rewriter, node: _applied(rewriter, node, op) if node.floating else None
 
 
-def _comparison(op: str, names: Sequence[str] = ()) -> Rule:
+def _comparison(op: str) -> Rule:
     """Truth values, where ``mx.nd`` has ones and zeros of the dtype compared."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
         types = set(node.input_dtypes)
         if len(types) != 1 or not np.issubdtype(next(iter(types)), np.floating):
             return None
-        attrs = {name: node.attrs[name] for name in names}
-        numbers = rewriter.instead(node, op, **attrs)
-        return rewriter.add('Cast', [numbers], node.shape, dtype='bool')
+        return rewriter.add('Cast', [_applied(rewriter, node, op)], node.shape, dtype='bool')
 
     return rule
+
+
+def _applied(rewriter: Rewriter, node: NodeView, op: str) -> Operand:
+    """Another operator in the place of one, with the number that it has, if any."""
+    number = {'scalar': node.attrs['scalar']} if 'scalar' in node.attrs else {}
+    return rewriter.instead(node, op, **number)
 
 
 def _or_of_truth(op: str) -> Rule:
@@ -155,12 +152,13 @@ def _or_of_truth(op: str) -> Rule:
 def _where(rewriter: Rewriter, node: NodeView) -> Replaced:
     """That of ``mx.nd`` does not broadcast, and takes numbers."""
     condition, one, other = node.inputs
-    if not condition.shape == one.shape == other.shape or {*node.input_dtypes} - {
-        node.result_dtype,
-        np.bool_,
-    }:
-        return None
-    if np.bool_ in node.input_dtypes[1:]:
+    dtypes = {*node.input_dtypes[1:]}
+    if (
+        not condition.shape == one.shape == other.shape
+        or node.input_dtypes[0] not in (node.result_dtype, np.bool_)
+        or np.bool_ in dtypes
+        or dtypes != {node.result_dtype}
+    ):
         return None
     condition = rewriter.add('Cast', [condition], condition.shape, dtype='float32')
     return rewriter.add('where', [condition, one, other], node.shape)
@@ -191,17 +189,13 @@ def _reduction(op: str) -> Rule:
                 return None  # it is summed up in its own dtype
             dtype = np.dtype(node.result_dtype).name
             operand = rewriter.add('Cast', [operand], operand.shape, dtype=dtype)
-        named = node.attrs.get('axis', 'None')
-        axes = node.attrs.integers('axis') if named != 'None' else tuple(range(len(operand.shape)))
+        rank, keepdims = len(operand.shape), node.attrs.flag('keepdims')
+        named = node.attrs.get('axis', 'None') != 'None'
+        axes = node.attrs.integers('axis') if named else range(rank)
         if not axes:
             return rewriter.add('_copy', [operand], node.shape)
-        return rewriter.add(
-            op,
-            [operand],
-            node.shape,
-            axis=tuple([axis % len(operand.shape) for axis in axes]),
-            keepdims=node.attrs.flag('keepdims'),
-        )
+        axes = tuple([axis % rank for axis in axes])
+        return rewriter.add(op, [operand], node.shape, axis=axes, keepdims=keepdims)
 
     return rule
 
@@ -221,16 +215,12 @@ def _arg(op: str) -> Rule:
 
     def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
         (operand,) = node.inputs
-        axis = node.attrs.integer('axis', None)
-        if not operand.shape or math.prod(operand.shape) > 1 << 24:
+        axis, keepdims = node.attrs.integer('axis', None), node.attrs.flag('keepdims')
+        if not operand.shape or math.prod(operand.shape) > 1 << 24 or (axis is None and keepdims):
             return None
         if axis is None:
-            if node.attrs.flag('keepdims'):
-                return None
             axis, operand = 0, rewriter.add('Reshape', [operand], (), shape=(-1,))
-        position = rewriter.add(
-            op, [operand], node.shape, axis=axis, keepdims=node.attrs.flag('keepdims')
-        )
+        position = rewriter.add(op, [operand], node.shape, axis=axis, keepdims=keepdims)
         return rewriter.add('Cast', [position], node.shape, dtype=np.dtype(node.result_dtype).name)
 
     return rule
@@ -276,20 +266,14 @@ def _split(rewriter: Rewriter, node: NodeView) -> Replaced:
     parts = node.attrs.integer('sections', 0)
     if not parts or node.attrs.flag('squeeze_axis') or len(set(node.shapes)) > 1:
         return None
-    first = rewriter.instead(
-        node,
-        'SliceChannel',
-        num_outputs=parts,
-        axis=node.attrs.integer('axis', 0),
-    )
+    axis = node.attrs.integer('axis', 0)
+    first = rewriter.instead(node, 'SliceChannel', num_outputs=parts, axis=axis)
     return [first._replace(output=output) for output in range(parts)]
 
 
 def _flip(rewriter: Rewriter, node: NodeView) -> Replaced:
-    axes = node.attrs.integers('axis')
-    rank = len(node.shape)
-    axes = tuple([axis % rank for axis in axes]) or tuple(range(rank))
-    return rewriter.instead(node, 'reverse', axis=axes) if rank else None
+    axes = tuple(sorted(node.attrs.axes(len(node.shape)))) if node.shape else ()
+    return rewriter.instead(node, 'reverse', axis=axes) if axes else None
 
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -321,10 +305,7 @@ def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
         return None
     reverse = node.attrs.flag('reverse')
     if not reverse and set(codes) <= {-2, -3, -4} and -4 not in codes[:-1]:
-        axes = tuple([axis for axis, code in enumerate(codes) if code == -3])
-        if axes:
-            return rewriter.instead(node, 'squeeze', axis=axes)
-        return rewriter.instead(node, '_copy')
+        return _squeezed(rewriter, node, [i for i, code in enumerate(codes) if code == -3])
     if any(code == 0 or code == -3 for code in codes):
         return None
     same = {-2: 0, -4: -2, -5: -3, -6: -4}
@@ -350,6 +331,10 @@ def _squeeze(rewriter: Rewriter, node: NodeView) -> Replaced:
     axes = [axis % len(operand.shape) for axis in named] or [
         axis for axis, length in enumerate(operand.shape) if length == 1
     ]
+    return _squeezed(rewriter, node, axes)
+
+
+def _squeezed(rewriter: Rewriter, node: NodeView, axes: list[int]) -> Replaced:
     if not axes:
         return rewriter.instead(node, '_copy')
     return rewriter.instead(node, 'squeeze', axis=tuple(axes))
@@ -371,8 +356,7 @@ def _dot(rewriter: Rewriter, node: NodeView) -> Replaced:
     one, other = node.inputs
     if not node.floating or len(other.shape) > 2:
         return None
-    op = 'dot' if one.shape and other.shape else 'broadcast_mul'
-    return rewriter.instead(node, op)
+    return rewriter.instead(node, 'dot' if one.shape and other.shape else 'broadcast_mul')
 
 
 def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -438,16 +422,13 @@ def _of_one_matrix(rewriter: Rewriter, node: NodeView) -> Replaced:
 # --- positions -----------------------------------------------------------------------------------
 
 
-def _of_one_position(index: int) -> Rule:
+def _of_one_position(rewriter: Rewriter, node: NodeView) -> Replaced:
     """A position without axes is one row, which is then the result."""
-
-    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
-        if node.inputs[index].shape or len(node.shape) != 1:
-            return None
-        row = rewriter.add(node.op, node.inputs, (1,) + node.shape, **node.attrs)
-        return rewriter.add('Reshape', [row], node.shape, shape=node.shape)
-
-    return rule
+    position = node.inputs[1 if node.op == 'take' else 0]
+    if position.shape or len(node.shape) != 1:
+        return None
+    row = rewriter.add(node.op, node.inputs, (1,) + node.shape, **node.attrs)
+    return rewriter.add('Reshape', [row], node.shape, shape=node.shape)
 
 
 _RULES: dict[str, Rule] = {
@@ -471,9 +452,7 @@ _RULES: dict[str, Rule] = {
     'batch_dot': _batch_dot,
     '_linalg_det': _of_one_matrix,
     '_linalg_slogdet': _of_one_matrix,
-    'Embedding': _of_one_position(0),
-    'one_hot': _of_one_position(0),
-    'take': _of_one_position(1),
+    **dict.fromkeys(('Embedding', 'one_hot', 'take'), _of_one_position),
     '_np_copy': lambda rewriter, node: rewriter.instead(node, '_copy'),
     '_npi_absolute': _alike('abs'),
     '_npi_argmax': _arg('argmax'),
@@ -494,11 +473,11 @@ _RULES: dict[str, Rule] = {
 }
 for _np_name, (_of_arrays, _with_number, _of_number) in NUMPY_ARITHMETIC.items():
     _RULES[f'_npi_{_np_name}'] = _or_of_truth(_of_arrays)
-    _RULES[f'_npi_{_np_name}_scalar'] = _alike(_with_number, ['scalar'])
+    _RULES[f'_npi_{_np_name}_scalar'] = _alike(_with_number)
     if _of_number:
-        _RULES[f'_npi_r{_np_name}_scalar'] = _alike(_of_number, ['scalar'])
+        _RULES[f'_npi_r{_np_name}_scalar'] = _alike(_of_number)
 _RULES['_npi_hypot'] = _or_of_truth('broadcast_hypot')
 for _np_name in 'equal not_equal less less_equal greater greater_equal'.split():
     _nd_name = _np_name.replace('less', 'lesser')
     _RULES[f'_npi_{_np_name}'] = _comparison(f'broadcast_{_nd_name}')
-    _RULES[f'_npi_{_np_name}_scalar'] = _comparison(f'_{_nd_name}_scalar', ['scalar'])
+    _RULES[f'_npi_{_np_name}_scalar'] = _comparison(f'_{_nd_name}_scalar')

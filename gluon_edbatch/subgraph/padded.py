@@ -14,7 +14,7 @@ import mxnet as mx
 from ..ops.attrs import Shape, unlike
 from .ir import Subgraph
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
-from .padding_proof import LENGTHS, padding_of
+from .padding_proof import LENGTHS, of_length, padding_of
 from .rowwise import Verdict, analyse
 from .trace import INPUT, StaticGraph
 
@@ -22,36 +22,18 @@ _FEW = 4  # operators that cost less for each length than to pad and to cut
 
 
 class PaddedGraph(NamedTuple):
-    """What runs in the place of a block's graph.
+    """What runs in the place of a block's graph."""
 
-    Attributes
-    ----------
-    graph : StaticGraph or None
-        With lengths, (1,) each, as further inputs; None where this is not proved.
-    axes : dict
-        By the position of an argument, the axis along which it is padded.
-    lengths : tuple of int
-        The arguments of which the lengths are further inputs.
-    linked : frozenset of (int, int)
-        Arguments that must have the same length.
-    results : tuple of dict
-        For each output the axes that are cut, and which argument has the length that is left.
-    pays : bool
-        Whether calls by their lengths cost more than to pad and to cut.
-    reason : str
-        Why there is no graph.
-    original : StaticGraph
-        The block's.
-    """
-
+    # with lengths, (1,) each, as further inputs; None where this is not proved
     graph: Optional[StaticGraph]
-    axes: dict[int, int]
-    lengths: tuple[int, ...] = ()
-    linked: frozenset[tuple[int, int]] = frozenset()
+    axes: dict[int, int]  # by the position of an argument, the axis along which it is padded
+    lengths: tuple[int, ...] = ()  # the arguments of which the lengths are further inputs
+    linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
+    # for each output the axes that are cut, and which argument has the length that is left
     results: tuple[dict[int, int], ...] = ()
-    pays: bool = False
-    reason: str = ''
-    original: Any = None
+    pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
+    reason: str = ''  # why there is no graph
+    original: Any = None  # the block's
 
     def takes(self, shapes: Sequence[Shape]) -> bool:
         """Whether it is for arguments of these shapes: some must have the same length."""
@@ -135,20 +117,12 @@ def _in_terms_of_nd(
     graph: StaticGraph, shapes: Sequence[Shape], axes: dict[int, int], dtypes: Sequence[Any]
 ) -> StaticGraph:
     names = [INPUT % i for i in range(len(shapes))]
+    known = dict(zip(names, shapes))
     others = [
-        [_of_length(shape, axes.get(i), length) for i, shape in enumerate(shapes)]
+        {**known, **{names[i]: of_length(shapes[i], axis, length) for i, axis in axes.items()}}
         for length in OTHER_LENGTHS
     ]
-    return in_terms_of_nd(
-        graph,
-        dict(zip(names, shapes)),
-        dict(zip(names, dtypes)),
-        [dict(zip(names, other)) for other in others],
-    )
-
-
-def _of_length(shape: Shape, axis: Optional[int], length: int) -> Shape:
-    return shape if axis is None else (*shape[:axis], length, *shape[axis + 1 :])
+    return in_terms_of_nd(graph, known, dict(zip(names, dtypes)), others)
 
 
 def _with_arguments(

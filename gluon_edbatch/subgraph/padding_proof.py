@@ -10,11 +10,7 @@ padding.
 
 from collections.abc import Collection, Iterator, Mapping
 from math import inf
-from typing import (
-    Any,
-    NamedTuple,
-    Optional,
-)
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -24,34 +20,24 @@ from ..mx.symbols import infer_shape, symbol_function
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
 from ..ops.padding_rules import At, AxisLink, Places, RaggedCall, RaggedEntry, Unproved
-from .ir import Attrs, Entry, Node, Subgraph
+from .ir import Entry, Node, Subgraph
+from .rewrite import Operand, Rewriter
 
 LENGTHS = 'edb_lengths_%s'  # of a padded input, as a further input (N,)
 _TRIAL_LENGTHS = _LENGTH, _OTHER_LENGTH = 7, 11
 
 
 class Padding(NamedTuple):
-    """Under which conditions padding changes nothing.
+    """Under which conditions padding changes nothing."""
 
-    Attributes
-    ----------
-    neutral : bool
-        False: under none that is known;
-    reason : str
-        which is because of this.
-    linked : frozenset of (str, str)
-        Inputs that meet along an axis: a call must give them equally many values.
-    masked : Subgraph or None
-        With masks, and the further inputs `LENGTHS`, where zeros alone change the results. In it
-        no values at all are one of zeros, as they are eagerly.
-    results : tuple of dict
-        For each result the axes along which it is padded, and of which input that is the length.
-    """
-
-    neutral: bool
-    reason: str = ''
+    neutral: bool  # False: under no condition that is known
+    reason: str = ''  # why it is not
+    # inputs that meet along an axis: a call must give them equally many values
     linked: frozenset[tuple[str, str]] = frozenset()
+    # With masks, and the further inputs `LENGTHS`, where zeros alone change the results. In it no
+    # values at all are one of zeros, as they are eagerly.
     masked: Optional[Subgraph] = None
+    # for each result the axes along which it is padded, and of which input that is the length
     results: tuple[dict[int, str], ...] = ()
 
 
@@ -81,7 +67,7 @@ def padding_of(
         return Padding(False, str(error))
     except mx.base.MXNetError:
         return Padding(False, 'shapes fit some numbers of values only')
-    masked = Subgraph.of(walk.nodes, heads) if walk.lengths else None
+    masked = Subgraph.of(walk.rewriter.nodes, heads) if walk.lengths else None
     return Padding(True, '', frozenset(walk.linked), masked, results)
 
 
@@ -96,18 +82,10 @@ def all_linked(members: Collection[Any], links: Collection[tuple[Any, Any]]) -> 
 
 
 class RaggedAxes(NamedTuple):
-    """Which entries of a graph are ragged.
+    """Which entries of a graph are ragged."""
 
-    Attributes
-    ----------
-    axes : dict
-        Entry -> its ragged axis, of those that have one.
-    across : frozenset of int
-        Operators that have results for each value, but of others, too.
-    """
-
-    axes: dict[Entry, int]
-    across: frozenset[int]
+    axes: dict[Entry, int]  # entry -> its ragged axis, of those that have one
+    across: frozenset[int]  # operators that have results for each value, but of others, too
 
 
 def ragged_axes(
@@ -135,11 +113,11 @@ class _Shapes(NamedTuple):
 
 def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
     """Which padded axes of the inputs are equally long, and which of the results is so, too."""
-    if op_of(node.op).padding is None:
+    op = op_of(node.op)
+    if op.padding is None:
         raise Unproved(f'no rule for padding is declared for {node.op}')
-    rule = op_of(node.op).links
-    if rule is not None:
-        links = rule(places)
+    if op.links is not None:
+        links = op.links(places)
         if {place for link in links for place in enumerate(link.inputs)}.issuperset(places):
             return links
         raise Unproved(f'{node.op} joins axes that are padded')
@@ -177,7 +155,7 @@ def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[list[int
     have another than the others."""
     inputs = list(shapes.inputs)
     for position, axis in group:
-        inputs[position] = _with(inputs[position], axis, _OTHER_LENGTH)
+        inputs[position] = of_length(inputs[position], axis, _OTHER_LENGTH)
     names = [f'x{position}' for position in range(len(inputs))]
     symbol = symbol_function(node.op)(*map(mx.sym.var, names), **node.attrs)
     try:
@@ -199,7 +177,8 @@ def _differing(one: Shape, other: Shape) -> Optional[list[int]]:
     return axes if len(one) == len(other) and trials <= {_TRIAL_LENGTHS} else None
 
 
-def _with(shape: Shape, axis: int, length: int) -> Shape:
+def of_length(shape: Shape, axis: int, length: int) -> Shape:
+    """A shape with another length of one axis."""
     return shape[:axis] + (length,) + shape[axis + 1 :]
 
 
@@ -209,78 +188,89 @@ class _Origin(NamedTuple):
     at: At
     sources: frozenset[str]
 
+    @property
+    def source(self) -> str:
+        """An input that has that length."""
+        return min(self.sources)
+
 
 class _Walk:
-    """The graph with masks, under way."""
+    """The graph with masks, under way.
+
+    Attributes
+    ----------
+    rewriter : Rewriter
+    linked : set of (str, str)
+    lengths : dict
+        (input, how often each is repeated) -> lengths of its values.
+    states : dict
+        Entry of the old graph -> by its padded axes, what it is there.
+    across : set of int
+    """
 
     def __init__(
         self, graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int], at: At
     ):
-        self.nodes: list[Node] = []
+        self.rewriter = Rewriter()
         self.linked: set[tuple[str, str]] = set()
-        self.lengths: dict[tuple[str, int], Entry] = {}  # of an input, each repeated
-        self._graph, self._at = graph, at
+        self.lengths: dict[tuple[str, int], Operand] = {}
+        self.states: dict[Entry, dict[int, _Origin]] = {}
+        self.across: set[int] = set()
+        self._graph, self._at, self._add = graph, at, self.rewriter.add
         self._axes = {name: axis for name, axis in axes.items() if name in graph.variables}
         self._inputs = dict(shapes)
         for name, axis in self._axes.items():
-            self._inputs[name] = _with(shapes[name], axis, _LENGTH)
-        self._shapes: list[list[Shape]] = []
-        self.states: dict[Entry, dict[int, _Origin]] = {}  # by axes
-        self.across: set[int] = set()
-        self._moved: dict[Entry, Entry] = {}
-        self._filled: dict[tuple[Entry, int, At], Entry] = {}
-        self._biases: dict[tuple[_Axis, At], Entry] = {}
+            self._inputs[name] = of_length(shapes[name], axis, _LENGTH)
+        self._moved: dict[Entry, Operand] = {}
+        self._filled: dict[tuple[Operand, int, At], Operand] = {}
+        self._biases: dict[tuple[Shape, int, str, At], Operand] = {}
 
     def heads(self) -> list[Entry]:
         """Visit all nodes; gives the results."""
         shapes = self._graph.infer(self._inputs)
         if shapes is None:
             raise Unproved('shapes cannot be inferred')
-        self._shapes = shapes
-        for index, node in enumerate(self._graph.nodes):
+        for index, (node, results) in enumerate(zip(self._graph.nodes, shapes)):
             if node.is_variable and node.name in self._axes:
                 state = _Origin(self._at, frozenset([node.name]))
                 self.states[Entry(index)] = {self._axes[node.name]: state}
             inputs = [self._moved[entry] for entry in node.inputs]
             if any(map(self.states.get, node.inputs)):
-                place = self._padded_node(index, node, inputs)
+                made = self._padded_node(index, node, inputs, results)
             else:
-                place = self._append(node._replace(inputs=tuple(inputs)))
-            for output in range(len(shapes[index])):
-                self._moved[Entry(index, output)] = Entry(place.node, output)
+                made = self.rewriter.keep(node, inputs)
+            for output, shape in enumerate(results):
+                self._moved[Entry(index, output)] = Operand(made.node, output, shape)
         return [self._finite(head) for head in self._graph.heads]
 
     def _finite(self, head: Entry) -> Entry:
-        entry = self._moved[head]
+        operand = self._moved[head]
         for number, state in self.states.get(head, {}).items():
             if state.at is At.ANY:
-                entry = self._with_number(entry, self._axis(head, number), At.ZERO)
-        return entry
+                operand = self._with_number(operand, number, state, At.ZERO)
+        return operand.entry
 
     def padded_axes(self, entry: Entry) -> dict[int, str]:
         """Those along which an entry is padded, and of which input that is the length."""
-        states = self.states.get(entry, {})
-        return {axis: min(state.sources) for axis, state in states.items()}
+        return {axis: state.source for axis, state in self.states.get(entry, {}).items()}
 
-    def _padded_node(self, index: int, node: Node, inputs: list[Entry]) -> Entry:
-        shapes = _Shapes(
-            [self._shapes[entry.node][entry.output] for entry in node.inputs], self._shapes[index]
-        )
-        states = [self.states.get(entry, {}) for entry in node.inputs]
+    def _padded_node(
+        self, index: int, node: Node, inputs: list[Operand], results: list[Shape]
+    ) -> Operand:
+        shapes = _Shapes([operand.shape for operand in inputs], results)
+        states: list[dict[Any, _Origin]] = [self.states.get(entry, {}) for entry in node.inputs]
         places = [(position, axis) for position, own in enumerate(states) for axis in own]
         fills: dict[int, At] = {}
-        counted: list[_Axis] = []
+        counted: list[tuple[Any, Any]] = []
         for link in _links(node, shapes, places):
-            own = [
-                None if axis is None else each.get(axis) for each, axis in zip(states, link.inputs)
-            ]
-            sources = frozenset().union(*[state.sources for state in own if state])
-            self.linked.update((a, b) for a in sources for b in sources if a < b)
+            own: list[Any] = [each.get(axis) for each, axis in zip(states, link.inputs)]
+            origin = _Origin(At.ANY, frozenset().union(*[state.sources for state in own if state]))
+            self.linked.update((a, b) for a in origin.sources for b in origin.sources if a < b)
             call = RaggedCall(
                 node.attrs,
                 [state and state.at for state in own],
                 list(map(RaggedEntry, shapes.inputs, link.inputs)),
-                RaggedEntry(shapes.results[0], link.result),
+                RaggedEntry(results[0], link.result),
             )
             at = _ruled(node, call)
             if call.across:
@@ -288,135 +278,93 @@ class _Walk:
             for position, wanted in call.fills.items():
                 if fills.setdefault(position, wanted) is not wanted:
                     raise Unproved(f'{node.op} works across the padded axis')
-                axis = self._axis(node.inputs[position], link.inputs[position])
-                inputs[position] = self._with_number(inputs[position], axis, wanted)
+                axis: Any = link.inputs[position]  # what has no padding wants nothing there
+                inputs[position] = self._with_number(inputs[position], axis, own[position], wanted)
             if call.limited:
-                inputs[1] = self._limited(inputs[1], shapes.inputs[1], min(sources))
+                inputs[1] = self._limited(inputs[1], origin.source)
             if call.counted:
-                counted.append(self._axis(node.inputs[0], link.inputs[0]))
+                counted.append((link.inputs[0], own[0]))
             if at is not None and link.result is not None:
-                for output in range(len(shapes.results)):
+                for output in range(len(results)):
                     of_output = self.states.setdefault(Entry(index, output), {})
-                    of_output[link.result] = _Origin(at, sources)
-        if counted:
-            return self._mean(node, inputs[0], counted)
-        return self._append(node._replace(inputs=tuple(inputs)))
+                    of_output[link.result] = origin._replace(at=at)
+        return self._mean(node, inputs[0], counted) if counted else self.rewriter.keep(node, inputs)
 
-    def _append(self, node: Node) -> Entry:
-        self.nodes.append(node)
-        return Entry(len(self.nodes) - 1)
-
-    def _add(self, op: str, *inputs: Entry, **attrs: object) -> Entry:
-        text = Attrs({key: str(value) for key, value in attrs.items()})
-        return self._append(Node(op, f'edb_masked{len(self.nodes)}', text, inputs))
-
-    def _axis(self, entry: Entry, number: Optional[int]) -> '_Axis':
-        states = self.states[entry]
-        assert number is not None  # what has no padding wants nothing there
-        others = tuple([axis for axis in sorted(states) if axis != number])
-        state = states[number]
-        shape = self._shapes[entry.node][entry.output]
-        return _Axis(shape, number, others, min(state.sources), state.at is At.ANY)
-
-    def _with_number(self, entry: Entry, axis: '_Axis', at: At) -> Entry:
-        """An entry with a number at its padding."""
-        key = entry, axis.number, at
+    def _with_number(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
+        """An entry with a number at the padding of one of its axes."""
+        key = operand, number, at
         if key not in self._filled:
-            self._filled[key] = self._masked(entry, axis, at)
+            masked = self._masked(operand, number, state, at)
+            self._filled[key] = masked._replace(shape=operand.shape)
         return self._filled[key]
 
-    def _masked(self, entry: Entry, axis: '_Axis', at: At) -> Entry:
+    def _masked(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
         """The same by an operator that takes axis 0 or 1, and a length for each position of the
         other."""
-        if len(axis.shape) < 2:
+        shape = operand.shape
+        if len(shape) < 2:
             raise Unproved('a reduction is over all rows at once')
-        if axis.number < 2:
-            lengths = self._lengths_of(axis.source, axis.shape[1 - axis.number])
-            return self._sequence_mask(entry, lengths, axis.number, at)
-        if abs(at.value) == inf and not axis.is_anything:
-            return self._add('elemwise_add', entry, self._infinite(entry, axis, at))
-        axes = [0, axis.number] + [i for i in range(1, len(axis.shape)) if i != axis.number]
-        turned = self._add('transpose', entry, axes=tuple(axes))
-        masked = self._sequence_mask(turned, self._lengths_of(axis.source, axis.shape[0]), 1, at)
-        return self._add('transpose', masked, axes=tuple(map(axes.index, range(len(axes)))))
+        if number < 2:
+            lengths = self._lengths_of(state.source, shape[1 - number])
+            return self._sequence_mask(operand, lengths, number, at)
+        if abs(at.value) == inf and state.at is not At.ANY:
+            return self._add('elemwise_add', [operand, self._infinite(operand, number, state, at)])
+        axes = [0, number] + [i for i in range(1, len(shape)) if i != number]
+        turned = self._add('transpose', [operand], axes=tuple(axes))
+        masked = self._sequence_mask(turned, self._lengths_of(state.source, shape[0]), 1, at)
+        return self._add('transpose', [masked], axes=tuple(map(axes.index, range(len(axes)))))
 
-    def _infinite(self, entry: Entry, axis: '_Axis', at: At) -> Entry:
+    def _infinite(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
         """What is infinite at the padding and zero elsewhere, in the shape of an entry: the same in
         all layers of an encoder. To turn each entry would take several times as long."""
-        if (axis, at) not in self._biases:
-            like = self._add('BlockGrad', entry)
-            one = like
-            for other in range(1, len(axis.shape)):
-                if other != axis.number:
-                    one = self._add('slice_axis', one, axis=other, begin=0, end=1)
-            row = self._add('Reshape', self._add('zeros_like', one), shape=(0, -1))
-            row = self._sequence_mask(row, self._lengths_of(axis.source, axis.shape[0]), 1, at)
-            shape = [-1 if i == axis.number else 1 for i in range(1, len(axis.shape))]
-            self._biases[axis, at] = self._add(
-                'broadcast_like', self._add('Reshape', row, shape=(0, *shape)), like
-            )
-        return self._biases[axis, at]
+        key = operand.shape, number, state.source, at
+        if key not in self._biases:
+            one = like = self._add('BlockGrad', [operand])
+            for other in range(1, len(operand.shape)):
+                if other != number:
+                    one = self._add('slice_axis', [one], axis=other, begin=0, end=1)
+            row = self._add('Reshape', [self._add('zeros_like', [one])], shape=(0, -1))
+            lengths = self._lengths_of(state.source, operand.shape[0])
+            row = self._sequence_mask(row, lengths, 1, at)
+            shape = [-1 if i == number else 1 for i in range(1, len(operand.shape))]
+            column = self._add('Reshape', [row], shape=(0, *shape))
+            self._biases[key] = self._add('broadcast_like', [column, like])
+        return self._biases[key]
 
-    def _sequence_mask(self, entry: Entry, lengths: Entry, axis: int, at: At) -> Entry:
-        return self._add(
-            'SequenceMask',
-            entry,
-            lengths,
-            use_sequence_length=True,
-            axis=axis,
-            value=at.value,
-        )
+    def _sequence_mask(self, operand: Operand, lengths: Operand, axis: int, at: At) -> Operand:
+        attrs = {'use_sequence_length': True, 'axis': axis, 'value': at.value}
+        return self._add('SequenceMask', [operand, lengths], **attrs)
 
-    def _lengths_of(self, name: str, count: int) -> Entry:
+    def _lengths_of(self, name: str, count: int) -> Operand:
         """As many lengths of an input: each so often as there are rows of one of its rows."""
         rows = self._inputs[name][0] if self._axes[name] else 1
         times, left = divmod(count, rows)
         if left or not times or count == _LENGTH:
             raise Unproved('a reduction is over all rows at once')
         if (name, 1) not in self.lengths:
-            kind = Attrs(__dtype__=str(dtype_number(np.int32)))
-            self.lengths[name, 1] = self._append(Node('', LENGTHS % name, kind))
+            dtype = str(dtype_number(np.int32))
+            self.lengths[name, 1] = self.rewriter.variable(LENGTHS % name, __dtype__=dtype)
         if (name, times) not in self.lengths:
-            column = self._add('Reshape', self.lengths[name, 1], shape=(-1, 1))
-            repeated = self._add('broadcast_axis', column, axis=1, size=times)
-            self.lengths[name, times] = self._add('Reshape', repeated, shape=(-1,))
+            column = self._add('Reshape', [self.lengths[name, 1]], shape=(-1, 1))
+            repeated = self._add('broadcast_axis', [column], axis=1, size=times)
+            self.lengths[name, times] = self._add('Reshape', [repeated], shape=(-1,))
         return self.lengths[name, times]
 
-    def _limited(self, index: Entry, shape: Shape, source: str) -> Entry:
+    def _limited(self, index: Operand, source: str) -> Operand:
         """Positions that are less than the number of values."""
-        last = self._add('_minus_scalar', self._lengths_of(source, shape[0]), scalar=1)
-        last = self._add('Reshape', last, shape=(-1,) + (1,) * (len(shape) - 1))
-        return self._add('broadcast_minimum', self._add('Cast', index, dtype='int32'), last)
+        lengths = self._lengths_of(source, index.shape[0])
+        last = self._add('_minus_scalar', [lengths], scalar=1)
+        last = self._add('Reshape', [last], shape=(-1,) + (1,) * (len(index.shape) - 1))
+        index = self._add('Cast', [index], index.shape, dtype='int32')
+        return self._add('broadcast_minimum', [index, last], index.shape)
 
-    def _mean(self, node: Node, values: Entry, axes: list['_Axis']) -> Entry:
+    def _mean(self, node: Node, values: Operand, axes: list[tuple[int, _Origin]]) -> Operand:
         """A sum, by as many ones."""
-        ones = self._add('ones_like', values)
-        for axis in axes:
-            ones = self._with_number(ones, axis, At.ZERO)
-        total, count = (self._add('sum', each, **node.attrs) for each in (values, ones))
-        return self._add('elemwise_div', total, count)
-
-
-class _Axis(NamedTuple):
-    """An axis of an entry that is padded.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    number : int
-    others : tuple of int
-        The other axes that are.
-    source : str
-        An input that has that length.
-    is_anything : bool
-        Whether the entry is not known to be finite there.
-    """
-
-    shape: Shape
-    number: int
-    others: tuple[int, ...]
-    source: str
-    is_anything: bool
+        ones = self._add('ones_like', [values], values.shape)
+        for axis, state in axes:
+            ones = self._with_number(ones, axis, state, At.ZERO)
+        sums = [self._add('sum', [each], (), **node.attrs) for each in (values, ones)]
+        return self._add('elemwise_div', sums)
 
 
 def _ruled(node: Node, call: RaggedCall) -> Optional[At]:

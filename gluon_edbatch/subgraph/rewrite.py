@@ -22,34 +22,17 @@ class Operand(NamedTuple):
 
 
 class NodeView(NamedTuple):
-    """A node of the old graph as a rule sees it.
-
-    Attributes
-    ----------
-    op : str
-    attrs : Attrs
-    inputs : list of Operand
-        In the new graph.
-    shapes : list of tuple of int
-        Of the node's outputs.
-    result_dtype : type or None
-        Of the node's first output, where inputs tell.
-    input_dtypes : list of (type or None)
-        Of the inputs.
-    uses : list of int
-        How many operators and results read each of the inputs.
-    bodies : tuple of Body
-        The graphs inside it.
-    """
+    """A node of the old graph as a rule sees it."""
 
     op: str
     attrs: Attrs
-    inputs: list[Operand]
-    shapes: list[Shape]
-    result_dtype: Optional[type]
-    input_dtypes: list[Optional[type]]
-    uses: list[int]
-    bodies: tuple[Body, ...] = ()
+    inputs: list[Operand]  # in the new graph
+    shapes: list[Shape]  # of the node's outputs
+    result_dtype: Optional[type]  # of the node's first output, where inputs tell
+    input_dtypes: list[Optional[type]]  # of the inputs
+    uses: list[int]  # how many operators and results read each of the inputs
+    bodies: tuple[Body, ...]  # the graphs inside it
+    index: int  # type: ignore[assignment]  # in the old graph
 
     @property
     def same_dtypes(self) -> bool:
@@ -78,17 +61,12 @@ class Rewriter:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
 
-    def add(self, op: str, inputs: Sequence[Operand], result: Shape, **attrs: Any) -> Operand:
-        """Append an operator with one output, of shape `result`; attributes become text."""
-        self.nodes.append(
-            Node(
-                op,
-                f'edb_{op.strip("_").lower()}{len(self.nodes)}',
-                Attrs({key: str(value) for key, value in attrs.items()}),
-                tuple([operand.entry for operand in inputs]),
-            )
-        )
-        return Operand(len(self.nodes) - 1, 0, result)
+    def add(self, op: str, inputs: Sequence[Operand], result: Shape = (), **attrs: Any) -> Operand:
+        """Append an operator with one output, of shape `result` if rules ask for it; attributes
+        become text."""
+        name = f'edb_{op.strip("_").lower()}{len(self.nodes)}'
+        text = Attrs({key: str(value) for key, value in attrs.items()})
+        return self.keep(Node(op, name, text), inputs)._replace(shape=result)
 
     def instead(self, node: NodeView, op: str, **attrs: Any) -> Operand:
         """The same for one that takes and gives what `node` does."""
@@ -102,15 +80,16 @@ class Rewriter:
 
     def variable(self, name: str, **attrs: str) -> Operand:
         """Append a further input of the graph."""
-        self.nodes.append(Node('', name, Attrs(attrs)))
+        return self.keep(Node('', name, Attrs(attrs)), ())
+
+    def keep(self, node: Node, inputs: Sequence[Operand]) -> Operand:
+        """Append a node as it is, of these inputs; gives its first output."""
+        self.nodes.append(node._replace(inputs=tuple([operand.entry for operand in inputs])))
         return Operand(len(self.nodes) - 1, 0, ())
 
-    def keep(self, node: Node, inputs: Optional[Sequence[Operand]]) -> int:
-        """Append a node as it is, of these inputs or else of its own; returns its place."""
-        if inputs is not None:
-            node = node._replace(inputs=tuple([operand.entry for operand in inputs]))
-        self.nodes.append(node)
-        return len(self.nodes) - 1
+    def is_parameter(self, operand: Operand) -> bool:
+        """Whether an operand is a parameter of the graph."""
+        return self.nodes[operand.node].is_parameter
 
     def op_of(self, operand: Operand) -> str:
         """The operator that makes an operand; empty for a variable."""
@@ -161,13 +140,13 @@ def rewrite(
                     [outputs[entry.node].dtype for entry in node.inputs],
                     [graph.uses[entry] for entry in node.inputs],
                     node.bodies,
+                    index,
                 ),
             )
         )
         if replaced is None:
-            as_it_is = not changed and len(rewriter.nodes) == index  # and so are all before it
-            place = rewriter.keep(node, None if as_it_is else inputs)
-            replaced = [Operand(place, output, shape) for output, shape in enumerate(own)]
+            kept = rewriter.keep(node, inputs)
+            replaced = [Operand(kept.node, output, shape) for output, shape in enumerate(own)]
         else:
             replaced, changed = [replaced] if isinstance(replaced, Operand) else replaced, True
         for output, operand in enumerate(replaced):

@@ -19,6 +19,7 @@ from ..ops.row_rules import OpCall
 from .ir import Subgraph
 
 _TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident
+_SHOWN = 'axis dim shape axes begin end transpose_a transpose_b dim1 dim2'.split()
 
 
 class Verdict(Enum):
@@ -31,20 +32,11 @@ class Verdict(Enum):
 
 
 class RowwiseResult(NamedTuple):
-    """What was found of a Symbol.
-
-    Attributes
-    ----------
-    verdict : Verdict
-    reason : str
-        The operator and the rule it breaks, or the operators without a rule.
-    factors : list of int
-        Rows of each output per row of input (if not dependent).
-    """
+    """What was found of a Symbol."""
 
     verdict: Verdict
-    reason: str
-    factors: list[int]
+    reason: str  # the operator and the rule it breaks, or the operators without a rule
+    factors: list[int]  # rows of each output per row of input (if not dependent)
 
 
 class _Dependent(Exception):
@@ -163,21 +155,5 @@ def _is_batched(call: OpCall, training: bool, unknown: list[str]) -> bool:
 
 
 def _shown(call: OpCall) -> str:
-    shown = ', '.join(
-        f'{key}={value}'
-        for key, value in call.attrs.items()
-        if key
-        in (
-            'axis',
-            'dim',
-            'shape',
-            'axes',
-            'begin',
-            'end',
-            'transpose_a',
-            'transpose_b',
-            'dim1',
-            'dim2',
-        )
-    )
+    shown = ', '.join(f'{key}={value}' for key, value in call.attrs.items() if key in _SHOWN)
     return f'({shown})' if shown else ''

@@ -10,19 +10,13 @@ class ArenaKey(NamedTuple):
     """What rows that live in one arena have in common.
 
     Equal ones are one object, so that they compare and hash by identity: a context hashes in
-    Python, and these are looked up for every argument.
-
-    Attributes
-    ----------
-    row_shape, dtype, ctx
-    eager : bool
-        Whether they are results of calls that run eagerly (see `execute.eager`): there is no
-        memory in which they lie one after the other.
-    """
+    Python, and these are looked up for every argument."""
 
     row_shape: tuple[int, ...]
     dtype: type
     ctx: mx.Context
+    # whether they are results of calls that run eagerly (see `execute.eager`): there is no memory
+    # in which they lie one after the other
     eager: bool = False
 
 

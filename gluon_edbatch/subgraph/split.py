@@ -22,29 +22,19 @@ from .node_type import Argument, Kind, NodeType
 from .passes.horizontal import horizontal
 from .rowwise import Verdict, analyse
 from .spec import Spec, spec_of
-from .trace import INPUT, is_argument
+from .trace import INPUT
 
 
 class Split(NamedTuple):
-    """The two types.
+    """The two types."""
 
-    Attributes
-    ----------
-    positions : tuple of int
-        The arguments that `early` takes.
-    early : NodeType
-        Its outputs are what `late` needs of it; or ids, one for each look-up, in the table that
-        ``early.tables`` has there.
-    found : tuple of Spec
-        What `late` gets.
-    late : NodeType or None
-        Takes the arguments of the whole, and what was found after them. None if that is what the
-        whole returns, in this order.
-    """
-
-    positions: tuple[int, ...]
+    positions: tuple[int, ...]  # the arguments that `early` takes
+    # its outputs are what `late` needs of it; or ids, one for each look-up, in the table that
+    # ``early.tables`` has there
     early: NodeType
-    found: tuple[Spec, ...]
+    found: tuple[Spec, ...]  # what `late` gets
+    # Takes the arguments of the whole, and what was found after them. None if that is what the
+    # whole returns, in this order.
     late: Optional[NodeType]
 
 
@@ -105,10 +95,10 @@ def _only_of(graph: Subgraph, known: frozenset[str]) -> frozenset[int]:
         mine = [
             entry.node in inside or graph.nodes[entry.node].name in known for entry in node.inputs
         ]
-        others = [
-            graph.nodes[entry.node] for entry, is_mine in zip(node.inputs, mine) if not is_mine
-        ]
-        if any(mine) and all(each.is_variable and not is_argument(each.name) for each in others):
+        if any(mine) and all(
+            is_mine or graph.nodes[entry.node].is_parameter
+            for entry, is_mine in zip(node.inputs, mine)
+        ):
             inside.add(index)
     return frozenset(inside)
 

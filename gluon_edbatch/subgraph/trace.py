@@ -4,12 +4,7 @@ import inspect
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import (
-    Any,
-    NamedTuple,
-    Optional,
-    Union,
-)
+from typing import Any, NamedTuple, Optional, Union
 
 import mxnet as mx
 from mxnet import gluon
@@ -19,10 +14,9 @@ from ..mx.symbols import symbol_function
 from ..ops import op_of
 from ..ops.numbers import Numbered
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
-from .ir import Body, Subgraph
+from .ir import INPUT, Body, Subgraph, is_argument
 from .structure import LEAF, flatten, unflatten
 
-INPUT = 'edb_input%d'
 WITHOUT_ARRAY = 'that is not given its array'
 _SHAPED_BY_VALUES = {'_cond', '_while_loop'}  # operators of which MXNet infers no shapes
 _CONTROL_FLOW = {
@@ -32,42 +26,18 @@ _CONTROL_FLOW = {
 _NAME_OF_BODY = '__subgraph_name__'  # counted by MXNet through the process
 
 
-def is_argument(name: str) -> bool:
-    """Whether a variable of this name is an input, not a parameter."""
-    return name.startswith(INPUT.split('%', maxsplit=1)[0])
-
-
 class StaticGraph(NamedTuple):
-    """A static subgraph: what runs as one call for a whole batch.
+    """A static subgraph: what runs as one call for a whole batch."""
 
-    Attributes
-    ----------
-    name : str
-        For messages and reports.
-    subgraph : Subgraph
-        Inputs are named `INPUT` % position.
-    parameters : dict
-        Variable name -> `Parameter`.
-    results : tuple
-        Template of the structure that the call returns (see `structure.flatten`).
-    leaves : tuple of int
-        For each leaf of `results`, which output of the subgraph it is.
-    constants : frozenset of str
-        Inputs that no gradient is asked for.
-    scalars : tuple of bool
-        In NumPy mode, which outputs have no axes for users (see `numpy_mode`).
-    function : FunctionCall or None
-        What runs, if it is Python code (see `function_signature`).
-    """
-
-    name: str
-    subgraph: Subgraph
-    parameters: dict[str, gluon.Parameter]
-    results: tuple
-    leaves: tuple[int, ...]
-    constants: frozenset[str] = frozenset()
+    name: str  # for messages and reports
+    subgraph: Subgraph  # inputs are named `INPUT` % position
+    parameters: dict[str, gluon.Parameter]  # variable name -> `Parameter`
+    results: tuple  # template of the structure that the call returns (see `structure.flatten`)
+    leaves: tuple[int, ...]  # for each leaf of `results`, which output of the subgraph it is
+    constants: frozenset[str] = frozenset()  # inputs that no gradient is asked for
+    # in NumPy mode, which outputs have no axes for users (see `numpy_mode`)
     scalars: tuple[bool, ...] = ()
-    function: Any = None
+    function: Any = None  # what runs, if it is Python code (see `function_signature`)
 
     @classmethod
     def of_symbol(cls, name: str, symbol: mx.sym.Symbol) -> 'StaticGraph':

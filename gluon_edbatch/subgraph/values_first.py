@@ -26,19 +26,11 @@ class _KeptAsItIs(Exception):
 
 
 class _EntryAxes(NamedTuple):
-    """An entry of the graph.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    axis : int or None
-        Where its values are, if it is ragged.
-    rows, heads : int
-        Which axis 0 is the product of.
-    """
+    """An entry of the graph."""
 
     shape: Shape
-    axis: Optional[int]
+    axis: Optional[int]  # where its values are, if it is ragged
+    # rows, heads: which axis 0 is the product of
     rows: int
     heads: int
 
@@ -155,7 +147,7 @@ class _Mover:
         return Subgraph.of(self._new.nodes, [self._moved[head].entry for head in self._graph.heads])
 
     def _keep(self, index: int, node: Node, inputs: Sequence[Operand]) -> None:
-        place, output = self._new.keep(node, inputs), 0
+        place, output = self._new.keep(node, inputs).node, 0
         while Entry(index, output) in self._layouts:
             layout = self._layouts[Entry(index, output)]
             shape = layout.shape if layout else ()

@@ -61,7 +61,7 @@ def test_what_is_known_of_one_is_shown(monkeypatch, capsys):
     lines = printed(monkeypatch, capsys, 'LayerNorm', 'Correlation')
     assert lines[0] == 'LayerNorm' and lines[-1] == 'Correlation has no entry'
     path, line = re.search(r'  rows: normalised.* \((.+):(\d+)\)', '\n'.join(lines)).groups()
-    assert 'def rule' in Path(path).read_text(encoding='utf-8').splitlines()[int(line) - 1]
+    assert 'def normalised' in Path(path).read_text(encoding='utf-8').splitlines()[int(line) - 1]
 
 
 def test_header_is_written(monkeypatch, tmp_path):

@@ -11,9 +11,8 @@ from gluon_edbatch.subgraph import passes
 from gluon_edbatch.subgraph.ir import Subgraph
 from gluon_edbatch.subgraph.options import CompileOptions
 from gluon_edbatch.subgraph.passes import PASSES, apply_passes
-from gluon_edbatch.subgraph.passes.added_inputs import added_inputs
-from gluon_edbatch.subgraph.passes.embeddings import embeddings
 from gluon_edbatch.subgraph.passes.faster_operators import operators
+from gluon_edbatch.subgraph.passes.mended_gradients import added_inputs, embeddings
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.models import started
 from tests.support.random_blocks import PARAMETERS, H, assert_unchanged, blocks, shapes_of

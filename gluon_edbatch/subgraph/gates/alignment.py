@@ -22,39 +22,24 @@ from .pq_tree import NodeKind, NotConsecutive, PQTree
 
 
 class NodeBatch(NamedTuple):
-    """One operator for several nodes.
+    """One operator for several nodes."""
 
-    Attributes
-    ----------
-    results : sequence of hashable
-        The buffer of each node's result, one or more; no other batch has the same.
-    operands : sequence of (sequence of hashable)
-        For each position of the operator, the operand of each node; not all need be buffers.
-    values : sequence of float, optional
-        What it is worth, for each position, that the operands are a slice: for instance the bytes
-        that need not be gathered. By default all are worth the same.
-    """
-
+    # the buffer of each node's result, one or more; no other batch has the same
     results: Sequence[Any]
+    # for each position of the operator, the operand of each node; not all need be buffers
     operands: Sequence[Sequence[Any]]
+    # What it is worth, for each position, that the operands are a slice: for instance the bytes
+    # that need not be gathered. By default all are worth the same.
     values: Optional[Sequence[float]] = None
 
 
 class Alignment(NamedTuple):
-    """Buffers in memory.
+    """Buffers in memory."""
 
-    Attributes
-    ----------
-    order : list of hashable
-        All buffers as they lie in memory.
-    members : list of (list of int)
-        For each batch, its nodes in the order in which their results lie in memory.
-    slices : list of (list of bool)
-        For each batch and position, whether the operands are contiguous in the members' order.
-    """
-
-    order: list[Any]
+    order: list[Any]  # all buffers as they lie in memory
+    # for each batch, its nodes in the order in which their results lie in memory
     members: list[list[int]]
+    # for each batch and position, whether the operands are contiguous in the members' order
     slices: list[list[bool]]
 
 

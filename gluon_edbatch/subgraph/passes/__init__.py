@@ -7,29 +7,20 @@ from typing import Any, Callable, NamedTuple, Optional
 from ... import debug
 from ..ir import Shape, Subgraph
 from ..options import CompileOptions
-from .added_inputs import added_inputs
-from .embeddings import embeddings
 from .faster_operators import operators
+from .mended_gradients import added_inputs, embeddings
 
 Shapes = dict[str, Shape]
 
 
 class Pass(NamedTuple):
-    """A function, and when it is applied.
+    """A function, and when it is applied."""
 
-    Attributes
-    ----------
-    option : str or None
-        The name in `CompileOptions` that switches it; None if it must always run.
-    apply : callable
-        (subgraph, shapes of its inputs) -> the subgraph itself, or what takes its place.
-    devices : tuple of str
-        Where it was measured to help, or may be expected to.
-    """
-
+    # the name in `CompileOptions` that switches it; None if it must always run
     option: Optional[str]
+    # (subgraph, shapes of its inputs) -> the subgraph itself, or what takes its place
     apply: Callable[[Subgraph, Shapes], Subgraph]
-    devices: tuple[str, ...] = ('cpu', 'gpu')
+    devices: tuple[str, ...] = ('cpu', 'gpu')  # where it helps, or may be expected to
 
 
 PASSES = (

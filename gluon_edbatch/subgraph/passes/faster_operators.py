@@ -25,7 +25,6 @@ from typing import Optional, Union
 
 from ..ir import Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
-from ..trace import is_argument
 
 _ACTIVATIONS = frozenset('tanh sigmoid'.split())
 _DENSE = (None, '-1', '0')  # MXNet's numbers for storage types: not known, not known, default
@@ -105,7 +104,7 @@ def _bias(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
             and source.attrs.flag('no_bias')
             and uses == 1
             and product.shape == node.shape
-            and _is_parameter(rewriter, row)
+            and rewriter.is_parameter(row)
             and row.shape == (1,) * (len(row.shape) - 1) + (columns,)
         ):
             if len(row.shape) > 1:
@@ -115,8 +114,3 @@ def _bias(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
                 'FullyConnected', inputs, node.shape, **dict(source.attrs, no_bias=False)
             )
     return None
-
-
-def _is_parameter(rewriter: Rewriter, operand: Operand) -> bool:
-    node = rewriter.nodes[operand.node]
-    return node.is_variable and not is_argument(node.name)

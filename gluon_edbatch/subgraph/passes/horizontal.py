@@ -19,7 +19,6 @@ from ...ops import op_of
 from ..gates import NodeBatch, align
 from ..ir import Attrs, Entry, Node, Subgraph
 from ..rewrite import Operand, Rewriter
-from ..trace import is_argument
 
 MOST_ELEMENTS = 1 << 15  # of a gate in a batch; see `pays`
 PACK = 'edb_pack%d'
@@ -82,20 +81,12 @@ def packs(graph: Subgraph) -> dict[str, list[str]]:
 
 
 class _AlikeNodes(NamedTuple):
-    """Nodes that can be one operator, because they differ in columns only.
-
-    Attributes
-    ----------
-    members : list of int
-    operands : list of (list of int)
-        For elementwise operators, the nodes that the members read at each position.
-    widths : list of int
-        Columns of each member.
-    """
+    """Nodes that can be one operator, because they differ in columns only."""
 
     members: list[int]
+    # for elementwise operators, the nodes that the members read at each position
     operands: list[list[int]]
-    widths: list[int]
+    widths: list[int]  # columns of each member
 
     @property
     def width(self) -> int:
@@ -144,7 +135,7 @@ def _key(
     nodes: Sequence[Node], node: Node, kind_of: dict[int, int], widths: dict[int, int]
 ) -> Optional[Hashable]:
     """What nodes have in common that can be one; None for those that cannot be in a group."""
-    if node.op == _PRODUCT and all(_is_parameter(nodes[entry.node]) for entry in node.inputs[1:]):
+    if node.op == _PRODUCT and all(nodes[entry.node].is_parameter for entry in node.inputs[1:]):
         common = frozenset(item for item in node.attrs.items() if item[0] != 'num_hidden')
         return _PRODUCT, common, node.inputs[0], len(node.inputs)
     op = op_of(node.op)
@@ -160,10 +151,6 @@ def _key(
             tuple(kind_of[entry.node] for entry in node.inputs),
         )
     return None
-
-
-def _is_parameter(node: Node) -> bool:
-    return node.is_variable and not is_argument(node.name)
 
 
 def _operands(nodes: Sequence[Node], members: list[int]) -> list[list[int]]:
@@ -204,7 +191,7 @@ class _Fusion:
                 for member, end, width in zip(group.members, ends, group.widths)
             )
         self._rewriter = Rewriter()
-        self._kept: dict[int, int] = {}  # old node: new node
+        self._kept: dict[int, Operand] = {}  # by the place of an old node
         self._results: dict[int, Operand] = {}  # of groups
         self._slices: dict[_Columns, Operand] = {}
         self._packs: dict[tuple[str, ...], Operand] = {}
@@ -236,21 +223,18 @@ class _Fusion:
         """What the new graph has instead of an output of the old one."""
         if entry.node in self._places:
             return self._columns(entry.node, entry.node)
-        return Operand(self._kept[entry.node], entry.output, ())
+        return self._kept[entry.node]._replace(output=entry.output)
 
     def _columns(self, first: int, last: int) -> Operand:
         """Those of neighbouring members of a group."""
-        number, begin, end = (
-            self._places[first].group,
-            self._places[first].begin,
-            self._places[last].end,
-        )
+        number, begin, _ = self._places[first]
+        end = self._places[last].end
         if end - begin == self._groups[number].width:
             return self._results[number]
         place = _Columns(number, begin, end)
         if place not in self._slices:
             self._slices[place] = self._rewriter.add(
-                'slice_axis', [self._results[number]], (), axis=-1, begin=begin, end=end
+                'slice_axis', [self._results[number]], axis=-1, begin=begin, end=end
             )
         return self._slices[place]
 
