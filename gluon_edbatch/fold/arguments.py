@@ -19,27 +19,14 @@ def key_of_op(op: Callable) -> Hashable:
 
 
 def note(items: Iterable[Any], key: list[Hashable], owner: object) -> tuple[Iterable[Any], int]:
-    """Arguments as they are now.
+    """Arguments as they are now, with copies of lists and dicts, which the user may change later
+    on; and the least depth of a call that reads them.
 
     Handles, arrays and most else are the same only if they are the same object, which the call
     keeps alive; numbers, strings and None if type and value are (0.0 is not -0.0); lists, tuples
-    and dicts if they hold the same.
-
-    Parameters
-    ----------
-    items : iterable
-    key : list
-        What tells these arguments from others is appended, in one row: the garbage collector would
-        walk through nested keys again and again.
-    owner : object
-        That of the handles that may be among them.
-
-    Returns
-    -------
-    held : iterable
-        The same arguments, with copies of lists and dicts, which the user may change later on.
-    depth : int
-        Least depth of a call that reads them.
+    and dicts if they hold the same. What tells these arguments from others is appended to `key`, in
+    one row: the garbage collector would walk through nested keys again and again. Handles have to
+    be `owner`'s.
     """
     depth, copies = 0, None
     for position, item in enumerate(items):
@@ -76,17 +63,8 @@ def note(items: Iterable[Any], key: list[Hashable], owner: object) -> tuple[Iter
 def resolve(
     items: Any, parts: dict[tuple, Any], convert: Optional[Callable[[Any], Any]] = None
 ) -> list:
-    """Arguments with values in the place of handles.
-
-    Parameters
-    ----------
-    items : iterable
-        As `note` gave them.
-    parts : dict
-        See `Virtual.value`.
-    convert : callable, optional
-        Is given each other argument.
-    """
+    """Arguments, as `note` gave them, with values in the place of handles; `convert` is given each
+    other argument."""
     values = []
     for item in items:
         kind = item.__class__

@@ -14,15 +14,8 @@ from ..subgraph.trace import describe
 
 
 class Handle(ABC):
-    """What a noted call will return, or a part of it.
-
-    Attributes
-    ----------
-    batch_axis : int
-        The axis along which results in one list are put together.
-    batch : bool
-        False after `no_batch`.
-    """
+    """What a noted call will return, or a part of it. Results in one list are put together along
+    `batch_axis`; `batch` is False after `no_batch`."""
 
     __slots__ = ()
 
@@ -80,21 +73,10 @@ class Handle(ABC):
 class NotedCall:
     """A call that was noted.
 
-    Attributes
-    ----------
-    op : callable or str
-        What is called; a string names a method of the block that is applied.
-    batch_axis : int
-    args : sequence
-        Arguments, with handles in place of results; lists and dicts are copies.
-    index : int
-        It is the so-many-th of its fold.
-    depth : int
-        One more than that of the calls that it reads; 0 if it reads none.
-    owner : object
-        Stands for the fold until its next reset.
-    value
-        What `op` returned, if it ran.
+    `op` is what is called; a string names a method of the block that is applied. `args` have
+    handles in the place of results; lists and dicts are copies. `depth` is one more than that of
+    the calls that it reads. `owner` stands for the fold until its next reset, and `value` is what
+    `op` returned, if it ran.
     """
 
     __slots__ = (
@@ -140,14 +122,8 @@ class NotedCall:
 
 
 class Virtual(Handle):
-    """A handle of a call of a `Fold`; there is one for each part of what the call returns.
-
-    Attributes
-    ----------
-    call : NotedCall
-    path : tuple
-        From what the call returns to this part of it: indices and ``('expand_dims', axis)``.
-    """
+    """A handle of a call of a `Fold`; there is one for each part of what the call returns. `path`
+    leads from what the call returns to this part of it: indices and ``('expand_dims', axis)``."""
 
     __slots__ = ('call', 'path', 'batch', 'batch_axis', '_parts')
 
@@ -169,14 +145,8 @@ class Virtual(Handle):
         return part
 
     def value(self, parts: dict[tuple, Any]) -> Any:
-        """The value, once the call ran.
-
-        Parameters
-        ----------
-        parts : dict
-            Rows of arrays, and arrays with more axes, by index of the call and path: each is made
-            once.
-        """
+        """The value, once the call ran. `parts` has rows of arrays, and arrays with more axes, by
+        index of the call and path: each is made once."""
         value = self.call.value
         for position, step in enumerate(self.path, 1):
             if isinstance(value, (list, tuple)) and type(step) is int:

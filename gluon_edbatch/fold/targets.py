@@ -14,32 +14,19 @@ from .handles import NotedCall
 
 
 class Target(NamedTuple):
-    """What is called in the place of an op.
-
-    Attributes
-    ----------
-    function : callable
-    convert : callable or None
-        Is given each argument that is no handle's value.
-    """
+    """What is called in the place of an op; `convert` is given each argument that is no handle's
+    value."""
 
     function: Callable[..., Any]
     convert: Optional[Callable[[Any], Any]]
 
 
 class Targets:
-    """What to call in one replay.
+    """What to call in one replay; methods that were noted by name are those of `block`.
 
     A scope records calls of HybridBlocks, and operators on its own values. An array of the user is
     none, so what other functions do with it would be done at once and alone; they get it as a value
     of the scope (see `ScopeValues`).
-
-    Parameters
-    ----------
-    recording : Recording
-        Of the scope.
-    block
-        Whose methods are called that were noted by name.
     """
 
     def __init__(self, recording: Any, block: Any):
