@@ -79,13 +79,8 @@ def encoded_block(block: ProgramBlock) -> dict[str, Any]:
 def decoded_blocks(
     data: Sequence[Mapping[str, Any]], networks: Sequence[Network], parameters: int, constants: int
 ) -> list[ProgramBlock]:
-    """What `encoded_block` was given, one after the other.
-
-    Raises
-    ------
-    BundleError
-        If they are none, or refer to what is not there.
-    """
+    """What `encoded_block` was given, one after the other. Raises BundleError if they are none, or
+    refer to what is not there."""
     try:
         blocks = [_decoded_block(each) for each in data]
         for block in blocks:

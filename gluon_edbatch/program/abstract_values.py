@@ -64,17 +64,9 @@ class KnownNumber(Exception):
 
 
 class SampleNumber(Dynamic):
-    """A Python number, read from a tensor or computed of such.
-
-    Parameters
-    ----------
-    builder, place
-        Where it is.
-    kind : str
-        ``'float'``, ``'int'`` or ``'bool'``.
-    origins : frozenset
-        Variables whose numbers Python knew, and of which it is made (see `specialise`).
-    """
+    """A Python number, read from a tensor or computed of such: value `place` of the block that
+    `builder` makes. `origins` are the variables whose numbers Python knew, and of which it is made
+    (see `specialise`)."""
 
     __slots__ = ('builder', 'place', 'kind', 'origins')
 

@@ -27,20 +27,9 @@ _OF_NDARRAY = re.compile(r"type <class '[\w.]*SampleNumber'> not supported")
 
 
 class Standing(NamedTuple):
-    """Where a block begins.
-
-    Attributes
-    ----------
-    state : State
-    taken : Taken
-        The same, taken apart.
-    widened : frozenset of Path
-        Numbers in it that count as values, though Python knows them.
-    origins : tuple of frozenset
-        Of its values, if they are numbers;
-    shared : tuple of bool
-        whether they are shared, if they are tensors.
-    """
+    """Where a block begins: a state, the same taken apart, numbers in it that count as values
+    though Python knows them, and for each value its origins (of numbers) and whether it is shared
+    (of tensors)."""
 
     state: State
     taken: Taken
@@ -50,17 +39,8 @@ class Standing(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What came of running a block.
-
-    Attributes
-    ----------
-    builder : Builder
-        What it computes.
-    ways : tuple of State
-        Where it goes on: one way; two if `result`, a number of the sample, decides; or none, and
-        `result` is what the network gives.
-    result : Any
-    """
+    """What came of running a block. There is one way to go on; or two if `result`, a number of the
+    sample, decides; or none, and `result` is what the network gives."""
 
     builder: Builder
     ways: tuple[State, ...]
@@ -68,20 +48,8 @@ class Ran(NamedTuple):
 
 
 class BlockRunner:
-    """Runs a network's blocks, each once.
-
-    Parameters
-    ----------
-    net, training, ctx
-        See `specialise.specialise`.
-
-    Attributes
-    ----------
-    constants : list of numpy.ndarray
-        Those that blocks have, some of which may have been left out since.
-    foreign : set of int
-        The ``id`` of containers that are not the program's own.
-    """
+    """Runs a network's blocks, each once. `foreign` has the ``id`` of containers that are not the
+    program's own."""
 
     def __init__(self, net: gluon.Block, training: bool, ctx: mx.Context):
         self._shared = Shared(training, ctx)

@@ -30,15 +30,7 @@ from .rivals import places_of_inputs, rivals_of
 
 
 class Shared:
-    """What all blocks of a program have in common.
-
-    Attributes
-    ----------
-    constants : list of numpy.ndarray
-    training : bool
-        Whether operators behave as in training.
-    ctx : mxnet.Context
-    """
+    """What all blocks of a program have in common."""
 
     def __init__(self, training: bool, ctx: mx.Context):
         self.ctx = ctx
@@ -89,14 +81,7 @@ def _specs(
 
 
 class Builder:
-    """One block.
-
-    Parameters
-    ----------
-    shared : Shared
-    takes : sequence of Spec
-    name : str
-    """
+    """Makes one block, which takes values of some specs."""
 
     def __init__(self, shared: Shared, takes: Sequence[Spec], name: str):
         self.shared, self.name = shared, name

@@ -1,5 +1,6 @@
 """What happens where the user's code calls something, while a program is made."""
 
+import builtins
 import inspect
 import math
 from collections.abc import Set as AbstractSet
@@ -54,18 +55,7 @@ def entered(call: Framed, target: str) -> Activation:
 
 
 class ProgramCalls:
-    """What calls give.
-
-    Parameters
-    ----------
-    foreign : set of int
-        The ``id`` of containers that are not the program's own.
-
-    Attributes
-    ----------
-    functions : dict
-        Those that rewritten code calls (see `expressions`).
-    """
+    """What calls give. `functions` are those that rewritten code calls (see `expressions`)."""
 
     def __init__(self, foreign: AbstractSet[int]):
         self._foreign = foreign
@@ -169,43 +159,17 @@ def _check(function: Any, has_values: bool) -> None:
         )
 
 
-_PURE = frozenset(
-    [
-        len,
-        range,
-        zip,
-        enumerate,
-        isinstance,
-        issubclass,
-        getattr,
-        hasattr,
-        sorted,
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-        str,
-        repr,
-        type,
-        any,
-        all,
-        sum,
-        slice,
-        callable,
-        hash,
-        id,
-        divmod,
-        reversed,
-        iter,
-        map,
-        filter,
-        complex,
-        super,
-        object,
-        vars,
-        dir,
-    ]
+def _builtins_of(names: str) -> frozenset[Any]:
+    return frozenset([getattr(builtins, name) for name in names.split()])
+
+
+_PURE = _builtins_of(
+    'len range zip enumerate isinstance issubclass getattr hasattr sorted list tuple dict set '
+    'frozenset str repr type any all sum slice callable hash id divmod reversed iter map filter '
+    'complex super object vars dir'
+)
+_TAKING_VALUES = _builtins_of(
+    'len zip enumerate isinstance list tuple dict getattr hasattr reversed type sum'
 )
 _LIBRARIES = ('numpy', 'mxnet', 'math', 'operator', 'itertools', 'functools', 'collections')
 
@@ -252,20 +216,7 @@ def _takes_values(function: Any) -> bool:
         return getattr(function, '__name__', '') not in ('index', 'count', 'remove', 'sort')
     if isinstance(function, type) and hasattr(function, '_fields'):
         return True
-    return _is_hashable(function) and function in (
-        len,
-        zip,
-        enumerate,
-        isinstance,
-        list,
-        tuple,
-        dict,
-        getattr,
-        hasattr,
-        reversed,
-        type,
-        sum,
-    )
+    return _is_hashable(function) and function in _TAKING_VALUES
 
 
 def _leaves_of(value: Any, found: list[Any]) -> None:

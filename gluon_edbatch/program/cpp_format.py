@@ -88,13 +88,8 @@ def add_cpp(
     parameters: Sequence[NDArray],
     max_steps: int,
 ) -> None:
-    """Add the host's sources, and its networks' parameters, to a bundle that has all else.
-
-    Raises
-    ------
-    BundleError
-        If there is something that the host cannot take: the message says what.
-    """
+    """Add the host's sources, and its networks' parameters, to a bundle that has all else. Raises
+    BundleError if there is something that the host cannot take."""
     content = bundle.content
     networks = []
     for place, (number, own) in enumerate(pairs):

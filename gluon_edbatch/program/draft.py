@@ -21,15 +21,8 @@ Place = Union[int, tuple[Any]]  # a value of the block, or a constant number
 
 
 class Applied(NamedTuple):
-    """A static graph on values of a block; its results are values of it, too.
-
-    Attributes
-    ----------
-    graph : Subgraph
-        Inputs are named as in `subgraph.trace`.
-    parameters : dict of str to Parameter
-    inputs, outputs : tuple of int
-    """
+    """A static graph on values of a block, whose results are values of it, too. Inputs are named as
+    in `subgraph.trace`."""
 
     graph: Subgraph
     parameters: dict[str, Any]
@@ -41,19 +34,8 @@ Made = Union[Applied, ReadNumber, Calculate, GiveTensor, FillTensor]
 
 
 class Draft(NamedTuple):
-    """A block: values 0, 1, ... are what it takes, and those after them are made in it.
-
-    Attributes
-    ----------
-    takes : int
-        How many values it takes.
-    specs : tuple of Spec
-        Of all its values.
-    made : tuple of Made
-    end : Goto, Choose or Finish
-    name : str
-        The line of the user's where it begins.
-    """
+    """A block: values 0, 1, ... are what it takes, and those after them are made in it. `specs` are
+    of all its values, and `name` is the user's line where it begins."""
 
     takes: int
     specs: tuple[Spec, ...]

@@ -66,13 +66,7 @@ def _may_choose(node: ast.AST) -> bool:
 
 
 class ExpressionRewriter:
-    """Makes blocks of expressions; what writes names is in `statements`.
-
-    Parameters
-    ----------
-    file : str
-        Of the function.
-    """
+    """Makes blocks of expressions of a file's function; what writes names is in `statements`."""
 
     def __init__(self, file: str):
         self._file = file

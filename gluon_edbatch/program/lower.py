@@ -162,18 +162,8 @@ class _Networks:
 
 
 class _JoinedGraphs:
-    """Operators' graphs as one.
-
-    Attributes
-    ----------
-    nodes : list of Node
-    inputs : list of int
-        Values of the block that it takes, in the order of its inputs.
-    parameters : list of Parameter
-        In the order of its parameters.
-    entry_of : dict of int to Entry
-        Where in it a value of the block is.
-    """
+    """Operators' graphs as one, its inputs (values of the block) and parameters in their order, and
+    where in it a value of the block is."""
 
     def __init__(self, applied: Sequence[Applied]):
         self.nodes: list[Node] = []

@@ -24,18 +24,7 @@ class _Compiled(NamedTuple):
 
 
 class MXNetHost(Host):
-    """Runs networks of a program with MXNet.
-
-    Attributes
-    ----------
-    arrays : type
-        Of samples and results.
-
-    Parameters
-    ----------
-    graph : ProgramGraph
-    ctx : mxnet.Context
-    """
+    """Runs networks of a program with MXNet."""
 
     arrays = mx.nd.NDArray
 

@@ -24,13 +24,8 @@ SAMPLES = 'samples'  # the axis of rows
 
 
 def as_onnx(network: Network, weights: Sequence[NDArray]) -> bytes:
-    """A network with its parameters, for any number of samples if it takes several.
-
-    Raises
-    ------
-    BundleError
-        If MXNet cannot write it, or the package ``onnx`` is not there.
-    """
+    """A network with its parameters, for any number of samples if it takes several. Raises
+    BundleError if MXNet cannot write it, or the package ``onnx`` is not there."""
     try:
         import onnx
     except ImportError:

@@ -22,23 +22,9 @@ _SAME_ELEMENT = frozenset('Reshape reshape Flatten expand_dims squeeze Cast cast
 
 
 def rivals_of(builder: Any, made: list[Made], place: int) -> tuple[int, ...]:
-    """A tensor of which the two largest elements were compared for a value of a block.
-
-    Parameters
-    ----------
-    builder : Builder
-        Of the block; it is given operators that put together what was compared.
-    made : list of Made
-        What is in the block so far.
-    place : int
-        A tensor with one element: the place of a tensor's largest or smallest one, or 0 or 1 by a
-        comparison, in Python or within a static network.
-
-    Returns
-    -------
-    tuple of int
-        One value of the block; none if the value was not chosen so, or of integers.
-    """
+    """A tensor of which the two largest elements were compared for a value of a block: the value,
+    at `place`, is the place of a tensor's largest or smallest element, or 0 or 1 by a comparison,
+    in Python or within a static network. Empty if it was not chosen so, or of integers."""
     for number, each in reversed(list(enumerate(made))):
         if not isinstance(each, Applied) or place not in each.outputs:
             continue

@@ -41,24 +41,9 @@ _TOO_MANY = (
 def specialise(
     net: gluon.Block, arguments: tuple, specs: list[Spec], training: bool, ctx: mx.Context
 ) -> tuple[list[Draft], list[Any]]:
-    """All blocks of a network's call, the entry first; and the constant arrays that they have.
-
-    Parameters
-    ----------
-    net : mxnet.gluon.Block
-    arguments : tuple
-        Template of its arguments (see `subgraph.structure`),
-    specs : list of TensorSpec
-        and their arrays.
-    training : bool
-        Whether it is called in training mode.
-    ctx : mxnet.Context
-
-    Raises
-    ------
-    ProgramError
-        If there is something that cannot be taken.
-    """
+    """All blocks of a network's call, the entry first, and the constant arrays that they have.
+    `arguments` is the template of its arguments (see `subgraph.structure`), `specs` are of their
+    arrays. Raises ProgramError if there is something that cannot be taken."""
     runner = BlockRunner(net, training, ctx)
     entry = runner.entry(arguments, specs)
     decided = _Decided({}, set(), set())
@@ -84,18 +69,10 @@ Variable = tuple[tuple[int, ...], Path]  # the functions down to its own, and wh
 
 
 class _Decided(NamedTuple):
-    """What was found out of numbers and tensors, by where they are.
-
-    Attributes
-    ----------
-    widened : dict of Where to set of Path
-        Numbers that count as values;
-    known : set of Variable
-        those that must not, wherever their functions are, as something needs to know them: a
-        variable that is known in one place only comes to be a value on the way there.
-    shared : set of (Where, Path)
-        Tensors that share memory with others on one of the ways that meet.
-    """
+    """What was found out of numbers and tensors, by where they are. Numbers at `widened` count as
+    values; those of `known` must not, wherever their functions are, as something needs to know
+    them: a variable that is known in one place only comes to be a value on the way there. `shared`
+    are tensors that share memory with others on one of the ways that meet."""
 
     widened: dict[Where, set[Path]]
     known: set[Variable]
@@ -117,17 +94,8 @@ class _From(NamedTuple):
 
 
 class _LedTo(NamedTuple):
-    """A state that a block is to be made of.
-
-    Attributes
-    ----------
-    at : Standing
-    where : Where
-    grown : int
-        How often there were more values than the last time that it was here.
-    first : _From
-        What leads here first.
-    """
+    """A state that a block is to be made of: how often there were more values than the last time
+    that it was here, and what leads here first."""
 
     at: Standing
     where: Where

@@ -22,13 +22,8 @@ from .flow import Branch, CodeBlock, Flow, Return, connected
 
 @cache
 def flow_of(function: FunctionType) -> Flow:
-    """The control flow of a function of the user's.
-
-    Raises
-    ------
-    ProgramError
-        If its source is not there, or has something that programs do not have.
-    """
+    """The control flow of a function of the user's. Raises ProgramError if its source is not there,
+    or has something that programs do not have."""
     file, first = function.__code__.co_filename, function.__code__.co_firstlineno
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))

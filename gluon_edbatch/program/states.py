@@ -31,18 +31,8 @@ Path = tuple[Any, ...]  # where a value is: the activation, the variable, then p
 
 
 class Activation(NamedTuple):
-    """A function that is being run.
-
-    Attributes
-    ----------
-    flow : Flow
-    block : CodeBlock
-        Where it goes on.
-    names : dict
-        Its variables.
-    target : str
-        Which of the caller's variables gets what it returns.
-    """
+    """A function that is being run: where it goes on, its variables, and the caller's variable that
+    gets what it returns."""
 
     flow: Flow
     block: CodeBlock
@@ -54,20 +44,9 @@ State = tuple[Activation, ...]
 
 
 class Taken(NamedTuple):
-    """A state taken apart.
-
-    Attributes
-    ----------
-    key : tuple
-        All that Python knows. The same for states that are one.
-    values : list
-        What it does not know: tensors once each, numbers wherever they are; those that count as
-        values among them.
-    paths : list of tuple
-        Where they are.
-    size : int
-        How many values there are in all, known ones and those that are there again, too.
-    """
+    """A state taken apart: `key` is all that Python knows, and the same for states that are one.
+    `values`, at `paths`, are what it does not know: tensors once each, numbers wherever they are.
+    `size` counts all values."""
 
     key: tuple
     values: list[Any]
@@ -84,20 +63,9 @@ class _Part(NamedTuple):
 
 
 class StateParts:
-    """All values of a state, in the order in which `rebuilt` comes to them.
-
-    Parameters
-    ----------
-    state : State
-    foreign : frozenset of int
-        The ``id`` of containers that are not the program's own: they are what they are.
-
-    Attributes
-    ----------
-    numbers : dict of Path to number
-        Numbers of the user's that Python knows, but for those that count what a ``for`` loop is
-        over, if that is known.
-    """
+    """All values of a state, in the order in which `rebuilt` comes to them. Containers whose ``id``
+    is in `foreign` are not the program's own, and are what they are. `numbers` are those that
+    Python knows, but for those that count what a ``for`` loop is over."""
 
     def __init__(self, state: State, foreign: AbstractSet[int]):
         self.numbers: dict[Path, Any] = {}

@@ -20,12 +20,7 @@ KIND = 'cells'
 
 
 class BundledCell(Cell):
-    """A cell that knows its types.
-
-    Attributes
-    ----------
-    types : list of (template, CellType)
-    """
+    """A cell that knows its types, each with the template of its arguments."""
 
     def __init__(self, name: str, children: int):
         super().__init__(name, children)
