@@ -19,10 +19,8 @@ from ..record.hooks import current_recording
 from ..record.interpreter import code_of, instruction_of, user_frame
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
-from .arguments import key_of_op, note, resolve
-from .handles import Handle, NotedCall, Virtual
+from .handles import Handle, NotedCall, Virtual, key_of_op, note, resolve, summary
 from .joined import check_exact, joined
-from .summary import summary
 from .targets import Targets
 
 

@@ -7,9 +7,8 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from ..mx.parameters import context_of
-from .arguments import like
 from .fold import Fold
-from .handles import Handle, part_of
+from .handles import Handle, like, part_of
 from .joined import indices, joined
 
 
@@ -96,7 +95,19 @@ class Unfold(Fold):
         ]
 
     def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> list[NDArray]:
-        """The results of each list as one array (see `Fold`).
+        """The results of each list as one array.
+
+        Parameters
+        ----------
+        block : Block
+            That which was given when this was made.
+        nodes : list of list
+            As for `Fold`.
+
+        Returns
+        -------
+        list of NDArray
+            For each list its results, one after the other along their batch axis.
 
         Raises
         ------

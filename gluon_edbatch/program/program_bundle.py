@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Union
 
 import mxnet as mx
@@ -82,17 +83,6 @@ def _pairs(graph: ProgramGraph) -> set[Pair]:
     return {(step.network, step.parameters) for step in steps if isinstance(step, RunNetwork)}
 
 
-class _Held:
-    """An array in the place of a parameter."""
-
-    def __init__(self, array: NDArray):
-        self._array = array
-
-    def data(self, ctx: mx.Context) -> NDArray:
-        """As parameters have it."""
-        return self._array.as_in_context(ctx)
-
-
 def load_program(folder: Union[str, Path], ctx: Any = None) -> ControlFlowProgram:
     """Load a program that `Program.export` wrote; nothing of it is executed but its networks.
 
@@ -118,7 +108,7 @@ def load_program(folder: Union[str, Path], ctx: Any = None) -> ControlFlowProgra
     content = bundle.content
     networks = [decoded_network(each, _graph_of(bundle, each)) for each in content['networks']]
     parameters = [
-        _Held(mx.nd.array(array, ctx=ctx, dtype=array.dtype))
+        SimpleNamespace(data=mx.nd.array(array, ctx=ctx, dtype=array.dtype).as_in_context)
         for array in map(bundle.array, content['parameters'])
     ]
     constants = list(map(bundle.array, content['constants']))

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -68,13 +68,6 @@ class Arenas(dict[tuple, Arena]):
         return self[key]
 
 
-class Evaluation(NamedTuple):
-    """What was scheduled, for those who count batches."""
-
-    graph: Graph
-    schedule: Schedule
-
-
 class Recording(CallLog):
     """Calls of one scope, and where their results are. The scheduler is by default that of the
     bundle whose cells are called; `void` tells whether an exception left the scope."""
@@ -82,7 +75,7 @@ class Recording(CallLog):
     def __init__(self, scheduler: Optional[Scheduler] = None):
         super().__init__()
         self.scheduler = scheduler
-        self.evaluations: list[Evaluation] = []
+        self.evaluations: list[tuple[Graph, Schedule]] = []
         self.void = False
         self.locations, self._pending = Locations(), Pending()
         self._arenas = Arenas()
@@ -171,7 +164,7 @@ class Recording(CallLog):
             schedule = (self.scheduler or _scheduler_of(types)).schedule(graph)
             self._run(calls, kinds, types, graph, schedule)
             self._pending.ran(calls)
-            self.evaluations.append(Evaluation(graph, schedule))
+            self.evaluations.append((graph, schedule))
 
     def _run(
         self,
