@@ -114,6 +114,9 @@ class Finish(NamedTuple):
 
 End = Union[Goto, Choose, Finish]
 
+# Fields of steps and ends that are values; a constant number is (value,) in their place.
+READ_ONE, READ_MANY = ('input', 'condition'), ('inputs', 'operands', 'rivals', 'values')
+
 
 class ProgramBlock(NamedTuple):
     """Values 0, 1, ... are what it takes; `name` is the user's line where it begins."""
@@ -142,28 +145,19 @@ def gotos(end: End) -> list[Goto]:
     return [end] if isinstance(end, Goto) else []
 
 
-def read_by(step: Any) -> list[int]:
-    """Values that something is computed of."""
-    if isinstance(step, Calculate):
-        places: Any = step.operands
-    elif isinstance(step, ReadNumber):
-        places = [step.input, *step.rivals]
-    elif isinstance(step, GiveTensor):
-        places = [step.input]
-    else:
-        places = () if isinstance(step, FillTensor) else step.inputs
+def read_by(each: Any) -> list[int]:
+    """Values that a step computes with, or that an end hands on or decides by."""
+    places: list[Any] = []
+    for name in each._fields:
+        if name in ('then', 'other'):
+            places += read_by(getattr(each, name))
+        elif name in READ_ONE:
+            places.append(getattr(each, name))
+        elif name in READ_MANY:
+            places += getattr(each, name)
     return [place for place in places if isinstance(place, int)]
 
 
 def written_by(step: Any) -> tuple[int, ...]:
     """Values that are computed."""
     return step.outputs if hasattr(step, 'outputs') else (step.output,)
-
-
-def read_by_end(end: End) -> list[int]:
-    """Values that go on, or decide."""
-    places: list[Any] = [end.condition] if isinstance(end, Choose) else []
-    for to in gotos(end):
-        places += to.values
-    places += end.values if isinstance(end, Finish) else ()
-    return [place for place in places if isinstance(place, int)]

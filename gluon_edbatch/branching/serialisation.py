@@ -23,7 +23,6 @@ from .program_graph import (
     TensorSpec,
     gotos,
     read_by,
-    read_by_end,
     written_by,
 )
 from .pytree import decoded, decoded_constant, encoded, encoded_constant
@@ -218,7 +217,7 @@ def _check_block(
         elif isinstance(step, FillTensor):
             _check(0 <= step.constant < constants, step)
     end = block.end
-    _check(there.issuperset(read_by_end(end)), end)
+    _check(there.issuperset(read_by(end)), end)
     for to in gotos(end):
         _check(0 <= to.block < len(blocks), to)
         _check(len(to.values) == len(blocks[to.block].takes), to)

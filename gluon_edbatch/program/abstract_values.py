@@ -37,11 +37,7 @@ class Dynamic:
     def __bool__(self) -> bool:
         return self._refuse()
 
-    def __float__(self) -> float:
-        return self._refuse()
-
-    def __int__(self) -> int:
-        return self._refuse()
+    __float__ = __int__ = __bool__
 
     def __index__(self) -> int:
         return self._refuse(

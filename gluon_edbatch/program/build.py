@@ -16,7 +16,7 @@ from ..branching.program_graph import (
     ReadNumber,
     Spec,
     TensorSpec,
-    read_by_end,
+    read_by,
 )
 from ..errors import ProgramError, RecordError
 from ..mx.symbols import symbol_function
@@ -34,6 +34,7 @@ class Shared:
     def __init__(self, training: bool, ctx: mx.Context):
         self.ctx = ctx
         self.constants: list[np.ndarray] = []
+        self._constant_numbers: dict[Any, int] = {}
         self.training = training
         self._traced: dict[Any, Any] = {}
 
@@ -48,15 +49,11 @@ class Shared:
 
     def constant(self, array: np.ndarray) -> int:
         """Its number; equal ones have one."""
-        for number, each in enumerate(self.constants):
-            if (
-                each.dtype == array.dtype
-                and np.array_equal(each, array)
-                and each.shape == array.shape
-            ):
-                return number
-        self.constants.append(array)
-        return len(self.constants) - 1
+        key = array.dtype, array.shape, array.tobytes()
+        number = self._constant_numbers.setdefault(key, len(self.constants))
+        if number == len(self.constants):
+            self.constants.append(array)
+        return number
 
 
 def _harmless(graph: Subgraph, inputs: Sequence[TensorSpec]) -> Subgraph:
@@ -233,7 +230,7 @@ class Builder:
 
     def finished(self, end: End) -> Draft:
         """With what is needed of that which was made."""
-        made = needed(self._made, read_by_end(end))
+        made = needed(self._made, read_by(end))
         return Draft(self._takes, tuple(self._specs), made, end, self.name)
 
 

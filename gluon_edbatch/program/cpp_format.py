@@ -31,7 +31,6 @@ from ..branching.program_graph import (
     Step,
     TensorSpec,
     read_by,
-    read_by_end,
 )
 from ..branching.pytree import LEAF
 from ..bundle.manifest import BundleWriter
@@ -156,7 +155,7 @@ def _separated(items: Sequence[str]) -> str:
 
 def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: dict[Pair, int]) -> str:
     """The function of a block: its values have the numbers that ``print(program)`` shows."""
-    read = set(read_by_end(block.end)).union(*map(read_by, block.steps))
+    read = set(read_by(block.end)).union(*map(read_by, block.steps))
     lines = [
         f'const auto& v{place} = m.{_taken(spec)}({place});'
         for place, spec in enumerate(block.takes)

@@ -15,7 +15,6 @@ from ..branching.program_graph import (
     Goto,
     gotos,
     read_by,
-    read_by_end,
 )
 from ..branching.pytree import exact
 from .draft import (
@@ -25,7 +24,6 @@ from .draft import (
     is_needed,
     needed,
     renamed,
-    renamed_end,
 )
 from .flow import in_order
 
@@ -90,7 +88,7 @@ def _threaded(drafts: Drafts) -> tuple[Drafts, int]:
                 return to
             seen.add(to.block)
             names: dict[int, Place] = dict(enumerate(to.values))
-            moved: Any = renamed_end(target.end, names)
+            moved: Any = renamed(target.end, names)
             to, count = moved, count + 1
 
     made = [draft._replace(end=_redirected(draft.end, on)) for draft in drafts]
@@ -123,7 +121,7 @@ def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
         first.takes,
         first.specs + second.specs[second.takes :],
         first.made + tuple([renamed(made, names) for made in second.made]),
-        _decided(renamed_end(second.end, names)),
+        _decided(renamed(second.end, names)),
         first.name,
     )
 
@@ -156,7 +154,7 @@ def _read_of(draft: Draft, read: list[set[int]]) -> set[int]:
     end = draft.end
     places: set[Any] = {end.condition} if isinstance(end, Choose) else set()
     if isinstance(end, Finish):
-        places.update(read_by_end(end))
+        places.update(read_by(end))
     for to in gotos(end):
         places.update([each for i, each in enumerate(to.values) if i in read[to.block]])
     ints = [place for place in places if isinstance(place, int)]
@@ -174,14 +172,14 @@ def _taking(draft: Draft, own: list[int], kept: list[list[int]]) -> Draft:
         return to._replace(values=tuple([to.values[place] for place in kept[to.block]]))
 
     end = _redirected(draft.end, goto)
-    inside = needed(draft.made, read_by_end(end))
+    inside = needed(draft.made, read_by(end))
     inner = range(draft.takes, len(draft.specs))
     names = {place: new for new, place in enumerate([*own, *inner])}
     return Draft(
         len(own),
         tuple([draft.specs[place] for place in names]),
         tuple([renamed(made, names) for made in inside]),
-        renamed_end(end, names),
+        renamed(end, names),
         draft.name,
     )
 
@@ -209,7 +207,7 @@ def _with_known_takes(drafts: Drafts) -> tuple[Drafts, int]:
 def _folded(draft: Draft, names: dict[int, Place]) -> tuple[Draft, int]:
     """A draft with numbers that are known, or other values, in the place of some values."""
     kept: list[Made] = []
-    used = set(read_by_end(draft.end)).union(*[read_by(made) for made in draft.made])
+    used = set(read_by(draft.end)).union(*[read_by(made) for made in draft.made])
     count = len(used.intersection(names))
     for made in draft.made:
         made = renamed(made, names)
@@ -219,7 +217,7 @@ def _folded(draft: Draft, names: dict[int, Place]) -> tuple[Draft, int]:
             count += 1
             continue
         kept.append(made)
-    end = _decided(renamed_end(draft.end, names))
+    end = _decided(renamed(draft.end, names))
     return draft._replace(made=tuple(kept), end=end), count
 
 
