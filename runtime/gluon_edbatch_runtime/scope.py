@@ -1,7 +1,6 @@
 """``with batching():`` and functions on values, as ``gluon_edbatch`` has them."""
 
 import gc
-import threading
 from collections.abc import Sequence
 from contextvars import Token
 from typing import Any, Optional, Union
@@ -15,34 +14,6 @@ from .forms import concat_form
 from .graph.graph import Graph
 from .recording import Recording
 from .schedule import Schedule, Scheduler, get_scheduler
-
-
-class _Pause:
-    """Keeps Python's garbage collector waiting while scopes record: thousands of values that all
-    live would be looked at again and again."""
-
-    def __init__(self) -> None:
-        self._scopes = 0
-        self._enabled = False
-        self._lock = threading.Lock()
-
-    def begin(self) -> None:
-        """One more scope records."""
-        with self._lock:
-            if not self._scopes:
-                self._enabled = gc.isenabled()
-                gc.disable()
-            self._scopes += 1
-
-    def end(self) -> None:
-        """One less."""
-        with self._lock:
-            self._scopes -= 1
-            if not self._scopes and self._enabled:
-                gc.enable()
-
-
-_PAUSE = _Pause()
 
 
 class batching:
@@ -64,12 +35,16 @@ class batching:
         if self._token is not None:
             raise RuntimeError('a batching scope records once; make a new one')
         self._token = CURRENT.set(self._recording)
-        _PAUSE.begin()
+        # Thousands of values that all live would be looked at again and again. Where scopes of
+        # several threads overlap, the first that leaves begins collecting again.
+        self._collecting = gc.isenabled()
+        gc.disable()
         return self
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         assert self._token is not None
-        _PAUSE.end()
+        if self._collecting:
+            gc.enable()
         CURRENT.reset(self._token)
         self._recording.void = error is not None
 
