@@ -7,24 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..branching.host_arithmetic import calculate
-from ..branching.program_graph import (
-    Calculate,
-    Choose,
-    End,
-    Finish,
-    Goto,
-    gotos,
-    read_by,
-)
+from ..branching.program_graph import Calculate, Choose, End, Finish, Goto, gotos, read_by
 from ..branching.pytree import exact
-from .draft import (
-    Draft,
-    Made,
-    Place,
-    is_needed,
-    needed,
-    renamed,
-)
+from .draft import Draft, Made, Place, is_needed, needed, renamed
 from .flow import in_order
 
 Drafts = list[Draft]

@@ -207,23 +207,9 @@ class Form:
         self.second = stores[1] if self.is_pair else None
 
 
-class RaggedOf:
-    """Stands before the kind of the values of a ragged argument."""
-
-
-class Nothing:
-    """Stands for the kind of the values of a ragged argument that has none."""
-
-
-class Begin:
-    """Stands before the items of a list or tuple."""
-
-
-class End:
-    """Stands behind them."""
-
-
-_RAGGED, _NOTHING, _BEGIN, _END = RaggedOf, Nothing, Begin, End  # which C finds faster
+# Stand in prefixes before the kind of a ragged argument's values; for it, if there are none; and
+# before and behind the items of a list or tuple.
+_RAGGED, _NOTHING, _BEGIN, _END = object(), object(), object(), object()
 
 
 class Unknown(Exception):
