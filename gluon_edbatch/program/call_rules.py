@@ -26,9 +26,8 @@ from .abstract_values import (
     calculated,
     kind_of,
 )
-from .expressions import AT, CALL_AT, IN, ITEM, ITEMS, MORE, NOT, OWN
 from .flow import Invoke
-from .statements import flow_of
+from .statements import AT, CALL_AT, IN, ITEM, ITEMS, MORE, NOT, OWN, flow_of
 from .states import Activation
 
 
@@ -55,7 +54,7 @@ def entered(call: Framed, target: str) -> Activation:
 
 
 class ProgramCalls:
-    """What calls give. `functions` are those that rewritten code calls (see `expressions`)."""
+    """What calls give. `functions` are those that rewritten code calls (see `statements`)."""
 
     def __init__(self, foreign: AbstractSet[int]):
         self._foreign = foreign
@@ -478,7 +477,7 @@ _SPECIAL: dict[Any, Callable] = {
 }
 
 
-# --- functions that rewritten code calls (see `expressions`) -------------------------------------
+# --- functions that rewritten code calls (see `statements`) -------------------------------------
 
 
 class Counted(NamedTuple):
