@@ -57,10 +57,7 @@ def encoded_network(network: Network) -> dict[str, Any]:
 
 def decoded_network(data: Mapping[str, Any], graph: Any) -> Network:
     """What `encoded_network` was given, with a graph."""
-    inputs, outputs = (
-        tuple(map(decoded_spec, data['inputs'])),
-        tuple(map(decoded_spec, data['outputs'])),
-    )
+    inputs, outputs = (tuple(map(decoded_spec, data[name])) for name in ('inputs', 'outputs'))
     _check(isinstance(data['batched'], bool), data['batched'])
     return Network(graph, inputs, outputs, data['batched'], int(data['operators']))
 

@@ -12,7 +12,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -43,12 +42,7 @@ class BundleWriter:
         self._part.mkdir(parents=True)
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         try:
             if error is None:
                 self._finish()
