@@ -211,20 +211,15 @@ class ProgramRun:
         if isinstance(end, Goto):
             taken[0] += len(group.samples)
             return [(end, self._given(end, group.samples, values, None))]
-        condition = values[end.condition]
-        count = int(np.count_nonzero(condition))
-        taken[0] += count
-        taken[1] += len(condition) - count
-        if count in (0, len(condition)):
-            to = end.then if count else end.other
-            return [(to, self._given(to, group.samples, values, None))]
-        return [
-            (to, self._given(to, group.samples[chosen], values, chosen))
-            for to, chosen in (
-                (end.then, np.flatnonzero(condition)),
-                (end.other, np.flatnonzero(~condition)),
-            )
-        ]
+        condition, ways = values[end.condition], []
+        for way, (to, goes) in enumerate(((end.then, condition), (end.other, ~condition))):
+            chosen = np.flatnonzero(goes)
+            taken[way] += len(chosen)
+            if len(chosen) == len(condition):
+                ways.append((to, self._given(to, group.samples, values, None)))
+            elif len(chosen):
+                ways.append((to, self._given(to, group.samples[chosen], values, chosen)))
+        return ways
 
     def _given(
         self, to: Goto, samples: np.ndarray, values, chosen: Optional[np.ndarray]

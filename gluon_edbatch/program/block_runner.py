@@ -13,8 +13,8 @@ from ..errors import ProgramError
 from ..subgraph.structure import unflatten
 from .abstract_values import KnownNumber, SampleNumber, SampleTensor
 from .build import Builder, Shared
-from .call_rules import Framed, ProgramCalls, entered
-from .flow import Branch, Invoke, Jump, Statement
+from .call_rules import Framed, ProgramCalls, entered, truth
+from .flow import Branch, Invoke, Jump, Statement, site
 from .states import Activation, Path, State, Taken, containers_within, pruned, rebuilt, spec_of
 
 MOST_CALLS = 100  # in each other
@@ -102,7 +102,7 @@ class BlockRunner:
         end = top.block.end
         builder.line = _site(stack, end.line)
         if isinstance(end, Branch):
-            condition = _guarded(builder, lambda: _condition(top.names[end.condition]))
+            condition = _guarded(builder, lambda: truth(top.names[end.condition]))
             if isinstance(condition, SampleNumber):
                 ways = [(*stack[:-1], top._replace(block=to)) for to in (end.then, end.other)]
                 return Ran(builder, tuple(ways), condition)
@@ -163,7 +163,7 @@ def _site(stack: Sequence[Activation], line: int) -> str:
             line = _begins(each)
         if each.flow.function.__module__ != ProgramCalls.__module__:
             break
-    return each.flow.site(line)
+    return site(each.flow.file, line)
 
 
 def _called(net, *arguments):
@@ -196,15 +196,6 @@ def _told(error: Exception) -> str:
     for name, kind in (('SampleNumber', 'a number'), ('SampleTensor', 'an array')):
         told = re.sub(rf"""(['"]|<class '[\w.]*){name}('>|['"])""", f'{kind} of the sample', told)
     return f'fails while the program is made: {told}'
-
-
-def _condition(value: Any) -> Any:
-    """What decides: a bool of Python's, or a number of the sample."""
-    if isinstance(value, SampleTensor):
-        value = value.asscalar()
-    if isinstance(value, SampleNumber):
-        return value if value.kind == 'bool' else value != 0
-    return bool(value)
 
 
 def _held(value: Any) -> list[Any]:

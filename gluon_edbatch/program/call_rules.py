@@ -318,13 +318,13 @@ def _called_one(blocks, at, arguments, keywords):
 # --- functions of Python's that are taken for what they mean -------------------------------------
 
 
-def _number(builder: Any, value: Any) -> Any:
+def _number(value: Any) -> Any:
     return value.asscalar() if isinstance(value, SampleTensor) else value
 
 
 def _converted(kind: Callable) -> Callable:
     def convert(builder: Any, *values: Any) -> Any:
-        value = _number(builder, values[0]) if values else None
+        value = _number(values[0]) if values else None
         return (
             calculated(kind.__name__, value) if isinstance(value, SampleNumber) else kind(*values)
         )
@@ -339,9 +339,9 @@ def _one_of(op: str, own: Callable) -> Callable:
             return own(*values, **keywords)
         if keywords:
             raise ProgramError(f'{op} of values with {", ".join(keywords)}: choose by if')
-        chosen = _number(builder, items[0])
+        chosen = _number(items[0])
         for each in items[1:]:
-            chosen = calculated(op, chosen, _number(builder, each))
+            chosen = calculated(op, chosen, _number(each))
         return chosen
 
     return choose
@@ -351,7 +351,7 @@ def _of_number(op: str, own: Callable) -> Callable:
     def compute(builder: Any, *values: Any, **keywords: Any) -> Any:
         if isinstance(values[0], SampleTensor) and op == 'abs':
             return abs(values[0])
-        value = _number(builder, values[0])
+        value = _number(values[0])
         if not isinstance(value, SampleNumber):
             return own(*values, **keywords)
         if len(values) > 1 or keywords:
@@ -417,7 +417,7 @@ def _any_or_all(op: str, own: Callable) -> Callable:
     """Of a list that is there already, so that all can be asked."""
 
     def ask(builder: Any, values: Any) -> Any:
-        asked = [_truth(each) for each in values]
+        asked = [truth(each) for each in values]
         unknown = [each for each in asked if isinstance(each, SampleNumber)]
         known = [each for each in asked if not isinstance(each, SampleNumber)]
         if not unknown or (known and own(known) is (op == 'or')):
@@ -427,22 +427,22 @@ def _any_or_all(op: str, own: Callable) -> Callable:
     return ask
 
 
-def _truth(value: Any) -> Any:
-    """What ``if`` would make of it."""
-    value = _number(None, value)
+def truth(value: Any) -> Any:
+    """What ``if`` decides by: a bool of Python's, or a number of the sample."""
+    value = _number(value)
     if isinstance(value, SampleNumber):
         return value if value.kind == 'bool' else value != 0
     return bool(value)
 
 
 def _divmod(builder: Any, value: Any, other: Any) -> Any:
-    value, other = _number(builder, value), _number(builder, other)
+    value, other = _number(value), _number(other)
     return value // other, value % other
 
 
 def _full(builder: Any, shape: Any, val: Any, **keywords: Any) -> Any:
     made = builder.fill(mx.nd.ones(shape, **keywords), anew=True)
-    return made * _number(builder, val)
+    return made * _number(val)
 
 
 _SPECIAL: dict[Any, Callable] = {
@@ -455,7 +455,7 @@ _SPECIAL: dict[Any, Callable] = {
     math.fabs: lambda builder, value: (
         abs(float(value))
         if not isinstance(value, Dynamic)
-        else abs(calculated('float', _number(builder, value)))
+        else abs(calculated('float', _number(value)))
     ),
     float: _converted(float),
     int: _converted(int),
@@ -501,8 +501,7 @@ _SPECIAL[range] = _range
 
 
 def _not(value: Any) -> Any:
-    if isinstance(value, SampleTensor):
-        value = value.asscalar()
+    value = _number(value)
     return calculated('not', value) if isinstance(value, SampleNumber) else not value
 
 

@@ -63,19 +63,15 @@ def renamed(each: Any, names: Mapping[int, Place]) -> Any:
 
 
 def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:
-    """What some values are made of, in the same order."""
+    """What some values are made of, in the same order; and indices that are looked at, which may be
+    errors."""
     wanted, kept = set(places), []
     for each in reversed(made):
-        if is_needed(each, wanted):
+        is_index = isinstance(each, Calculate) and each.op == 'index'
+        if is_index or not wanted.isdisjoint(written_by(each)):
             kept.append(each)
             wanted.update(read_by(each))
     return tuple(reversed(kept))
-
-
-def is_needed(made: Made, wanted: set[int]) -> bool:
-    """Whether some of the wanted values are made, or an index is looked at that may be an error."""
-    is_index = isinstance(made, Calculate) and made.op == 'index'
-    return is_index or not wanted.isdisjoint(written_by(made))
 
 
 def graph_key(graph: Subgraph) -> Any:

@@ -99,10 +99,6 @@ class Flow(NamedTuple):
         """From how many places."""
         return sum([isinstance(block.end, Return) for block in self.blocks])
 
-    def site(self, line: int) -> str:
-        """A line for people."""
-        return site(self.file, line)
-
 
 def site(file: str, line: int) -> str:
     """A line of a file with what is written there."""
@@ -148,13 +144,9 @@ def in_order(first: T, following: Callable[[T], Sequence[T]]) -> list[T]:
 
 
 def _live_before(block: CodeBlock) -> frozenset[str]:
-    live = live_after(block) | block.reads_at_end
+    live = frozenset().union(*[to.live for to in block.next])
+    live = live - {block.end.target} if isinstance(block.end, Invoke) else live
+    live |= block.reads_at_end
     for statement in reversed(block.statements):
         live = (live - statement.writes) | statement.reads
     return live
-
-
-def live_after(block: CodeBlock) -> frozenset[str]:
-    """Names that are read where a block leads."""
-    live = frozenset().union(*[to.live for to in block.next])
-    return live - {block.end.target} if isinstance(block.end, Invoke) else live

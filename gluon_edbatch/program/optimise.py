@@ -9,7 +9,7 @@ from typing import Any, Callable
 from ..branching.host_arithmetic import calculate
 from ..branching.program_graph import Calculate, Choose, End, Finish, Goto, gotos, read_by
 from ..branching.pytree import exact
-from .draft import Draft, Made, Place, is_needed, needed, renamed
+from .draft import Draft, Made, Place, needed, renamed
 from .flow import in_order
 
 Drafts = list[Draft]
@@ -136,17 +136,13 @@ def _without_dead(drafts: Drafts) -> tuple[Drafts, int]:
 
 def _read_of(draft: Draft, read: list[set[int]]) -> set[int]:
     """What it takes and reads, if later blocks take only that."""
-    end = draft.end
-    places: set[Any] = {end.condition} if isinstance(end, Choose) else set()
-    if isinstance(end, Finish):
-        places.update(read_by(end))
+    end: Any = draft.end
+    places: list[Any] = [end.condition] if isinstance(end, Choose) else []
+    places += end.values if isinstance(end, Finish) else ()
     for to in gotos(end):
-        places.update([each for i, each in enumerate(to.values) if i in read[to.block]])
-    ints = [place for place in places if isinstance(place, int)]
-    wanted = set(ints)
-    for made in reversed(draft.made):
-        if is_needed(made, wanted):
-            wanted.update(read_by(made))
+        places += [each for i, each in enumerate(to.values) if i in read[to.block]]
+    wanted = {place for place in places if isinstance(place, int)}
+    wanted.update(*map(read_by, needed(draft.made, wanted)))
     return {place for place in wanted if place < draft.takes}
 
 
