@@ -52,13 +52,8 @@ COMPARED = frozenset('lt le gt ge eq ne'.split())
 
 
 def calculate(step: Calculate, operands: list[Any], count: int) -> np.ndarray:
-    """Numbers of numbers, as Python computes them.
-
-    Raises
-    ------
-    ProgramError
-        For what Python raises an error for, or compares and finds no number.
-    """
+    """Numbers of numbers, as Python computes them. Raises ProgramError for what Python raises an
+    error for, or compares and finds no number."""
     with np.errstate(all='ignore'):
         made = np.asarray(_calculated(step, operands))
     return made if made.shape else np.full(count, made)

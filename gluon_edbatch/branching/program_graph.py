@@ -29,16 +29,9 @@ Spec = Union[TensorSpec, NumberSpec]
 class Network(NamedTuple):
     """A static network, which several places of a program may run with parameters of their own.
 
-    Attributes
-    ----------
-    graph : Subgraph, or what a host has in its place
-        Of a batch: inputs are named ``edb_input0``, ..., parameters ``edb_parameter0``, ...
-    inputs, outputs : tuple of TensorSpec
-        Of one sample.
-    batched : bool
-        Whether it takes several samples, their rows one after the other; or one at a time.
-    operators : int
-        How many there are in it.
+    `graph`, or what a host has in its place, is of a batch: inputs are named ``edb_input0``, ...,
+    parameters ``edb_parameter0``, ...; `inputs` and `outputs` are of one sample. If it is `batched`
+    it takes several samples, their rows one after the other; otherwise one at a time.
     """
 
     graph: Any
@@ -58,16 +51,9 @@ class RunNetwork(NamedTuple):
 
 
 class ReadNumber(NamedTuple):
-    """The only element of a tensor, as a number.
-
-    Attributes
-    ----------
-    rivals : tuple of int
-        The tensor of which the largest elements were compared for it, if that is known: where the
-        two largest are as good as equal, rounding may have decided.
-    line : str
-        The user's, where there are rivals.
-    """
+    """The only element of a tensor, as a number. `rivals` has the tensor of which the largest
+    elements were compared for it at the user's `line`, if that is known: where the two largest are
+    as good as equal, rounding may have decided."""
 
     output: int
     input: int
@@ -128,18 +114,12 @@ class Finish(NamedTuple):
 
 End = Union[Goto, Choose, Finish]
 
+# Fields of steps and ends that are values; a constant number is (value,) in their place.
+READ_ONE, READ_MANY = ('input', 'condition'), ('inputs', 'operands', 'rivals', 'values')
+
 
 class ProgramBlock(NamedTuple):
-    """Values 0, 1, ... are what it takes.
-
-    Attributes
-    ----------
-    takes : tuple of Spec
-    steps : list of Step
-    end : Goto, Choose or Finish
-    name : str
-        The line of the user's where it begins.
-    """
+    """Values 0, 1, ... are what it takes; `name` is the user's line where it begins."""
 
     takes: tuple[Spec, ...]
     steps: list[Step]
@@ -148,18 +128,8 @@ class ProgramBlock(NamedTuple):
 
 
 class ProgramGraph(NamedTuple):
-    """A whole program; block 0 is its entry.
-
-    Attributes
-    ----------
-    blocks : list of ProgramBlock
-        In an order in which what comes first has the smaller number, but for loops.
-    networks : list of Network
-    parameters : list of mxnet.gluon.Parameter
-    constants : list of numpy.ndarray
-    arguments : tuple
-        Template of a sample's arguments (see `subgraph.structure`).
-    """
+    """A whole program: block 0 is its entry, and what comes first has the smaller number, but for
+    loops. `arguments` is the template of a sample's arguments (see `subgraph.structure`)."""
 
     blocks: list[ProgramBlock]
     networks: list[Network]
@@ -175,28 +145,19 @@ def gotos(end: End) -> list[Goto]:
     return [end] if isinstance(end, Goto) else []
 
 
-def read_by(step: Any) -> list[int]:
-    """Values that something is computed of."""
-    if isinstance(step, Calculate):
-        places: Any = step.operands
-    elif isinstance(step, ReadNumber):
-        places = [step.input, *step.rivals]
-    elif isinstance(step, GiveTensor):
-        places = [step.input]
-    else:
-        places = () if isinstance(step, FillTensor) else step.inputs
+def read_by(each: Any) -> list[int]:
+    """Values that a step computes with, or that an end hands on or decides by."""
+    places: list[Any] = []
+    for name in each._fields:
+        if name in ('then', 'other'):
+            places += read_by(getattr(each, name))
+        elif name in READ_ONE:
+            places.append(getattr(each, name))
+        elif name in READ_MANY:
+            places += getattr(each, name)
     return [place for place in places if isinstance(place, int)]
 
 
 def written_by(step: Any) -> tuple[int, ...]:
     """Values that are computed."""
     return step.outputs if hasattr(step, 'outputs') else (step.output,)
-
-
-def read_by_end(end: End) -> list[int]:
-    """Values that go on, or decide."""
-    places: list[Any] = [end.condition] if isinstance(end, Choose) else []
-    for to in gotos(end):
-        places += to.values
-    places += end.values if isinstance(end, Finish) else ()
-    return [place for place in places if isinstance(place, int)]

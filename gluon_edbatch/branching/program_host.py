@@ -10,17 +10,8 @@ from .program_graph import ProgramGraph, RunNetwork
 
 class Host:
     """Arrays are its own, of so many rows for each sample. Here they are NumPy's; a host of other
-    arrays has methods of its own for all that touches one.
-
-    Parameters
-    ----------
-    graph : ProgramGraph
-
-    Attributes
-    ----------
-    arrays : type
-        Of samples and results.
-    """
+    arrays has methods of its own for all that touches one. `arrays` is the class of samples and
+    results."""
 
     arrays: Any = np.ndarray
 

@@ -131,22 +131,7 @@ class _Waiting(NamedTuple):
 
 class ProgramRun:
     """Samples on their way through a program: others join at its first block, and each leaves when
-    it is done.
-
-    Parameters
-    ----------
-    graph : ProgramGraph
-    host : Host
-    max_steps : int
-        Blocks that a sample may run.
-    counts : Counts
-        What to count in.
-
-    Attributes
-    ----------
-    latest : numpy.ndarray
-        The samples of the last run of a block.
-    """
+    it is done. `latest` are the samples of the last run of a block."""
 
     def __init__(self, graph: ProgramGraph, host: Host, max_steps: int, counts: Counts):
         self._graph, self._blocks, self._host = graph, graph.blocks, host
@@ -173,13 +158,8 @@ class ProgramRun:
         return not self._ends.isdisjoint(self._waiting)
 
     def admit(self, numbers: Sequence[int], samples: Sequence[Any]) -> None:
-        """Let samples join, each known by a number that no other has meanwhile.
-
-        Raises
-        ------
-        ProgramError
-            If one is not like the example that the program was made with; none joins then.
-        """
+        """Let samples join, each known by a number that no other has meanwhile. Raises ProgramError
+        if one is not like the example that the program was made with; none joins then."""
         host = self._host
         columns = zip(*[leaves_of(*each, self._graph, host) for each in zip(numbers, samples)])
         values = [column[0] if len(column) == 1 else host.concat(column) for column in columns]
@@ -194,19 +174,8 @@ class ProgramRun:
 
     def step(self, ends_first: bool = False) -> list[tuple[int, Any]]:
         """Run the first block at which samples wait; gives number and result of samples that are
-        done.
-
-        Parameters
-        ----------
-        ends_first : bool
-            Whether blocks that only tell what comes out are first: whoever is there need not wait
-            for others that come there later.
-
-        Raises
-        ------
-        ProgramError, StepsError
-            See `ControlFlowProgram`.
-        """
+        done. With `ends_first` blocks that only tell what comes out are first: whoever is there
+        need not wait for others that come there later. Raises what `ControlFlowProgram` does."""
         ends = self._ends.intersection(self._waiting) if ends_first else ()
         number = min(ends or self._waiting)
         block = self._blocks[number]
@@ -242,20 +211,15 @@ class ProgramRun:
         if isinstance(end, Goto):
             taken[0] += len(group.samples)
             return [(end, self._given(end, group.samples, values, None))]
-        condition = values[end.condition]
-        count = int(np.count_nonzero(condition))
-        taken[0] += count
-        taken[1] += len(condition) - count
-        if count in (0, len(condition)):
-            to = end.then if count else end.other
-            return [(to, self._given(to, group.samples, values, None))]
-        return [
-            (to, self._given(to, group.samples[chosen], values, chosen))
-            for to, chosen in (
-                (end.then, np.flatnonzero(condition)),
-                (end.other, np.flatnonzero(~condition)),
-            )
-        ]
+        condition, ways = values[end.condition], []
+        for way, (to, goes) in enumerate(((end.then, condition), (end.other, ~condition))):
+            chosen = np.flatnonzero(goes)
+            taken[way] += len(chosen)
+            if len(chosen) == len(condition):
+                ways.append((to, self._given(to, group.samples, values, None)))
+            elif len(chosen):
+                ways.append((to, self._given(to, group.samples[chosen], values, chosen)))
+        return ways
 
     def _given(
         self, to: Goto, samples: np.ndarray, values, chosen: Optional[np.ndarray]

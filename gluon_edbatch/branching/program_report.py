@@ -26,21 +26,10 @@ NEAR_KEPT = 10_000  # a server runs for months
 
 
 class Counts:
-    """What all calls of a program did so far.
-
-    Attributes
-    ----------
-    samples : int
-        How many there were.
-    runs : int
-        Runs of blocks; each had as many samples as came there together.
-    taken : list of list of int
-        For each block, how many samples took each of its ways (where there is none, how many were
-        done).
-    near : deque of (str, int)
-        Comparisons, by line, and samples (their number in the call), where the two were as good as
-        equal, so that rounding may have decided; the last `NEAR_KEPT`.
-    """
+    """What all calls of a program did so far: samples, runs of blocks, and for each block how many
+    samples took each of its ways (where there is none, were done). `near` are the last comparisons,
+    by line, and samples (their number in the call) where the two were as good as equal, so that
+    rounding may have decided."""
 
     def __init__(self, graph: ProgramGraph):
         self.samples = self.runs = 0

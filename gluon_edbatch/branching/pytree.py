@@ -15,16 +15,12 @@ ClassInfo = Union[type, tuple[type, ...]]
 
 
 def flatten(value: Any, classes: ClassInfo, leaves: list[Any]) -> tuple:
-    """Append the leaves of `value`, which are of these classes and no bools, to `leaves` and
-    return its template.
+    """Append the leaves of `value`, which are of these classes and no bools, to `leaves` and return
+    its template.
 
     A template is hashable and compares by value: containers with their lengths and keys, `LEAF`
-    where a leaf was, and whatever is neither as `exact` has it.
-
-    Raises
-    ------
-    TypeError
-        If something that is neither container nor leaf cannot be hashed, and so not compared.
+    where a leaf was, and whatever is neither as `exact` has it. Raises TypeError if something that
+    is neither container nor leaf cannot be hashed, and so not compared.
     """
     if isinstance(value, (list, tuple)):
         return (type(value),) + tuple(flatten(item, classes, leaves) for item in value)
@@ -76,13 +72,8 @@ _CONTAINERS = {'list': list, 'tuple': tuple, 'dict': dict}
 
 
 def encoded(template: tuple) -> Any:
-    """A template as plain JSON.
-
-    Raises
-    ------
-    BundleError
-        If there is something in it that is no data, such as an object of a class of the user's.
-    """
+    """A template as plain JSON. Raises BundleError if there is something in it that is no data,
+    such as an object of a class of the user's."""
     kind = template[0]
     if template == LEAF:
         return 'leaf'
@@ -98,13 +89,8 @@ def encoded(template: tuple) -> Any:
 
 
 def decoded(data: Any) -> tuple:
-    """The template of what `encoded` gave; a named tuple has a class of its own.
-
-    Raises
-    ------
-    BundleError
-        If it gave nothing of the kind.
-    """
+    """The template of what `encoded` gave; a named tuple has a class of its own. Raises BundleError
+    if it gave nothing of the kind."""
     if data == 'leaf':
         return LEAF
     if isinstance(data, dict):

@@ -23,7 +23,6 @@ from .program_graph import (
     TensorSpec,
     gotos,
     read_by,
-    read_by_end,
     written_by,
 )
 from .pytree import decoded, decoded_constant, encoded, encoded_constant
@@ -58,10 +57,7 @@ def encoded_network(network: Network) -> dict[str, Any]:
 
 def decoded_network(data: Mapping[str, Any], graph: Any) -> Network:
     """What `encoded_network` was given, with a graph."""
-    inputs, outputs = (
-        tuple(map(decoded_spec, data['inputs'])),
-        tuple(map(decoded_spec, data['outputs'])),
-    )
+    inputs, outputs = (tuple(map(decoded_spec, data[name])) for name in ('inputs', 'outputs'))
     _check(isinstance(data['batched'], bool), data['batched'])
     return Network(graph, inputs, outputs, data['batched'], int(data['operators']))
 
@@ -79,13 +75,8 @@ def encoded_block(block: ProgramBlock) -> dict[str, Any]:
 def decoded_blocks(
     data: Sequence[Mapping[str, Any]], networks: Sequence[Network], parameters: int, constants: int
 ) -> list[ProgramBlock]:
-    """What `encoded_block` was given, one after the other.
-
-    Raises
-    ------
-    BundleError
-        If they are none, or refer to what is not there.
-    """
+    """What `encoded_block` was given, one after the other. Raises BundleError if they are none, or
+    refer to what is not there."""
     try:
         blocks = [_decoded_block(each) for each in data]
         for block in blocks:
@@ -223,7 +214,7 @@ def _check_block(
         elif isinstance(step, FillTensor):
             _check(0 <= step.constant < constants, step)
     end = block.end
-    _check(there.issuperset(read_by_end(end)), end)
+    _check(there.issuperset(read_by(end)), end)
     for to in gotos(end):
         _check(0 <= to.block < len(blocks), to)
         _check(len(to.values) == len(blocks[to.block].takes), to)

@@ -49,19 +49,8 @@ class CellNode(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """All products of an argument: ``x @ weight + bias``, (n, columns).
-
-    Attributes
-    ----------
-    weight : numpy.ndarray
-        (width, columns)
-    bias : numpy.ndarray or None
-        (columns,)
-    slot : int
-        Where they are, if they are known.
-    suffices : bool
-        Whether the argument is read for these alone.
-    """
+    """All products of an argument: ``x @ weight + bias``, (n, columns). `slot` is where they are,
+    if they are known; `suffices` tells whether the argument is read for these alone."""
 
     weight: np.ndarray
     bias: Optional[np.ndarray]
@@ -89,18 +78,9 @@ class CellProgram:
     ragged : set of int
         Which arguments are.
 
-    Attributes
-    ----------
-    projections : dict of int to Projection
-        Products of arguments, which may be known before.
-    table : numpy.ndarray or None
-        Of a program that does nothing but look rows up by its one argument: what it looks them up
-        in.
-
-    Raises
-    ------
-    NotInNumPy
-        If an operator does not run so.
+    `projections` are products of arguments, by position, which may be known before; `table` is what
+    a program looks rows up in that does nothing else with its one argument. Raises NotInNumPy if an
+    operator does not run so.
     """
 
     def __init__(
@@ -133,20 +113,9 @@ class CellProgram:
         segments: Optional[Segments] = None,
         known: Optional[Mapping[int, np.ndarray]] = None,
     ) -> None:
-        """Compute a batch.
-
-        Parameters
-        ----------
-        inputs : sequence of numpy.ndarray or None
-            (n, ...), of ragged arguments (m, ...): their values by rank. None where products are
-            known and suffice.
-        outs : sequence of numpy.ndarray
-            Where the results go.
-        segments : Segments, optional
-            If there are ragged arguments.
-        known : dict of int to numpy.ndarray, optional
-            Products of arguments, in the place of these; they may be written over.
-        """
+        """Compute a batch: inputs (n, ...), of ragged arguments (m, ...), their values by rank, or
+        None where products are `known` and suffice; these may be written over. Results go to
+        `outs`. There are `segments` if there are ragged arguments."""
         env: Env = [None] * self._size
         if known:
             for position, product in known.items():

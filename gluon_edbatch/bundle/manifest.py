@@ -12,7 +12,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -25,25 +24,9 @@ _LARGEST = 1 << 28  # bytes of a manifest
 
 
 class BundleWriter:
-    """Writes a bundle beside its place and moves it there when all is written.
-
-    Parameters
-    ----------
-    folder : str or Path
-        A bundle that is there is replaced; any other folder is an error.
-    kind : str
-        What kind of bundle it is.
-
-    Attributes
-    ----------
-    content : dict
-        What the manifest is to say besides the files: plain JSON.
-
-    Raises
-    ------
-    BundleError
-        If the folder holds something else than a bundle.
-    """
+    """Writes a bundle beside its place and moves it there when all is written. It replaces a bundle
+    that is there; `content` is what the manifest is to say besides the files, plain JSON. Raises
+    BundleError if the folder holds something else than a bundle."""
 
     def __init__(self, folder: Union[str, Path], kind: str) -> None:
         self.content: dict[str, Any] = {}
@@ -59,12 +42,7 @@ class BundleWriter:
         self._part.mkdir(parents=True)
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         try:
             if error is None:
                 self._finish()
@@ -108,29 +86,16 @@ class BundleWriter:
 
 
 class Bundle(NamedTuple):
-    """A bundle that was read and checked.
-
-    Attributes
-    ----------
-    folder : Path
-    content : dict
-        What the manifest says besides the files.
-    files : dict of str to bytes
-        The contents of every file.
-    """
+    """A bundle that was read and checked: what the manifest says besides the files, and the
+    contents of every file."""
 
     folder: Path
     content: dict[str, Any]
     files: dict[str, bytes]
 
     def array(self, entry: Mapping[str, Any]) -> np.ndarray:
-        """The array of an entry that `BundleWriter.add_array` gave.
-
-        Raises
-        ------
-        BundleError
-            If its file is none of the table's, no array, or one of another shape or dtype.
-        """
+        """The array of an entry that `BundleWriter.add_array` gave. Raises BundleError if its file
+        is none of the table's, no array, or one of another shape or dtype."""
         name = entry.get('file')
         if name not in self.files:
             raise BundleError(f'{self.folder}: the manifest has no file {brief(name)}')
@@ -148,20 +113,9 @@ class Bundle(NamedTuple):
 
 
 def read_bundle(folder: Union[str, Path], kind: str) -> Bundle:
-    """Read and check a bundle; nothing of it is executed.
-
-    Parameters
-    ----------
-    folder : str or Path
-    kind : str
-        What kind of bundle it has to be.
-
-    Raises
-    ------
-    BundleError
-        If something is missing, truncated, altered, of another kind, or of a newer version. The
-        message names the file.
-    """
+    """Read and check a bundle of a kind; nothing of it is executed. Raises BundleError, which names
+    the file, if something is missing, truncated, altered, of another kind, or of a newer
+    version."""
     folder = Path(folder)
     manifest = _manifest(folder / NAME, kind)
     files = {}
@@ -238,13 +192,8 @@ def _refuse(constant: str) -> None:
 
 
 def items_of(content: Mapping[str, Any], name: str, kind: type) -> Any:
-    """An entry of a manifest's content, which has to be of this class.
-
-    Raises
-    ------
-    BundleError
-        If there is none, or one of another class.
-    """
+    """An entry of a manifest's content. Raises BundleError if there is none, or one of another
+    class."""
     value = content.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BundleError(f'"{name}" of the manifest must be {kind.__name__}, not {brief(value)}')
@@ -252,13 +201,7 @@ def items_of(content: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def shape_of(numbers: Any) -> Sequence[int]:
-    """A shape in a manifest.
-
-    Raises
-    ------
-    BundleError
-        If it is none.
-    """
+    """A shape in a manifest. Raises BundleError if it is none."""
     if not isinstance(numbers, list) or not all(
         isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in numbers
     ):

@@ -14,19 +14,9 @@ Function = Callable[..., Any]
 
 
 class Operator(NamedTuple):
-    """What is known of an operator.
-
-    Attributes
-    ----------
-    make : callable
-        Its function for some attributes.
-    elementwise : bool
-        Whether result and arguments have one shape, so that it may write over an argument.
-    view : bool
-        Whether the result may be a view of the first argument.
-    by_value : bool
-        Whether it goes through the values of a ragged argument one by one, as it is.
-    """
+    """What is known of an operator: its function for some attributes; whether result and arguments
+    have one shape, so that it may write over an argument; whether the result may be a view of the
+    first argument; and whether it goes through the values of a ragged argument one by one."""
 
     make: Callable[[Attrs], Function]
     elementwise: bool = False
@@ -74,13 +64,7 @@ def softmax(x: np.ndarray, axis: int, log: bool = False) -> np.ndarray:
 
 
 def look_up(table: np.ndarray, ids: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """Rows of a table.
-
-    Raises
-    ------
-    IndexError
-        If there is no such row.
-    """
+    """Rows of a table. Raises IndexError if there is no such row."""
     rows = ids.astype(np.int64)
     if rows.size and (rows.min() < 0 or rows.max() >= len(table)):
         wrong = rows[(rows < 0) | (rows >= len(table))][0]

@@ -15,15 +15,8 @@ Outs = Sequence[np.ndarray]
 
 
 class Segments(NamedTuple):
-    """How many values the calls of a batch have in their ragged arguments.
-
-    Attributes
-    ----------
-    rows : int
-        Of the batch.
-    counts : list of int
-        How many calls have more than 0, 1, … values: those of each rank.
-    """
+    """How many values the calls of a batch of so many rows have in their ragged arguments: `counts`
+    says how many calls have more than 0, 1, … values, which are those of each rank."""
 
     rows: int
     counts: list[int]
@@ -41,19 +34,9 @@ Step = Callable[[Env, Outs, Optional[Segments]], None]
 
 
 class Joined(NamedTuple):
-    """Products with the same input as one.
-
-    Attributes
-    ----------
-    weight, bias
-        See `Projection`.
-    ends : list of int
-        Where the columns of each product end.
-    flat : bool
-        Whether rows are flattened first.
-    has_zero_tail : bool
-        Whether the input is zero where calls have no values, of which there are no products then.
-    """
+    """Products with the same input as one: where the columns of each end, whether rows are
+    flattened first, and whether the input is zero where calls have no values, of which there are no
+    products then."""
 
     weight: np.ndarray
     bias: Optional[np.ndarray]

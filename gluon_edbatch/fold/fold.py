@@ -1,7 +1,7 @@
 """`Fold`: calls are noted sample by sample, and run together when their results are asked for."""
 
-from collections.abc import Hashable, Sequence
-from contextlib import ExitStack
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any, Callable, Optional, Union
 
@@ -19,10 +19,8 @@ from ..record.hooks import current_recording
 from ..record.interpreter import code_of, instruction_of, user_frame
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
-from .arguments import key_of_op, note, resolve
-from .handles import Handle, NotedCall, Virtual
+from .handles import Handle, NotedCall, Virtual, key_of_op, note, resolve, summary
 from .joined import check_exact, joined
-from .summary import summary
 from .targets import Targets
 
 
@@ -101,12 +99,17 @@ class Fold:
         RuntimeError
             If there is none.
         """
-        self.ctx = first_gpu()
+        if not mx.context.num_gpus():
+            raise RuntimeError(
+                'cuda: this MXNet sees no GPU; install one of its CUDA builds, or leave '
+                'it out to compute on the CPU'
+            )
+        self.ctx = mx.gpu(0)
         return self
 
     # --- noting ----------------------------------------------------------------------------------
 
-    def record(self, batch_axis: int, op: Callable, *args: Any) -> Virtual:
+    def record(self, batch_axis: int, op: Callable, *args: Any) -> Handle:
         """Note a call.
 
         Parameters
@@ -120,7 +123,7 @@ class Fold:
 
         Returns
         -------
-        Virtual
+        Handle
             What stands for the results.
 
         Raises
@@ -137,7 +140,7 @@ class Fold:
             )
         return self._note(batch_axis, op, key_of_op(op), args)
 
-    def add(self, op: str, *args: Any) -> Virtual:
+    def add(self, op: str, *args: Any) -> Handle:
         """Note a call of a method of the block that `apply` will be given.
 
         Parameters
@@ -150,7 +153,7 @@ class Fold:
 
         Returns
         -------
-        Virtual
+        Handle
             What stands for the results, 0 being their batch axis: an argument of later calls, or an
             element of what `apply` is given. Of several results ``handle.split(n)`` has n handles.
 
@@ -173,10 +176,10 @@ class Fold:
                 f'add() takes the name of a method, not {brief(op)}; a callable is '
                 f'noted by record(batch_axis, op, ...)'
             )
-        check_arguments(op, args)
+        _check_arguments(op, args)
         return self._note(0, op, op, args)
 
-    def _note(self, batch_axis: int, op: Any, op_key: Hashable, args: Sequence[Any]) -> Virtual:
+    def _note(self, batch_axis: int, op: Any, op_key: Hashable, args: Sequence[Any]) -> Handle:
         key: list[Hashable] = [batch_axis, op_key]
         copies, depth = note(args, key, self._owner)
         place = tuple(key)
@@ -256,14 +259,20 @@ class Fold:
         lists = [list(items) for items in nodes]
         note(lists, [], self._owner)  # are all handles of this fold?
         ctx = self.ctx or context_of(block)
+        with self._placed(ctx):
+            values = self._replayed(lists, block, ctx, kept)
+            compute(list(chain.from_iterable(values)))
+            return [joined(items, row, ctx) for items, row in zip(lists, values)]
+
+    @contextmanager
+    def _placed(self, ctx: Optional[mx.Context]) -> Iterator[None]:
+        """On a context, if one is known, and without gradients if so asked."""
         with ExitStack() as stack:
             if ctx is not None:
                 stack.enter_context(ctx)
             if self.volatile:
                 stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
-            values = self._replayed(lists, block, ctx, kept)
-            compute(list(chain.from_iterable(values)))
-            return [joined(items, row, ctx) for items, row in zip(lists, values)]
+            yield
 
     def _replayed(
         self, lists: list[list], block: Any, ctx: Optional[mx.Context], kept: bool
@@ -322,21 +331,11 @@ class Fold:
     __repr__ = __str__
 
 
-def first_gpu() -> mx.Context:
-    """The first GPU, if there is one."""
-    if not mx.context.num_gpus():
-        raise RuntimeError(
-            'cuda: this MXNet sees no GPU; install one of its CUDA builds, or leave '
-            'it out to compute on the CPU'
-        )
-    return mx.gpu(0)
-
-
-def check_arguments(op: str, args: Sequence[Any]) -> None:
+def _check_arguments(op: str, args: Sequence[Any]) -> None:
     """Raise if an argument of `add` is none that it takes."""
     for arg in args:
         if type(arg) in (list, tuple):
-            check_arguments(op, arg)
+            _check_arguments(op, arg)
         elif type(arg) is int:
             check_exact(arg)
         elif not isinstance(arg, (Handle, NDArray, np.ndarray)):

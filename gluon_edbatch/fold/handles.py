@@ -1,28 +1,27 @@
-"""Calls that were noted, and what stands for their results until they run."""
+"""Calls that were noted, what stands for their results until they run, and their arguments."""
 
+import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from itertools import groupby
 from types import MethodType
 from typing import Any, Callable, NoReturn, Optional, Union
 
+import numpy as np
 from mxnet import gluon
+from mxnet.ndarray import NDArray
 
+from ..brief import brief
 from ..errors import RecordError
 from ..record.sites import Site, site_at
 from ..subgraph.trace import describe
 
 
 class Handle(ABC):
-    """What a noted call will return, or a part of it.
-
-    Attributes
-    ----------
-    batch_axis : int
-        The axis along which results in one list are put together.
-    batch : bool
-        False after `no_batch`.
-    """
+    """What a noted call will return, or a part of it. Results in one list are put together along
+    `batch_axis`; `batch` is False after `no_batch`."""
 
     __slots__ = ()
 
@@ -80,21 +79,10 @@ class Handle(ABC):
 class NotedCall:
     """A call that was noted.
 
-    Attributes
-    ----------
-    op : callable or str
-        What is called; a string names a method of the block that is applied.
-    batch_axis : int
-    args : sequence
-        Arguments, with handles in place of results; lists and dicts are copies.
-    index : int
-        It is the so-many-th of its fold.
-    depth : int
-        One more than that of the calls that it reads; 0 if it reads none.
-    owner : object
-        Stands for the fold until its next reset.
-    value
-        What `op` returned, if it ran.
+    `op` is what is called; a string names a method of the block that is applied. `args` have
+    handles in the place of results; lists and dicts are copies. `depth` is one more than that of
+    the calls that it reads. `owner` stands for the fold until its next reset, and `value` is what
+    `op` returned, if it ran.
     """
 
     __slots__ = (
@@ -140,14 +128,8 @@ class NotedCall:
 
 
 class Virtual(Handle):
-    """A handle of a call of a `Fold`; there is one for each part of what the call returns.
-
-    Attributes
-    ----------
-    call : NotedCall
-    path : tuple
-        From what the call returns to this part of it: indices and ``('expand_dims', axis)``.
-    """
+    """A handle of a call of a `Fold`; there is one for each part of what the call returns. `path`
+    leads from what the call returns to this part of it: indices and ``('expand_dims', axis)``."""
 
     __slots__ = ('call', 'path', 'batch', 'batch_axis', '_parts')
 
@@ -169,14 +151,8 @@ class Virtual(Handle):
         return part
 
     def value(self, parts: dict[tuple, Any]) -> Any:
-        """The value, once the call ran.
-
-        Parameters
-        ----------
-        parts : dict
-            Rows of arrays, and arrays with more axes, by index of the call and path: each is made
-            once.
-        """
+        """The value, once the call ran. `parts` has rows of arrays, and arrays with more axes, by
+        index of the call and path: each is made once."""
         value = self.call.value
         for position, step in enumerate(self.path, 1):
             if isinstance(value, (list, tuple)) and type(step) is int:
@@ -218,3 +194,126 @@ def op_name(op: Union[Callable, str]) -> str:
         )
         return f'{name}.{op.__name__}'
     return getattr(op, '__qualname__', None) or repr(op)
+
+
+# --- arguments of noted calls -------------------------------------------------------------------
+
+_CONSTANTS = frozenset((int, bool, str, bytes, type(None)))
+
+
+def key_of_op(op: Callable) -> Hashable:
+    """Equal for the same callable only; a bound method is made anew whenever it is asked for."""
+    if op.__class__ is MethodType:
+        return id(op.__self__), id(op.__func__)
+    return id(op)
+
+
+def note(items: Iterable[Any], key: list[Hashable], owner: object) -> tuple[Iterable[Any], int]:
+    """Arguments as they are now, with copies of lists and dicts, which the user may change later
+    on; and the least depth of a call that reads them.
+
+    Handles, arrays and most else are the same only if they are the same object, which the call
+    keeps alive; numbers, strings and None if type and value are (0.0 is not -0.0); lists, tuples
+    and dicts if they hold the same. What tells these arguments from others is appended to `key`, in
+    one row: the garbage collector would walk through nested keys again and again. Handles have to
+    be `owner`'s.
+    """
+    depth, copies = 0, None
+    for position, item in enumerate(items):
+        kind = item.__class__
+        if kind is Virtual:
+            call = item.call
+            if call.owner is not owner:
+                raise RecordError(
+                    f'{item}, noted at {call.site}, is of another fold, or of this '
+                    f'one before it was reset'
+                )
+            key.append(id(item))
+            if call.depth >= depth:
+                depth = call.depth + 1
+        elif kind in _CONSTANTS:
+            key += kind, item
+        elif kind is float:
+            key += kind, item, math.copysign(1.0, item)
+        elif kind is dict or isinstance(item, (list, tuple)):
+            key += kind, len(item)
+            if kind is dict:
+                for name in item:
+                    key += name.__class__, name
+            held, deep = note(item.values() if kind is dict else item, key, owner)
+            depth = max(depth, deep)
+            if kind is not tuple or held is not item:
+                copies = list(items) if copies is None else copies
+                copies[position] = like(item, list(held))
+        else:
+            key.append(id(item))
+    return items if copies is None else copies, depth
+
+
+def resolve(
+    items: Any, parts: dict[tuple, Any], convert: Optional[Callable[[Any], Any]] = None
+) -> list:
+    """Arguments, as `note` gave them, with values in the place of handles; `convert` is given each
+    other argument."""
+    values = []
+    for item in items:
+        kind = item.__class__
+        if kind is Virtual:
+            item = item.value(parts)
+        elif isinstance(item, (list, tuple)):
+            item = like(item, resolve(item, parts, convert))
+        elif kind is dict:
+            item = like(item, resolve(item.values(), parts, convert))
+        elif convert is not None:
+            item = convert(item)
+        values.append(item)
+    return values
+
+
+def like(container: Any, items: list) -> Any:
+    """A container of this kind that holds these items."""
+    kind = container.__class__
+    if kind is list:
+        return items
+    if kind is dict:
+        return dict(zip(container, items))
+    return kind(*items) if hasattr(container, '_fields') else kind(items)
+
+
+# --- what was noted, as text --------------------------------------------------------------------
+
+
+def summary(calls: Iterable[NotedCall]) -> str:
+    """Lines such as ``15 x Dense(dense0)((1, 4))`` under the depth of these calls."""
+    steps: dict[int, Counter] = {}
+    for call in calls:
+        steps.setdefault(call.depth, Counter())[_text(call)] += 1
+    total = sum([sum(step.values()) for step in steps.values()])
+    lines = [f'Fold: {total} calls in {len(steps)} steps']
+    for depth in sorted(steps):
+        lines.append(f'  step {depth}:')
+        lines += [f'    {number} x {text}' for text, number in steps[depth].items()]
+    return '\n'.join(lines)
+
+
+def _text(call: NotedCall) -> str:
+    axis = f', batch axis {call.batch_axis}' if call.batch_axis else ''
+    return f'{call}({_arguments(call.args)}){axis}'
+
+
+def _arguments(items: Iterable[Any]) -> str:
+    """Descriptions, those of neighbours that are alike as one."""
+    texts = [(text, len(list(alike))) for text, alike in groupby(map(_argument, items))]
+    return ', '.join([text if number == 1 else f'{number} x {text}' for text, number in texts])
+
+
+def _argument(item: Any) -> str:
+    if isinstance(item, (NDArray, np.ndarray)):
+        return str(item.shape)
+    if isinstance(item, list):
+        return f'[{_arguments(item)}]'
+    if isinstance(item, tuple):
+        return f'({_arguments(item)})'
+    if isinstance(item, dict):
+        return f'{{{", ".join([f"{key!r}: {_argument(value)}" for key, value in item.items()])}}}'
+    return op_name(item) if isinstance(item, gluon.Block) else brief(item)

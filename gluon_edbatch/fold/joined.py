@@ -16,17 +16,8 @@ _EXACT = 2**24  # all integers up to it are exact in float32
 
 
 def joined(items: Sequence[Any], values: Sequence[Any], ctx: Optional[mx.Context]) -> NDArray:
-    """One array of the results in a list.
-
-    Parameters
-    ----------
-    items : sequence of (Handle, NDArray, numpy.ndarray or int)
-        As they were asked for. A list of ints gives an index array.
-    values : sequence
-        What they are.
-    ctx : mxnet.Context, optional
-        Where an array goes that has to be made.
-    """
+    """One array of the results in a list, which are asked for by `items` and are `values`. A list
+    of ints gives an index array. An array that has to be made goes to `ctx`."""
     if not items:
         raise RecordError('a list of results to compute is empty: there is nothing to put together')
     if all([type(item) is int for item in items]):

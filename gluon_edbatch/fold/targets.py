@@ -1,6 +1,6 @@
 """What a noted op is called as, and with, so that a scope records what it does."""
 
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 import numpy as np
@@ -13,72 +13,42 @@ from ..mx.mutation_guard import GuardedArray
 from .handles import NotedCall
 
 
-class Target(NamedTuple):
-    """What is called in the place of an op.
-
-    Attributes
-    ----------
-    function : callable
-    convert : callable or None
-        Is given each argument that is no handle's value.
-    """
-
-    function: Callable[..., Any]
-    convert: Optional[Callable[[Any], Any]]
-
-
 class Targets:
-    """What to call in one replay.
+    """What to call in one replay, and how its arguments are converted that are no handle's value.
 
     A scope records calls of HybridBlocks, and operators on its own values. An array of the user is
     none, so what other functions do with it would be done at once and alone; they get it as a value
-    of the scope (see `ScopeValues`).
-
-    Parameters
-    ----------
-    recording : Recording
-        Of the scope.
-    block
-        Whose methods are called that were noted by name.
+    of the scope: a lazy array that cannot be written to. Weights (arrays with a gradient of their
+    own, and large ones) stay as they are, as operators on values can share them. Methods that were
+    noted by name are those of `block`.
     """
 
     def __init__(self, recording: Any, block: Any):
-        self._values = ScopeValues(recording)
-        self._block = block
-        self._callees: dict[Any, Target] = {}
-
-    def of(self, call: NotedCall) -> Target:
-        """What to call for an op."""
-        op = call.op
-        key = op if op.__class__ is str else id(op)
-        callee = self._callees.get(key)
-        if callee is None:
-            callee = self._callees[key] = self._make(op)
-        return callee
-
-    def _make(self, op: Any) -> Target:
-        if op.__class__ is str:
-            return Target(_method(self._block, op), self._values.of_argument)
-        if isinstance(op, gluon.HybridBlock):
-            return Target(op, None)
-        name = getattr(op, '__name__', '')
-        if mx.nd.op.__dict__.get(name) is op:
-            return Target(_operator(op, getattr(nd, name)), None)
-        return Target(op, self._values.of_array)
-
-
-class ScopeValues:
-    """Arguments as values of a scope: lazy arrays, that cannot be written to.
-
-    Weights (arrays with a gradient of their own, and large ones) stay as they are, as operators on
-    values can share them.
-    """
-
-    def __init__(self, recording: Any):
         self._recording = recording
+        self._block = block
+        self._targets: dict[Any, tuple[Callable, Optional[Callable]]] = {}
         self._known: dict[int, Any] = {}  # by id; the calls keep the arrays
 
-    def of_array(self, item: Any) -> Any:
+    def of(self, call: NotedCall) -> tuple[Callable, Optional[Callable]]:
+        """What to call for an op, and what is given its arguments that are no handle's value."""
+        op = call.op
+        key = op if op.__class__ is str else id(op)
+        target = self._targets.get(key)
+        if target is None:
+            target = self._targets[key] = self._make(op)
+        return target
+
+    def _make(self, op: Any) -> tuple[Callable, Optional[Callable]]:
+        if op.__class__ is str:
+            return _method(self._block, op), self._of_argument
+        if isinstance(op, gluon.HybridBlock):
+            return op, None
+        name = getattr(op, '__name__', '')
+        if mx.nd.op.__dict__.get(name) is op:
+            return _operator(op, getattr(nd, name)), None
+        return op, self._of_array
+
+    def _of_array(self, item: Any) -> Any:
         """A dense NDArray as a value; anything else is handed through."""
         if item.__class__ is not NDArray and item.__class__ is not GuardedArray:
             return item
@@ -92,13 +62,13 @@ class ScopeValues:
             self._known[id(item)] = value
         return value
 
-    def of_argument(self, item: Any) -> Any:
-        """The same for what `Fold.add` takes."""
+    def _of_argument(self, item: Any) -> Any:
+        """What `Fold.add` takes as a value."""
         if item.__class__ is int:
             return self._recording.number(item)
         if isinstance(item, np.ndarray):
             return self._recording.values([item])[0]
-        return self.of_array(item)
+        return self._of_array(item)
 
 
 def _method(block: Any, name: str) -> Callable:

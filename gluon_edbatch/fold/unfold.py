@@ -1,29 +1,19 @@
 """`Unfold`: the interface of `Fold`, computed at once."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any, Callable, Optional
 
 import mxnet as mx
-from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..api.scope import check_ctx
 from ..mx.parameters import context_of
-from .arguments import like
-from .fold import check_arguments, first_gpu
-from .handles import Handle, part_of
+from .fold import Fold
+from .handles import Handle, like, part_of
 from .joined import indices, joined
 
 
 class Result(Handle):
-    """A result of a call of an `Unfold`.
-
-    Attributes
-    ----------
-    value
-        What the call returned, or a part of it.
-    """
+    """A result of a call of an `Unfold`; `value` is what the call returned, or a part of it."""
 
     __slots__ = ('value', 'batch', 'batch_axis')
 
@@ -41,7 +31,7 @@ class Result(Handle):
         return repr(self.value)
 
 
-class Unfold:
+class Unfold(Fold):
     """Takes the place of `Fold` for debugging: every call runs at once, eagerly and alone.
 
     So its errors come from the line that noted the call, whatever is raised there, and handles show
@@ -81,76 +71,15 @@ class Unfold:
         volatile: bool = False,
         cuda: bool = False,
     ):
-        check_ctx(ctx)
+        super().__init__(ctx, volatile=volatile, cuda=cuda)
         self.block = block
-        self.ctx = ctx
-        self.volatile = volatile
-        if cuda:
-            self.cuda()
 
-    def cuda(self) -> 'Unfold':
-        """Compute on the first GPU; gives the object itself.
-
-        Raises
-        ------
-        RuntimeError
-            If there is none.
-        """
-        self.ctx = first_gpu()
-        return self
-
-    def record(self, batch_axis: int, op: Callable, *args: Any) -> Result:
-        """Make a call (see `Fold.record`).
-
-        Parameters
-        ----------
-        batch_axis : int
-            As of `Fold`; nothing depends on it here.
-        op : callable
-            What is called.
-        *args
-            Its arguments, results of earlier calls among them.
-
-        Returns
-        -------
-        Result
-        """
-        return self._call(batch_axis, op, [_value(arg, None) for arg in args])
-
-    def add(self, op: str, *args: Any) -> Result:
-        """Call a method of the block (see `Fold.add`).
-
-        Parameters
-        ----------
-        op : str
-            Name of the method.
-        *args
-            Results of earlier calls, arrays, ints, and lists and tuples of them. An int is an
-            index, up to 2**24: the method gets it as an array (1,) float32.
-
-        Returns
-        -------
-        Result
-            The result, with what the call returned as its ``value``.
-
-        Raises
-        ------
-        RecordError
-            If an argument is something else.
-        AttributeError
-            If the block has no such method.
-        """
-        check_arguments(op, args)
-        return self._call(0, getattr(self.block, op), [_value(arg, self._index) for arg in args])
-
-    def _call(self, batch_axis: int, op: Callable, args: Sequence[Any]) -> Result:
-        ctx = self._ctx()
-        with ExitStack() as stack:
-            if ctx is not None:
-                stack.enter_context(ctx)
-            if self.volatile:
-                stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
-            return Result(op(*args), batch_axis)
+    def _note(self, batch_axis: int, op: Any, op_key: Any, args: Sequence[Any]) -> Handle:
+        """Make the call, and give its result."""
+        named = isinstance(op, str)
+        values = [_value(arg, self._index if named else None) for arg in args]
+        with self._placed(self._ctx()):
+            return Result((getattr(self.block, op) if named else op)(*values), batch_axis)
 
     def _index(self, number: int) -> NDArray:
         return indices([number], self._ctx())
@@ -193,9 +122,6 @@ class Unfold:
                 f'it must be made with the block that is applied, Unfold(block)'
             )
         return self(nodes)
-
-    def reset(self) -> None:
-        """Nothing is noted, so there is nothing to forget."""
 
 
 def _value(arg: Any, integer: Optional[Callable[[int], NDArray]]) -> Any:

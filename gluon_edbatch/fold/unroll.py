@@ -11,12 +11,11 @@ from ..brief import brief
 from ..errors import RecordError
 from .fold import Fold
 from .handles import Handle
-from .unfold import Unfold
 
 
 def fold_unroll(
     cell: RecurrentCell,
-    fold: Union[Fold, Unfold],
+    fold: Fold,
     length: int,
     inputs: Any,
     begin_state: Optional[Sequence[Any]] = None,
@@ -30,7 +29,7 @@ def fold_unroll(
     ----------
     cell : RecurrentCell
         Any cell of Gluon.
-    fold : Fold or Unfold
+    fold : Fold
         Where the calls are noted.
     length : int
         Number of steps.
@@ -77,26 +76,13 @@ def fold_unroll(
     if begin_state is None:
         begin_state = _begin_state(cell, inputs, layout)
     node = fold.record(
-        0, unroll, cell, length, inputs, begin_state, layout, bool(merge_outputs), valid_length
+        0, cell.unroll, length, inputs, begin_state, layout, bool(merge_outputs), valid_length
     )
     outputs, states = node.split(2)
     parts = list(states.split(len(cell.state_info())))
     if not merge_outputs:
         return list(outputs.split(length)), parts
     return fold.record(layout.index('N'), _same, outputs), parts
-
-
-def unroll(
-    cell: RecurrentCell,
-    length: int,
-    inputs: Any,
-    begin_state: Optional[Sequence[Any]],
-    layout: str,
-    merge_outputs: bool,
-    valid_length: Optional[NDArray],
-) -> tuple[Any, Any]:
-    """``cell.unroll``."""
-    return cell.unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
 
 
 def _begin_state(cell: RecurrentCell, inputs: Any, layout: str) -> Optional[list[NDArray]]:

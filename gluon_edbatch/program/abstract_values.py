@@ -37,11 +37,7 @@ class Dynamic:
     def __bool__(self) -> bool:
         return self._refuse()
 
-    def __float__(self) -> float:
-        return self._refuse()
-
-    def __int__(self) -> int:
-        return self._refuse()
+    __float__ = __int__ = __bool__
 
     def __index__(self) -> int:
         return self._refuse(
@@ -64,17 +60,9 @@ class KnownNumber(Exception):
 
 
 class SampleNumber(Dynamic):
-    """A Python number, read from a tensor or computed of such.
-
-    Parameters
-    ----------
-    builder, place
-        Where it is.
-    kind : str
-        ``'float'``, ``'int'`` or ``'bool'``.
-    origins : frozenset
-        Variables whose numbers Python knew, and of which it is made (see `specialise`).
-    """
+    """A Python number, read from a tensor or computed of such: value `place` of the block that
+    `builder` makes. `origins` are the variables whose numbers Python knew, and of which it is made
+    (see `specialise`)."""
 
     __slots__ = ('builder', 'place', 'kind', 'origins')
 

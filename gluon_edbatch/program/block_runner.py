@@ -13,8 +13,8 @@ from ..errors import ProgramError
 from ..subgraph.structure import unflatten
 from .abstract_values import KnownNumber, SampleNumber, SampleTensor
 from .build import Builder, Shared
-from .call_rules import Framed, ProgramCalls, entered
-from .flow import Branch, Invoke, Jump, Statement
+from .call_rules import Framed, ProgramCalls, entered, truth
+from .flow import Branch, Invoke, Jump, Statement, site
 from .states import Activation, Path, State, Taken, containers_within, pruned, rebuilt, spec_of
 
 MOST_CALLS = 100  # in each other
@@ -27,20 +27,9 @@ _OF_NDARRAY = re.compile(r"type <class '[\w.]*SampleNumber'> not supported")
 
 
 class Standing(NamedTuple):
-    """Where a block begins.
-
-    Attributes
-    ----------
-    state : State
-    taken : Taken
-        The same, taken apart.
-    widened : frozenset of Path
-        Numbers in it that count as values, though Python knows them.
-    origins : tuple of frozenset
-        Of its values, if they are numbers;
-    shared : tuple of bool
-        whether they are shared, if they are tensors.
-    """
+    """Where a block begins: a state, the same taken apart, numbers in it that count as values
+    though Python knows them, and for each value its origins (of numbers) and whether it is shared
+    (of tensors)."""
 
     state: State
     taken: Taken
@@ -50,17 +39,8 @@ class Standing(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What came of running a block.
-
-    Attributes
-    ----------
-    builder : Builder
-        What it computes.
-    ways : tuple of State
-        Where it goes on: one way; two if `result`, a number of the sample, decides; or none, and
-        `result` is what the network gives.
-    result : Any
-    """
+    """What came of running a block. There is one way to go on; or two if `result`, a number of the
+    sample, decides; or none, and `result` is what the network gives."""
 
     builder: Builder
     ways: tuple[State, ...]
@@ -68,20 +48,8 @@ class Ran(NamedTuple):
 
 
 class BlockRunner:
-    """Runs a network's blocks, each once.
-
-    Parameters
-    ----------
-    net, training, ctx
-        See `specialise.specialise`.
-
-    Attributes
-    ----------
-    constants : list of numpy.ndarray
-        Those that blocks have, some of which may have been left out since.
-    foreign : set of int
-        The ``id`` of containers that are not the program's own.
-    """
+    """Runs a network's blocks, each once. `foreign` has the ``id`` of containers that are not the
+    program's own."""
 
     def __init__(self, net: gluon.Block, training: bool, ctx: mx.Context):
         self._shared = Shared(training, ctx)
@@ -134,7 +102,7 @@ class BlockRunner:
         end = top.block.end
         builder.line = _site(stack, end.line)
         if isinstance(end, Branch):
-            condition = _guarded(builder, lambda: _condition(top.names[end.condition]))
+            condition = _guarded(builder, lambda: truth(top.names[end.condition]))
             if isinstance(condition, SampleNumber):
                 ways = [(*stack[:-1], top._replace(block=to)) for to in (end.then, end.other)]
                 return Ran(builder, tuple(ways), condition)
@@ -195,7 +163,7 @@ def _site(stack: Sequence[Activation], line: int) -> str:
             line = _begins(each)
         if each.flow.function.__module__ != ProgramCalls.__module__:
             break
-    return each.flow.site(line)
+    return site(each.flow.file, line)
 
 
 def _called(net, *arguments):
@@ -228,15 +196,6 @@ def _told(error: Exception) -> str:
     for name, kind in (('SampleNumber', 'a number'), ('SampleTensor', 'an array')):
         told = re.sub(rf"""(['"]|<class '[\w.]*){name}('>|['"])""", f'{kind} of the sample', told)
     return f'fails while the program is made: {told}'
-
-
-def _condition(value: Any) -> Any:
-    """What decides: a bool of Python's, or a number of the sample."""
-    if isinstance(value, SampleTensor):
-        value = value.asscalar()
-    if isinstance(value, SampleNumber):
-        return value if value.kind == 'bool' else value != 0
-    return bool(value)
 
 
 def _held(value: Any) -> list[Any]:

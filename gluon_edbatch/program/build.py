@@ -16,33 +16,25 @@ from ..branching.program_graph import (
     ReadNumber,
     Spec,
     TensorSpec,
-    read_by_end,
+    read_by,
 )
 from ..errors import ProgramError, RecordError
 from ..mx.symbols import symbol_function
-from ..subgraph.ir import Entry, Subgraph
+from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
-from .abstract_values import Dynamic, SampleNumber, SampleTensor, kind_of
+from .abstract_values import Dynamic, SampleNumber, SampleTensor, apply, kind_of
 from .draft import Applied, Draft, Made, Place, needed
-from .rivals import places_of_inputs, rivals_of
 
 
 class Shared:
-    """What all blocks of a program have in common.
-
-    Attributes
-    ----------
-    constants : list of numpy.ndarray
-    training : bool
-        Whether operators behave as in training.
-    ctx : mxnet.Context
-    """
+    """What all blocks of a program have in common."""
 
     def __init__(self, training: bool, ctx: mx.Context):
         self.ctx = ctx
         self.constants: list[np.ndarray] = []
+        self._constant_numbers: dict[Any, int] = {}
         self.training = training
         self._traced: dict[Any, Any] = {}
 
@@ -57,15 +49,11 @@ class Shared:
 
     def constant(self, array: np.ndarray) -> int:
         """Its number; equal ones have one."""
-        for number, each in enumerate(self.constants):
-            if (
-                each.dtype == array.dtype
-                and np.array_equal(each, array)
-                and each.shape == array.shape
-            ):
-                return number
-        self.constants.append(array)
-        return len(self.constants) - 1
+        key = array.dtype, array.shape, array.tobytes()
+        number = self._constant_numbers.setdefault(key, len(self.constants))
+        if number == len(self.constants):
+            self.constants.append(array)
+        return number
 
 
 def _harmless(graph: Subgraph, inputs: Sequence[TensorSpec]) -> Subgraph:
@@ -89,14 +77,7 @@ def _specs(
 
 
 class Builder:
-    """One block.
-
-    Parameters
-    ----------
-    shared : Shared
-    takes : sequence of Spec
-    name : str
-    """
+    """Makes one block, which takes values of some specs."""
 
     def __init__(self, shared: Shared, takes: Sequence[Spec], name: str):
         self.shared, self.name = shared, name
@@ -142,7 +123,7 @@ class Builder:
         kind = 'float' if np.issubdtype(tensor.dtype, np.floating) else 'int'
         kind = 'bool' if tensor.dtype is np.bool_ else kind
         place = self._new(NumberSpec(kind))
-        rivals = rivals_of(self, self._made, self._place(tensor))
+        rivals = _rivals_of(self, self._made, self._place(tensor))
         line = self.line if rivals else ''
         self._made.append(ReadNumber(place, self._place(tensor), kind, rivals, line))
         return SampleNumber(self, place, kind)
@@ -153,7 +134,7 @@ class Builder:
         made: Any = self._made[number]
         graph, node = made.graph, made.graph.nodes[entry.node]
         if node.is_variable:
-            place = places_of_inputs(made).get(node.name)
+            place = _places_of_inputs(made).get(node.name)
         elif entry in graph.heads:
             place = made.outputs[graph.heads.index(entry)]
         else:
@@ -249,7 +230,7 @@ class Builder:
 
     def finished(self, end: End) -> Draft:
         """With what is needed of that which was made."""
-        made = needed(self._made, read_by_end(end))
+        made = needed(self._made, read_by(end))
         return Draft(self._takes, tuple(self._specs), made, end, self.name)
 
 
@@ -269,3 +250,61 @@ def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if 'Error in operator' in line or 'Check failed' in line]
     return (told or lines or [type(error).__name__])[0][:200]
+
+
+# --- of what a number that is read was chosen ---------------------------------------------------
+
+_OF_THE_LARGEST, _OF_THE_SMALLEST = ('argmax', 'argmax_channel'), 'argmin'
+_ORDERED = frozenset(
+    [
+        f'{prefix}{name}{suffix}'
+        for name in ('lesser', 'lesser_equal', 'greater', 'greater_equal')
+        for prefix, suffix in (('broadcast_', ''), ('_', ''), ('_', '_scalar'))
+    ]
+)
+_SAME_ELEMENT = frozenset('Reshape reshape Flatten expand_dims squeeze Cast cast _copy'.split())
+
+
+def _rivals_of(builder: Any, made: list[Made], place: int) -> tuple[int, ...]:
+    """A tensor of which the two largest elements were compared for a value of a block: where they
+    are as good as equal, rounding may have decided (see `ReadNumber`). The value,
+    at `place`, is the place of a tensor's largest or smallest element, or 0 or 1 by a comparison,
+    in Python or within a static network. Empty if it was not chosen so, or of integers."""
+    for number, each in reversed(list(enumerate(made))):
+        if not isinstance(each, Applied) or place not in each.outputs:
+            continue
+        nodes, places = each.graph.nodes, _places_of_inputs(each)
+        node = nodes[each.graph.heads[each.outputs.index(place)].node]
+        while node.op in _SAME_ELEMENT:
+            node = nodes[node.inputs[0].node]
+        if node.op in _ORDERED or node.op in _OF_THE_LARGEST or node.op == _OF_THE_SMALLEST:
+            found = [builder.within(number, entry) for entry in node.inputs]
+            if any([one is None or not _is_rounded(one) for one in found]):
+                return ()
+            return (_together(node, found).place,)
+        if node.name not in places:
+            return ()
+        place = places[node.name]
+    return ()
+
+
+def _is_rounded(tensor: SampleTensor) -> bool:
+    return np.issubdtype(tensor.dtype, np.floating)
+
+
+def _together(node: Node, found: list[SampleTensor]) -> SampleTensor:
+    """What was compared, in one tensor that has the largest elements of it."""
+    if node.op == _OF_THE_SMALLEST:
+        return apply('negative', found[0])
+    if node.op in _OF_THE_LARGEST:
+        return found[0]
+    sides = [apply('reshape', each, shape=(1, 1)) for each in found]
+    if len(sides) < 2:  # the other one is a constant: as many of it as there are samples
+        number = node.attrs.number('scalar', 0.0)
+        sides.append(apply('clip', sides[0], a_min=number, a_max=number))
+    return apply('concat', *sides, dim=1)
+
+
+def _places_of_inputs(applied: Applied) -> dict[str, int]:
+    """Values of a block, by their names in a graph that is applied to them."""
+    return {INPUT % position: place for position, place in enumerate(applied.inputs)}

@@ -1,5 +1,6 @@
 """What happens where the user's code calls something, while a program is made."""
 
+import builtins
 import inspect
 import math
 from collections.abc import Set as AbstractSet
@@ -25,9 +26,8 @@ from .abstract_values import (
     calculated,
     kind_of,
 )
-from .expressions import AT, CALL_AT, IN, ITEM, ITEMS, MORE, NOT, OWN
 from .flow import Invoke
-from .statements import flow_of
+from .statements import AT, CALL_AT, IN, ITEM, ITEMS, MORE, NOT, OWN, flow_of
 from .states import Activation
 
 
@@ -54,18 +54,7 @@ def entered(call: Framed, target: str) -> Activation:
 
 
 class ProgramCalls:
-    """What calls give.
-
-    Parameters
-    ----------
-    foreign : set of int
-        The ``id`` of containers that are not the program's own.
-
-    Attributes
-    ----------
-    functions : dict
-        Those that rewritten code calls (see `expressions`).
-    """
+    """What calls give. `functions` are those that rewritten code calls (see `statements`)."""
 
     def __init__(self, foreign: AbstractSet[int]):
         self._foreign = foreign
@@ -169,43 +158,17 @@ def _check(function: Any, has_values: bool) -> None:
         )
 
 
-_PURE = frozenset(
-    [
-        len,
-        range,
-        zip,
-        enumerate,
-        isinstance,
-        issubclass,
-        getattr,
-        hasattr,
-        sorted,
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-        str,
-        repr,
-        type,
-        any,
-        all,
-        sum,
-        slice,
-        callable,
-        hash,
-        id,
-        divmod,
-        reversed,
-        iter,
-        map,
-        filter,
-        complex,
-        super,
-        object,
-        vars,
-        dir,
-    ]
+def _builtins_of(names: str) -> frozenset[Any]:
+    return frozenset([getattr(builtins, name) for name in names.split()])
+
+
+_PURE = _builtins_of(
+    'len range zip enumerate isinstance issubclass getattr hasattr sorted list tuple dict set '
+    'frozenset str repr type any all sum slice callable hash id divmod reversed iter map filter '
+    'complex super object vars dir'
+)
+_TAKING_VALUES = _builtins_of(
+    'len zip enumerate isinstance list tuple dict getattr hasattr reversed type sum'
 )
 _LIBRARIES = ('numpy', 'mxnet', 'math', 'operator', 'itertools', 'functools', 'collections')
 
@@ -252,20 +215,7 @@ def _takes_values(function: Any) -> bool:
         return getattr(function, '__name__', '') not in ('index', 'count', 'remove', 'sort')
     if isinstance(function, type) and hasattr(function, '_fields'):
         return True
-    return _is_hashable(function) and function in (
-        len,
-        zip,
-        enumerate,
-        isinstance,
-        list,
-        tuple,
-        dict,
-        getattr,
-        hasattr,
-        reversed,
-        type,
-        sum,
-    )
+    return _is_hashable(function) and function in _TAKING_VALUES
 
 
 def _leaves_of(value: Any, found: list[Any]) -> None:
@@ -368,13 +318,13 @@ def _called_one(blocks, at, arguments, keywords):
 # --- functions of Python's that are taken for what they mean -------------------------------------
 
 
-def _number(builder: Any, value: Any) -> Any:
+def _number(value: Any) -> Any:
     return value.asscalar() if isinstance(value, SampleTensor) else value
 
 
 def _converted(kind: Callable) -> Callable:
     def convert(builder: Any, *values: Any) -> Any:
-        value = _number(builder, values[0]) if values else None
+        value = _number(values[0]) if values else None
         return (
             calculated(kind.__name__, value) if isinstance(value, SampleNumber) else kind(*values)
         )
@@ -389,9 +339,9 @@ def _one_of(op: str, own: Callable) -> Callable:
             return own(*values, **keywords)
         if keywords:
             raise ProgramError(f'{op} of values with {", ".join(keywords)}: choose by if')
-        chosen = _number(builder, items[0])
+        chosen = _number(items[0])
         for each in items[1:]:
-            chosen = calculated(op, chosen, _number(builder, each))
+            chosen = calculated(op, chosen, _number(each))
         return chosen
 
     return choose
@@ -401,7 +351,7 @@ def _of_number(op: str, own: Callable) -> Callable:
     def compute(builder: Any, *values: Any, **keywords: Any) -> Any:
         if isinstance(values[0], SampleTensor) and op == 'abs':
             return abs(values[0])
-        value = _number(builder, values[0])
+        value = _number(values[0])
         if not isinstance(value, SampleNumber):
             return own(*values, **keywords)
         if len(values) > 1 or keywords:
@@ -467,7 +417,7 @@ def _any_or_all(op: str, own: Callable) -> Callable:
     """Of a list that is there already, so that all can be asked."""
 
     def ask(builder: Any, values: Any) -> Any:
-        asked = [_truth(each) for each in values]
+        asked = [truth(each) for each in values]
         unknown = [each for each in asked if isinstance(each, SampleNumber)]
         known = [each for each in asked if not isinstance(each, SampleNumber)]
         if not unknown or (known and own(known) is (op == 'or')):
@@ -477,22 +427,22 @@ def _any_or_all(op: str, own: Callable) -> Callable:
     return ask
 
 
-def _truth(value: Any) -> Any:
-    """What ``if`` would make of it."""
-    value = _number(None, value)
+def truth(value: Any) -> Any:
+    """What ``if`` decides by: a bool of Python's, or a number of the sample."""
+    value = _number(value)
     if isinstance(value, SampleNumber):
         return value if value.kind == 'bool' else value != 0
     return bool(value)
 
 
 def _divmod(builder: Any, value: Any, other: Any) -> Any:
-    value, other = _number(builder, value), _number(builder, other)
+    value, other = _number(value), _number(other)
     return value // other, value % other
 
 
 def _full(builder: Any, shape: Any, val: Any, **keywords: Any) -> Any:
     made = builder.fill(mx.nd.ones(shape, **keywords), anew=True)
-    return made * _number(builder, val)
+    return made * _number(val)
 
 
 _SPECIAL: dict[Any, Callable] = {
@@ -505,7 +455,7 @@ _SPECIAL: dict[Any, Callable] = {
     math.fabs: lambda builder, value: (
         abs(float(value))
         if not isinstance(value, Dynamic)
-        else abs(calculated('float', _number(builder, value)))
+        else abs(calculated('float', _number(value)))
     ),
     float: _converted(float),
     int: _converted(int),
@@ -527,7 +477,7 @@ _SPECIAL: dict[Any, Callable] = {
 }
 
 
-# --- functions that rewritten code calls (see `expressions`) -------------------------------------
+# --- functions that rewritten code calls (see `statements`) -------------------------------------
 
 
 class Counted(NamedTuple):
@@ -551,8 +501,7 @@ _SPECIAL[range] = _range
 
 
 def _not(value: Any) -> Any:
-    if isinstance(value, SampleTensor):
-        value = value.asscalar()
+    value = _number(value)
     return calculated('not', value) if isinstance(value, SampleNumber) else not value
 
 

@@ -31,7 +31,6 @@ from ..branching.program_graph import (
     Step,
     TensorSpec,
     read_by,
-    read_by_end,
 )
 from ..branching.pytree import LEAF
 from ..bundle.manifest import BundleWriter
@@ -88,13 +87,8 @@ def add_cpp(
     parameters: Sequence[NDArray],
     max_steps: int,
 ) -> None:
-    """Add the host's sources, and its networks' parameters, to a bundle that has all else.
-
-    Raises
-    ------
-    BundleError
-        If there is something that the host cannot take: the message says what.
-    """
+    """Add the host's sources, and its networks' parameters, to a bundle that has all else. Raises
+    BundleError if there is something that the host cannot take."""
     content = bundle.content
     networks = []
     for place, (number, own) in enumerate(pairs):
@@ -161,7 +155,7 @@ def _separated(items: Sequence[str]) -> str:
 
 def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: dict[Pair, int]) -> str:
     """The function of a block: its values have the numbers that ``print(program)`` shows."""
-    read = set(read_by_end(block.end)).union(*map(read_by, block.steps))
+    read = set(read_by(block.end)).union(*map(read_by, block.steps))
     lines = [
         f'const auto& v{place} = m.{_taken(spec)}({place});'
         for place, spec in enumerate(block.takes)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
 from ..branching.program_graph import (
+    READ_MANY,
+    READ_ONE,
     Calculate,
-    Choose,
     End,
     FillTensor,
     GiveTensor,
-    Goto,
     ReadNumber,
     Spec,
     read_by,
@@ -21,15 +21,8 @@ Place = Union[int, tuple[Any]]  # a value of the block, or a constant number
 
 
 class Applied(NamedTuple):
-    """A static graph on values of a block; its results are values of it, too.
-
-    Attributes
-    ----------
-    graph : Subgraph
-        Inputs are named as in `subgraph.trace`.
-    parameters : dict of str to Parameter
-    inputs, outputs : tuple of int
-    """
+    """A static graph on values of a block, whose results are values of it, too. Inputs are named as
+    in `subgraph.trace`."""
 
     graph: Subgraph
     parameters: dict[str, Any]
@@ -41,19 +34,8 @@ Made = Union[Applied, ReadNumber, Calculate, GiveTensor, FillTensor]
 
 
 class Draft(NamedTuple):
-    """A block: values 0, 1, ... are what it takes, and those after them are made in it.
-
-    Attributes
-    ----------
-    takes : int
-        How many values it takes.
-    specs : tuple of Spec
-        Of all its values.
-    made : tuple of Made
-    end : Goto, Choose or Finish
-    name : str
-        The line of the user's where it begins.
-    """
+    """A block: values 0, 1, ... are what it takes, and those after them are made in it. `specs` are
+    of all its values, and `name` is the user's line where it begins."""
 
     takes: int
     specs: tuple[Spec, ...]
@@ -62,56 +44,34 @@ class Draft(NamedTuple):
     name: str
 
 
-def renamed(made: Made, names: Mapping[int, Place]) -> Made:
-    """A step that reads and writes other values, or reads constants in the place of numbers."""
-    new = _Renaming(names)
-    if isinstance(made, Applied):
-        return made._replace(inputs=new.all(made.inputs), outputs=new.all(made.outputs))
-    made = made._replace(output=new.one(made.output))
-    if isinstance(made, Calculate):
-        return made._replace(operands=new.all(made.operands))
-    if isinstance(made, ReadNumber):
-        made = made._replace(rivals=new.all(made.rivals))
-    return made if isinstance(made, FillTensor) else made._replace(input=new.one(made.input))
+def renamed(each: Any, names: Mapping[int, Place]) -> Any:
+    """A step, or an end, of other values, or of constant numbers in the place of some."""
 
+    def new(place: Any) -> Any:
+        return names.get(place, place) if isinstance(place, int) else place
 
-def renamed_end(end: End, names: Mapping[int, Place]) -> End:
-    """An end of a block that reads other values."""
-    new = _Renaming(names)
-    if isinstance(end, Choose):
-        then, other = new.goto(end.then), new.goto(end.other)
-        return end._replace(condition=new.one(end.condition), then=then, other=other)
-    return end._replace(values=new.all(end.values))
-
-
-class _Renaming:
-    def __init__(self, names: Mapping[int, Place]):
-        self._names = names
-
-    def one(self, place: Any) -> Any:
-        return self._names.get(place, place) if isinstance(place, int) else place
-
-    def all(self, places: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(map(self.one, places))
-
-    def goto(self, to: Goto) -> Goto:
-        return to._replace(values=self.all(to.values))
+    fields: dict[str, Any] = {}
+    for name in each._fields:
+        value = getattr(each, name)
+        if name in ('then', 'other'):
+            fields[name] = renamed(value, names)
+        elif name in (*READ_ONE, 'output'):
+            fields[name] = new(value)
+        elif name in (*READ_MANY, 'outputs'):
+            fields[name] = tuple(map(new, value))
+    return each._replace(**fields)
 
 
 def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:
-    """What some values are made of, in the same order."""
+    """What some values are made of, in the same order; and indices that are looked at, which may be
+    errors."""
     wanted, kept = set(places), []
     for each in reversed(made):
-        if is_needed(each, wanted):
+        is_index = isinstance(each, Calculate) and each.op == 'index'
+        if is_index or not wanted.isdisjoint(written_by(each)):
             kept.append(each)
             wanted.update(read_by(each))
     return tuple(reversed(kept))
-
-
-def is_needed(made: Made, wanted: set[int]) -> bool:
-    """Whether some of the wanted values are made, or an index is looked at that may be an error."""
-    is_index = isinstance(made, Calculate) and made.op == 'index'
-    return is_index or not wanted.isdisjoint(written_by(made))
 
 
 def graph_key(graph: Subgraph) -> Any:

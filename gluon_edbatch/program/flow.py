@@ -3,14 +3,7 @@
 import linecache
 from collections.abc import Sequence
 from types import CodeType
-from typing import (
-    Any,
-    Callable,
-    NamedTuple,
-    Optional,
-    TypeVar,
-    Union,
-)
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
 T = TypeVar('T')
 
@@ -62,17 +55,9 @@ End = Union[Invoke, Jump, Branch, Return]
 
 
 class CodeBlock:
-    """Statements without a branch, and how they end.
-
-    Attributes
-    ----------
-    number : int
-        Among the function's, in an order in which what comes first has the smaller one.
-    live : frozenset of str
-        Names that this block or later ones read before they write them.
-    joins : bool
-        Whether several blocks lead here.
-    """
+    """Statements without a branch, and how they end. Blocks are numbered so that what comes first
+    has the smaller number. `live` are names that this block or later ones read before they write
+    them; `joins` tells whether several blocks lead here."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
@@ -101,16 +86,8 @@ class CodeBlock:
 
 
 class Flow(NamedTuple):
-    """A function as blocks; the first is its entry.
-
-    Attributes
-    ----------
-    function : FunctionType
-    file : str
-    blocks : list of CodeBlock
-    places : dict of str to str
-        For ``for`` loops: the name that counts, and the one that holds what the loop is over.
-    """
+    """A function as blocks; the first is its entry. `places` has, for ``for`` loops, the name that
+    counts and the one that holds what the loop is over."""
 
     function: Any  # a FunctionType, which mypy would bind
     file: str
@@ -121,10 +98,6 @@ class Flow(NamedTuple):
     def returns(self) -> int:
         """From how many places."""
         return sum([isinstance(block.end, Return) for block in self.blocks])
-
-    def site(self, line: int) -> str:
-        """A line for people."""
-        return site(self.file, line)
 
 
 def site(file: str, line: int) -> str:
@@ -171,13 +144,9 @@ def in_order(first: T, following: Callable[[T], Sequence[T]]) -> list[T]:
 
 
 def _live_before(block: CodeBlock) -> frozenset[str]:
-    live = live_after(block) | block.reads_at_end
+    live = frozenset().union(*[to.live for to in block.next])
+    live = live - {block.end.target} if isinstance(block.end, Invoke) else live
+    live |= block.reads_at_end
     for statement in reversed(block.statements):
         live = (live - statement.writes) | statement.reads
     return live
-
-
-def live_after(block: CodeBlock) -> frozenset[str]:
-    """Names that are read where a block leads."""
-    live = frozenset().union(*[to.live for to in block.next])
-    return live - {block.end.target} if isinstance(block.end, Invoke) else live

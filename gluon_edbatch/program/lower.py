@@ -18,7 +18,6 @@ from ..branching.program_graph import (
     Step,
     TensorSpec,
     read_by,
-    read_by_end,
     written_by,
 )
 from ..ops.attrs import Attrs
@@ -36,9 +35,8 @@ def lowered(
     drafts: Sequence[Draft], constants: list[Any], arguments: Any, training: bool
 ) -> ProgramGraph:
     """The program of finished blocks."""
-    networks, constants = _Networks(training), list(constants)
-    drafts = [_with_arrays(draft, constants) for draft in drafts]
-    drafts, constants = _needed_only(drafts, constants)
+    networks = _Networks(training)
+    drafts, constants = _with_constants(drafts, list(constants))
     blocks = [
         ProgramBlock(draft.specs[: draft.takes], _steps(draft, networks), draft.end, draft.name)
         for draft in drafts
@@ -46,30 +44,23 @@ def lowered(
     return ProgramGraph(blocks, networks.all, networks.parameters, constants, arguments)
 
 
-def _needed_only(drafts: Sequence[Draft], constants: list[Any]) -> tuple[list[Draft], list[Any]]:
-    """Without constants of blocks and values that were left out."""
+def _with_constants(drafts: Sequence[Draft], constants: list[Any]) -> tuple[list[Draft], list[Any]]:
+    """Arrays made of numbers that passes found to be constant are constants of the program, and
+    those of blocks and values that were left out are not."""
     number_of: dict[int, int] = {}
     kept: list[Draft] = []
     for draft in drafts:
-        made = [
-            each._replace(constant=number_of.setdefault(each.constant, len(number_of)))
-            if isinstance(each, FillTensor)
-            else each
-            for each in draft.made
-        ]
+        made: list[Made] = []
+        for each in draft.made:
+            if isinstance(each, GiveTensor) and isinstance(each.input, tuple):
+                constants.append(np.array(each.input, each.dtype))
+                each = FillTensor(each.output, len(constants) - 1)
+            if isinstance(each, FillTensor):
+                number = number_of.setdefault(each.constant, len(number_of))
+                each = each._replace(constant=number)
+            made.append(each)
         kept.append(draft._replace(made=tuple(made)))
     return kept, [constants[number] for number in number_of]
-
-
-def _with_arrays(draft: Draft, constants: list[Any]) -> Draft:
-    """Arrays made of numbers that passes found to be constant are constants of the program."""
-    made: list[Made] = []
-    for each in draft.made:
-        if isinstance(each, GiveTensor) and isinstance(each.input, tuple):
-            constants.append(np.array(each.input, each.dtype))
-            each = FillTensor(each.output, len(constants) - 1)
-        made.append(each)
-    return draft._replace(made=tuple(made))
 
 
 class _Level(NamedTuple):
@@ -100,7 +91,7 @@ def _levels(draft: Draft) -> list[_Level]:
 
 def _steps(draft: Draft, networks: '_Networks') -> list[Step]:
     """One network for each level: operators are put together as far as they can be."""
-    wanted = set(read_by_end(draft.end))
+    wanted = set(read_by(draft.end))
     for made in draft.made:
         if not isinstance(made, Applied):
             wanted.update(read_by(made))
@@ -128,6 +119,7 @@ class _Networks:
         self.parameters: list[gluon.Parameter] = []
         self._training = training
         self._number_of: dict[Any, int] = {}
+        self._parameter_numbers: dict[int, int] = {}  # by id; they are kept
 
     def run(self, draft: Draft, applied: list[Applied], wanted: set[int]) -> RunNetwork:
         """One network for operators, of which some results are wanted."""
@@ -146,11 +138,10 @@ class _Networks:
         return RunNetwork(network, parameters, tuple(joined.inputs), tuple(outputs))
 
     def _parameter(self, parameter: gluon.Parameter) -> int:
-        for number, each in enumerate(self.parameters):
-            if each is parameter:
-                return number
-        self.parameters.append(parameter)
-        return len(self.parameters) - 1
+        number = self._parameter_numbers.setdefault(id(parameter), len(self.parameters))
+        if number == len(self.parameters):
+            self.parameters.append(parameter)
+        return number
 
     def _number(self, graph: Subgraph, inputs, outputs, parameters) -> int:
         """The same one for graphs that are equal but for names of operators."""
@@ -162,18 +153,8 @@ class _Networks:
 
 
 class _JoinedGraphs:
-    """Operators' graphs as one.
-
-    Attributes
-    ----------
-    nodes : list of Node
-    inputs : list of int
-        Values of the block that it takes, in the order of its inputs.
-    parameters : list of Parameter
-        In the order of its parameters.
-    entry_of : dict of int to Entry
-        Where in it a value of the block is.
-    """
+    """Operators' graphs as one, its inputs (values of the block) and parameters in their order, and
+    where in it a value of the block is."""
 
     def __init__(self, applied: Sequence[Applied]):
         self.nodes: list[Node] = []

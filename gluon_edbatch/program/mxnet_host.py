@@ -1,7 +1,7 @@
 """The host in MXNet: networks are CachedOps, on any context, under autograd as well."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -15,27 +15,12 @@ from ..mx.host import upload
 from ..subgraph.trace import INPUT
 from .lower import PARAMETER
 
-
-class _Compiled(NamedTuple):
-    """A network as an operator, and what it is given: inputs (True) or parameters, by number."""
-
-    op: InTurns
-    sources: list[tuple[bool, int]]
+# A network as an operator, and what it is given: inputs (True) or parameters, by number.
+_Compiled = tuple[InTurns, list[tuple[bool, int]]]
 
 
 class MXNetHost(Host):
-    """Runs networks of a program with MXNet.
-
-    Attributes
-    ----------
-    arrays : type
-        Of samples and results.
-
-    Parameters
-    ----------
-    graph : ProgramGraph
-    ctx : mxnet.Context
-    """
+    """Runs networks of a program with MXNet."""
 
     arrays = mx.nd.NDArray
 
@@ -106,7 +91,7 @@ def _compile(network: Network, in_place: bool) -> _Compiled:
         given = name.startswith(INPUT[:-2])
         sources.append((given, int(name[len((INPUT if given else PARAMETER)[:-2]) :])))
     if not in_place:
-        return _Compiled(cached_op(symbol), sources)
+        return cached_op(symbol), sources
     data = [place for place, (given, _) in enumerate(sources) if given]
     others = [place for place, (given, _) in enumerate(sources) if not given]
-    return _Compiled(cached_op(symbol, in_place=(data, others)), sources)
+    return cached_op(symbol, in_place=(data, others)), sources

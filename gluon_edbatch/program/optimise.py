@@ -3,69 +3,31 @@
 Where a pass changes nothing, it gives the same drafts again; all are repeated until none does.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from ..branching.host_arithmetic import calculate
-from ..branching.program_graph import (
-    Calculate,
-    Choose,
-    End,
-    Finish,
-    Goto,
-    gotos,
-    read_by,
-    read_by_end,
-    written_by,
-)
+from ..branching.program_graph import Calculate, Choose, End, Finish, Goto, gotos, read_by
 from ..branching.pytree import exact
-from ..ops import op_of
-from .draft import (
-    Applied,
-    Draft,
-    Made,
-    Place,
-    graph_key,
-    is_needed,
-    needed,
-    renamed,
-    renamed_end,
-)
+from .draft import Draft, Made, Place, needed, renamed
 from .flow import in_order
 
 Drafts = list[Draft]
 
 
-@dataclass
-class Optimised:
-    """What came of it.
-
-    Attributes
-    ----------
-    drafts : list of Draft
-    effects : dict of str to int
-        By pass, how much of its kind went away.
-    """
-
-    drafts: Drafts
-    effects: dict[str, int] = field(default_factory=dict)
-
-
-def optimise(drafts: Drafts, training: bool, without: Sequence[str] = ()) -> Optimised:
-    """Apply all passes, or all but some."""
-    effects: Counter = Counter()
-    passes = {name: each for name, each in PASSES.items() if name not in without}
+def optimise(drafts: Drafts, without: Sequence[str] = ()) -> tuple[Drafts, dict[str, int]]:
+    """Drafts after all passes but some, and by pass, how much of its kind went away."""
+    effects = dict.fromkeys(PASSES, 0)
     changed = True
     while changed:
         changed = False
-        for name, each in passes.items():
-            drafts, effect = each(drafts, training)
-            effects[name] += effect
-            changed = changed or effect > 0
+        for name, each in PASSES.items():
+            if name not in without:
+                drafts, effect = each(drafts)
+                effects[name] += effect
+                changed = changed or effect > 0
         drafts = _in_order(drafts)
-    return Optimised(_in_order(drafts), {name: effects[name] for name in PASSES})
+    return drafts, effects
 
 
 def _in_order(drafts: Drafts) -> Drafts:
@@ -95,14 +57,10 @@ def _ways_to(drafts: Drafts) -> list[list[Goto]]:
     return ways
 
 
-def _tidied(draft: Draft) -> Draft:
-    return draft._replace(made=needed(draft.made, read_by_end(draft.end)))
-
-
 # --- passes --------------------------------------------------------------------------------------
 
 
-def _threaded(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
+def _threaded(drafts: Drafts) -> tuple[Drafts, int]:
     """Ways to a block that computes nothing lead to where it leads."""
     count = 0
 
@@ -115,14 +73,14 @@ def _threaded(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
                 return to
             seen.add(to.block)
             names: dict[int, Place] = dict(enumerate(to.values))
-            moved: Any = renamed_end(target.end, names)
+            moved: Any = renamed(target.end, names)
             to, count = moved, count + 1
 
     made = [draft._replace(end=_redirected(draft.end, on)) for draft in drafts]
     return made, count
 
 
-def _merged(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
+def _merged(drafts: Drafts) -> tuple[Drafts, int]:
     """A block that only one other leads to, without a choice, becomes a part of that."""
     drafts, ways, count = list(drafts), _ways_to(drafts), 0
     gone: set[int] = set()
@@ -148,7 +106,7 @@ def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
         first.takes,
         first.specs + second.specs[second.takes :],
         first.made + tuple([renamed(made, names) for made in second.made]),
-        _decided(renamed_end(second.end, names)),
+        _decided(renamed(second.end, names)),
         first.name,
     )
 
@@ -160,11 +118,7 @@ def _decided(end: End) -> End:
     return end
 
 
-def _places(names: dict[int, Place]) -> dict[int, int]:
-    return {place: new for place, new in names.items() if isinstance(new, int)}
-
-
-def _without_dead(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
+def _without_dead(drafts: Drafts) -> tuple[Drafts, int]:
     """Blocks take only what they, or later ones, read."""
     read: list[set[int]] = [set() for _ in drafts]
     changed = True
@@ -182,17 +136,13 @@ def _without_dead(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
 
 def _read_of(draft: Draft, read: list[set[int]]) -> set[int]:
     """What it takes and reads, if later blocks take only that."""
-    end = draft.end
-    places: set[Any] = {end.condition} if isinstance(end, Choose) else set()
-    if isinstance(end, Finish):
-        places.update(read_by_end(end))
+    end: Any = draft.end
+    places: list[Any] = [end.condition] if isinstance(end, Choose) else []
+    places += end.values if isinstance(end, Finish) else ()
     for to in gotos(end):
-        places.update([each for i, each in enumerate(to.values) if i in read[to.block]])
-    ints = [place for place in places if isinstance(place, int)]
-    wanted = set(ints)
-    for made in reversed(draft.made):
-        if is_needed(made, wanted):
-            wanted.update(read_by(made))
+        places += [each for i, each in enumerate(to.values) if i in read[to.block]]
+    wanted = {place for place in places if isinstance(place, int)}
+    wanted.update(*map(read_by, needed(draft.made, wanted)))
     return {place for place in wanted if place < draft.takes}
 
 
@@ -202,200 +152,59 @@ def _taking(draft: Draft, own: list[int], kept: list[list[int]]) -> Draft:
     def goto(to: Goto) -> Goto:
         return to._replace(values=tuple([to.values[place] for place in kept[to.block]]))
 
-    draft = _tidied(draft._replace(end=_redirected(draft.end, goto)))
+    end = _redirected(draft.end, goto)
+    inside = needed(draft.made, read_by(end))
     inner = range(draft.takes, len(draft.specs))
     names = {place: new for new, place in enumerate([*own, *inner])}
     return Draft(
         len(own),
         tuple([draft.specs[place] for place in names]),
-        tuple([renamed(made, names) for made in draft.made]),
-        renamed_end(draft.end, names),
+        tuple([renamed(made, names) for made in inside]),
+        renamed(end, names),
         draft.name,
     )
 
 
-def _with_constant_takes(drafts: Drafts, _: bool) -> tuple[Drafts, int]:
-    """Numbers that are the same wherever a block is come to from, and what is computed of such."""
+def _with_known_takes(drafts: Drafts) -> tuple[Drafts, int]:
+    """Numbers that are the same on all ways to a block, what is computed of them, and values that a
+    block takes twice."""
     ways, made, count = _ways_to(drafts), [], 0
     for number, draft in enumerate(drafts):
-        constants: dict[int, Any] = {}
-        for place in range(draft.takes if number else 0):
-            values = {exact(to.values[place]) for to in ways[number]}
-            if len(values) == 1 and isinstance(ways[number][0].values[place], tuple):
-                constants[place] = ways[number][0].values[place]
-        draft, folded = _folded(draft, constants)
+        names: dict[int, Place] = {}
+        first: dict[Any, int] = {}
+        for place in range(draft.takes if number and ways[number] else 0):
+            values = [to.values[place] for to in ways[number]]
+            key = tuple(map(exact, values))
+            if isinstance(values[0], tuple) and len(set(key)) == 1:
+                names[place] = values[0]
+            elif first.setdefault(key, place) != place:
+                names[place] = first[key]
+        draft, folded = _folded(draft, names)
         made.append(draft)
         count += folded
     return made, count
 
 
-def _folded(draft: Draft, constants: dict[int, Any]) -> tuple[Draft, int]:
-    """With numbers that are known in the place of values."""
+def _folded(draft: Draft, names: dict[int, Place]) -> tuple[Draft, int]:
+    """A draft with numbers that are known, or other values, in the place of some values."""
     kept: list[Made] = []
-    used = set(read_by_end(draft.end)).union(*[read_by(made) for made in draft.made])
-    count = len(used.intersection(constants))
+    used = set(read_by(draft.end)).union(*[read_by(made) for made in draft.made])
+    count = len(used.intersection(names))
     for made in draft.made:
-        made = renamed(made, constants)
+        made = renamed(made, names)
         if isinstance(made, Calculate) and all([isinstance(p, tuple) for p in made.operands]):
             value = calculate(made, [p[0] for p in made.operands], 1)[0]  # type: ignore[index]
-            constants[made.output] = (value.item(),)
+            names[made.output] = (value.item(),)
             count += 1
             continue
         kept.append(made)
-    end = _decided(renamed_end(draft.end, constants))
+    end = _decided(renamed(draft.end, names))
     return draft._replace(made=tuple(kept), end=end), count
 
 
-def _without_identities(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
-    """Operators that change nothing, and values that a block takes twice."""
-    ways, made, count = _ways_to(drafts), [], 0
-    for number, draft in enumerate(drafts):
-        names: dict[int, int] = {}
-        first: dict[Any, int] = {}
-        for place in range(draft.takes if number else 0):
-            key = tuple([exact(to.values[place]) for to in ways[number]])
-            names[place] = first.setdefault(key, place)
-        kept: list[Made] = []
-        for each in draft.made:
-            each = renamed(each, names)
-            same = _same_as(each, draft, training)
-            if same is None:
-                kept.append(each)
-            else:
-                names[written_by(each)[0]] = same
-        changes = {old: new for old, new in names.items() if old != new}
-        read = set(read_by_end(draft.end)).union(*[read_by(each) for each in draft.made])
-        count += len(read.intersection(changes))
-        made.append(
-            draft._replace(made=tuple(kept), end=renamed_end(draft.end, changes))
-            if changes
-            else draft
-        )
-    return made, count
-
-
-def _same_as(made: Made, draft: Draft, training: bool) -> Optional[int]:
-    """The value that something is the same as."""
-    if not isinstance(made, Applied) or len(made.graph.operators) != 1 or len(made.inputs) != 1:
-        return None
-    (op,) = made.graph.operators
-    if op in ('_copy', 'identity') or (op == 'Dropout' and not training):
-        return made.inputs[0]
-    if op in ('Reshape', 'reshape', 'Flatten', 'expand_dims', 'squeeze') and (
-        draft.specs[made.outputs[0]] == draft.specs[made.inputs[0]]
-    ):
-        return made.inputs[0]
-    return None
-
-
-def _without_repeated(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
-    """What a block computes twice of the same values."""
-    count, result = 0, []
-    for draft in drafts:
-        known: dict[Any, tuple[int, ...]] = {}
-        names: dict[int, int] = {}
-        kept: list[Made] = []
-        for made in draft.made:
-            made = renamed(made, names)
-            key = _key(made, training)
-            if key is not None and key in known:
-                names.update(zip(written_by(made), known[key]))
-                count += 1
-                continue
-            if key is not None:
-                known[key] = written_by(made)
-            kept.append(made)
-        end = renamed_end(draft.end, names)
-        result.append(draft._replace(made=tuple(kept), end=end) if names else draft)
-    return result, count
-
-
-def _key(made: Made, training: bool) -> Any:
-    """The same for what computes the same; None for what does not each time."""
-    if isinstance(made, Applied):
-        if any(op_of(op).noise for op in made.graph.operators) or (training and made.graph.states):
-            return None
-        parameters = tuple([(name, id(each)) for name, each in sorted(made.parameters.items())])
-        return graph_key(made.graph), parameters, made.inputs
-    places = made.operands if isinstance(made, Calculate) else made[1:2]
-    return type(made), made._replace(output=-1), tuple(map(exact, places))
-
-
-def _hoisted(drafts: Drafts, training: bool) -> tuple[Drafts, int]:
-    """What both ways of a choice begin with runs before it, for all samples at once."""
-    drafts, ways, count = list(drafts), _ways_to(drafts), 0
-    for number, draft in enumerate(drafts):
-        end = draft.end
-        if not isinstance(end, Choose) or end.then.block == end.other.block:
-            continue
-        if 0 in (end.then.block, end.other.block) or number in (end.then.block, end.other.block):
-            continue
-        if len(ways[end.then.block]) > 1 or len(ways[end.other.block]) > 1:
-            continue
-        moved = _first_shared(draft, drafts, training)
-        if moved is not None:
-            drafts[number], drafts[end.then.block], drafts[end.other.block] = moved
-            ways = _ways_to(drafts)
-            count += 1
-    return drafts, count
-
-
-def _first_shared(draft: Draft, drafts: Drafts, training: bool) -> Any:
-    """The three blocks with one operator moved to the first; None if there is none."""
-    end: Any = draft.end
-    found: dict[Any, Applied] = {}
-    for to in (end.then, end.other):
-        target, names = drafts[to.block], _places(dict(enumerate(to.values)))
-        for made in target.made:
-            if isinstance(made, Applied) and all(place in names for place in made.inputs):
-                key = _key(renamed(made, names), training)
-                if key is not None and key in found and to is end.other:
-                    return _moved(draft, drafts, found[key], made)
-                if key is not None and to is end.then:
-                    found[key] = made
-    return None
-
-
-def _moved(draft: Draft, drafts: Drafts, first: Applied, second: Applied) -> Any:
-    end: Any = draft.end
-    names = _places(dict(enumerate(end.then.values)))
-    then, other = drafts[end.then.block], drafts[end.other.block]
-    start = len(draft.specs)
-    new = tuple(range(start, start + len(first.outputs)))
-    specs = tuple([then.specs[place] for place in first.outputs])
-    inputs = tuple([names[place] for place in first.inputs])
-    draft = draft._replace(
-        specs=draft.specs + specs,
-        made=draft.made + (first._replace(inputs=inputs, outputs=new),),
-        end=end._replace(
-            then=end.then._replace(values=end.then.values + new),
-            other=end.other._replace(values=end.other.values + new),
-        ),
-    )
-    return draft, _taking_more(then, first), _taking_more(other, second)
-
-
-def _taking_more(draft: Draft, made: Applied) -> Draft:
-    """A block that takes what it made before."""
-    count = len(made.outputs)
-    names = {place: place + count for place in range(draft.takes, len(draft.specs))}
-    names.update({place: draft.takes + i for i, place in enumerate(made.outputs)})
-    specs = [draft.specs[place] for place in made.outputs]
-    return Draft(
-        draft.takes + count,
-        draft.specs[: draft.takes] + tuple(specs) + draft.specs[draft.takes :],
-        tuple([renamed(each, names) for each in draft.made if each is not made]),
-        renamed_end(draft.end, names),
-        draft.name,
-    )
-
-
-PASSES: dict[str, Callable[[Drafts, bool], tuple[Drafts, int]]] = {
+PASSES: dict[str, Callable[[Drafts], tuple[Drafts, int]]] = {
     'thread': _threaded,
-    'constants': _with_constant_takes,
-    'identities': _without_identities,
+    'constants': _with_known_takes,
     'dead': _without_dead,
     'merge': _merged,
-    'repeated': _without_repeated,
-    'prefixes': _hoisted,
 }

@@ -26,7 +26,7 @@ from ..subgraph.trace import describe
 from .abstract_values import Dynamic, KnownNumber, SampleNumber, SampleTensor
 from .block_runner import BlockRunner, Ran, Standing
 from .draft import Draft
-from .states import Path, State, known_numbers, take_apart
+from .states import Path, State, StateParts
 
 MOST_BLOCKS = 10_000
 MOST_VALUES = 500_000  # in all states: a list that grows for ever has them sooner
@@ -38,41 +38,12 @@ _TOO_MANY = (
 )
 
 
-class Specialised(NamedTuple):
-    """What is left of the user's functions.
-
-    Attributes
-    ----------
-    drafts : list of Draft
-        The first is the entry.
-    constants : list of numpy.ndarray
-    """
-
-    drafts: list[Draft]
-    constants: list[Any]
-
-
 def specialise(
     net: gluon.Block, arguments: tuple, specs: list[Spec], training: bool, ctx: mx.Context
-) -> Specialised:
-    """All blocks of a network's call.
-
-    Parameters
-    ----------
-    net : mxnet.gluon.Block
-    arguments : tuple
-        Template of its arguments (see `subgraph.structure`),
-    specs : list of TensorSpec
-        and their arrays.
-    training : bool
-        Whether it is called in training mode.
-    ctx : mxnet.Context
-
-    Raises
-    ------
-    ProgramError
-        If there is something that cannot be taken.
-    """
+) -> tuple[list[Draft], list[Any]]:
+    """All blocks of a network's call, the entry first, and the constant arrays that they have.
+    `arguments` is the template of its arguments (see `subgraph.structure`), `specs` are of their
+    arrays. Raises ProgramError if there is something that cannot be taken."""
     runner = BlockRunner(net, training, ctx)
     entry = runner.entry(arguments, specs)
     decided = _Decided({}, set(), set())
@@ -85,7 +56,7 @@ def specialise(
             pass
         else:
             drafts[0] = drafts[0]._replace(name=describe(net))
-            return Specialised(drafts, runner.constants)
+            return drafts, runner.constants
 
 
 class _Again(Exception):
@@ -98,18 +69,10 @@ Variable = tuple[tuple[int, ...], Path]  # the functions down to its own, and wh
 
 
 class _Decided(NamedTuple):
-    """What was found out of numbers and tensors, by where they are.
-
-    Attributes
-    ----------
-    widened : dict of Where to set of Path
-        Numbers that count as values;
-    known : set of Variable
-        those that must not, wherever their functions are, as something needs to know them: a
-        variable that is known in one place only comes to be a value on the way there.
-    shared : set of (Where, Path)
-        Tensors that share memory with others on one of the ways that meet.
-    """
+    """What was found out of numbers and tensors, by where they are. Numbers at `widened` count as
+    values; those of `known` must not, wherever their functions are, as something needs to know
+    them: a variable that is known in one place only comes to be a value on the way there. `shared`
+    are tensors that share memory with others on one of the ways that meet."""
 
     widened: dict[Where, set[Path]]
     known: set[Variable]
@@ -131,17 +94,8 @@ class _From(NamedTuple):
 
 
 class _LedTo(NamedTuple):
-    """A state that a block is to be made of.
-
-    Attributes
-    ----------
-    at : Standing
-    where : Where
-    grown : int
-        How often there were more values than the last time that it was here.
-    first : _From
-        What leads here first.
-    """
+    """A state that a block is to be made of: how often there were more values than the last time
+    that it was here, and what leads here first."""
 
     at: Standing
     where: Where
@@ -192,8 +146,9 @@ class _AllWays:
     def _to(self, state: State, first: _From) -> tuple[int, list[Any]]:
         """The block that a state goes on in, and what it takes."""
         where = tuple([(id(each.flow), each.block.number) for each in state])
-        widened = self._widening(state, where, first)
-        taken = take_apart(state, self._runner.foreign, widened)
+        parts = StateParts(state, self._runner.foreign)
+        widened = self._widening(parts, where, first)
+        taken = parts.taken(widened)
         number = self._number_of.get(taken.key)
         shared = [
             isinstance(value, SampleTensor)
@@ -239,15 +194,15 @@ class _AllWays:
             self._decided.shared.update(more)
             raise _Again
 
-    def _widening(self, state: State, where: Where, first: _From) -> frozenset[Path]:
+    def _widening(self, parts: StateParts, where: Where, first: _From) -> frozenset[Path]:
         """Which numbers count as values in this state: those in which ways differ that meet."""
         widened = self._decided.widened.setdefault(where, set())
         numbers = {
             path: value
-            for path, value in known_numbers(state, self._runner.foreign).items()
+            for path, value in parts.numbers.items()
             if _variable(where, path) not in self._decided.known
         }
-        skeleton = take_apart(state, self._runner.foreign, frozenset(numbers)).key
+        skeleton = parts.taken(numbers.keys()).key
         for met in self._met.setdefault(skeleton, []):
             differing = {
                 path

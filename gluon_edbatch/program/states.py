@@ -8,16 +8,12 @@ import copy
 from collections import abc
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import (
-    Any,
-    Callable,
-    NamedTuple,
-)
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.program_graph import NumberSpec, Spec
+from ..branching.program_graph import NumberSpec, Spec, TensorSpec
 from ..errors import ProgramError
 from .abstract_values import Dynamic, SampleNumber, SampleTensor
 from .flow import CodeBlock, Flow
@@ -27,6 +23,7 @@ _BY_REPR = (float, complex, slice)
 _CONTAINERS = (list, tuple, dict, set)
 _REBUILT = (Dynamic, *_CONTAINERS, np.ndarray)
 _NUMBERS = (int, float, bool)
+_SPECS = (TensorSpec, NumberSpec)
 _USED_UP = (abc.Iterator, abc.KeysView, abc.ItemsView, abc.ValuesView)
 _SMALL = 1 << 16  # bytes of an array that is compared by what is in it
 
@@ -34,18 +31,8 @@ Path = tuple[Any, ...]  # where a value is: the activation, the variable, then p
 
 
 class Activation(NamedTuple):
-    """A function that is being run.
-
-    Attributes
-    ----------
-    flow : Flow
-    block : CodeBlock
-        Where it goes on.
-    names : dict
-        Its variables.
-    target : str
-        Which of the caller's variables gets what it returns.
-    """
+    """A function that is being run: where it goes on, its variables, and the caller's variable that
+    gets what it returns."""
 
     flow: Flow
     block: CodeBlock
@@ -57,20 +44,9 @@ State = tuple[Activation, ...]
 
 
 class Taken(NamedTuple):
-    """A state taken apart.
-
-    Attributes
-    ----------
-    key : tuple
-        All that Python knows. The same for states that are one.
-    values : list
-        What it does not know: tensors once each, numbers wherever they are; those that count as
-        values among them.
-    paths : list of tuple
-        Where they are.
-    size : int
-        How many values there are in all, known ones and those that are there again, too.
-    """
+    """A state taken apart: `key` is all that Python knows, and the same for states that are one.
+    `values`, at `paths`, are what it does not know: tensors once each, numbers wherever they are.
+    `size` counts all values."""
 
     key: tuple
     values: list[Any]
@@ -78,86 +54,60 @@ class Taken(NamedTuple):
     size: int
 
 
-def take_apart(state: State, foreign: AbstractSet[int], widened: frozenset[Path]) -> Taken:
-    """The key of a state, and its values.
+class _Part(NamedTuple):
+    """A value in a state, where it is, and all that Python knows of it."""
 
-    Parameters
-    ----------
-    foreign : frozenset of int
-        The ``id`` of containers that are not the program's own: they are what they are.
-    widened : frozenset of tuple
-        Paths of numbers that count as values, though Python knows them.
-    """
-    walk = _StateWalk(foreign, widened)
-    key = tuple(
-        [
-            (id(each.flow), each.block.number, each.target, *walk.items(_variables(each), (depth,)))
-            for depth, each in enumerate(state)
-        ]
-    )
-    return Taken(key, walk.values, walk.paths, walk.size)
+    path: Path
+    value: Any
+    known: Any
 
 
-def rebuilt(
-    state: State, fresh: Sequence[Any], foreign: AbstractSet[int], widened: frozenset[Path]
-) -> State:
-    """The same state with containers of its own, and other values in the place of its own."""
-    walk = _Rebuilding(foreign, widened, iter(fresh))
-    return tuple(
-        [
-            each._replace(
-                names={name: walk.value(value, (depth, name)) for name, value in _variables(each)}
-            )
-            for depth, each in enumerate(state)
-        ]
-    )
+class StateParts:
+    """All values of a state, in the order in which `rebuilt` comes to them. Containers whose ``id``
+    is in `foreign` are not the program's own, and are what they are. `numbers` are those that
+    Python knows, but for those that count what a ``for`` loop is over."""
 
-
-def pruned(state: State) -> State:
-    """Without variables that nothing reads any more."""
-    return tuple([each._replace(names=_read_later(each)) for each in state])
-
-
-def _read_later(activation: Activation) -> dict[str, Any]:
-    live = activation.block.live
-    return {name: each for name, each in activation.names.items() if name in live}
-
-
-def _variables(activation: Activation) -> list[tuple[str, Any]]:
-    return sorted(activation.names.items())
-
-
-def items_of(container: Any) -> list[tuple[Any, Any]]:
-    """What is in a list, tuple or dict, by its place."""
-    values = container.values() if isinstance(container, dict) else container
-    return list(enumerate(values))
-
-
-class _StateWalk:
-    """Takes values apart, in an order that `_Rebuilding` follows."""
-
-    def __init__(self, foreign: AbstractSet[int], widened: frozenset[Path]):
-        self.values: list[Any] = []
-        self.paths: list[Path] = []
-        self.size = 0
-        self._foreign, self._widened = foreign, widened
+    def __init__(self, state: State, foreign: AbstractSet[int]):
+        self.numbers: dict[Path, Any] = {}
+        self._foreign = foreign
+        self._parts: list[_Part] = []
+        self._where: list[Any] = []
         self._seen: dict[int, int] = {}
+        for depth, each in enumerate(state):
+            names = sorted(each.names)
+            self._where.append((id(each.flow), each.block.number, each.target, *names))
+            for name in names:
+                value, path = each.names[name], (depth, name)
+                self._add(value, path)
+                if isinstance(each.names.get(each.flow.places.get(name, '')), list):
+                    self.numbers.pop(path, None)
 
-    def items(self, items: Sequence[tuple[Any, Any]], path: Path) -> Iterator[Any]:
-        """What Python knows of several values."""
-        self.size += len(items)
-        for place, value in items:
-            yield place, self._value(value, (*path, place))
+    def taken(self, widened: AbstractSet[Path]) -> Taken:
+        """The state's key and values, if numbers at these paths count as values, too."""
+        parts = self._parts
+        own = [each for each in parts if each.path in widened or isinstance(each.known, _SPECS)]
+        known = [spec_of(each.value) if each.path in widened else each.known for each in parts]
+        values, paths = [each.value for each in own], [each.path for each in own]
+        return Taken((*self._where, *known), values, paths, len(parts))
 
-    def _value(self, value: Any, path: Path) -> Any:
+    def _add(self, value: Any, path: Path) -> None:
+        items: list[tuple[Any, Any]] = []
+        self._parts.append(_Part(path, value, self._known(value, items)))
+        if type(value) in _NUMBERS:
+            self.numbers[path] = value
+        for key, item in items:
+            self._add(item, (*path, key))
+
+    def _known(self, value: Any, items: list[tuple[Any, Any]]) -> Any:
+        """What Python knows of a value itself; what is in it is added to `items`."""
         kind = type(value)
-        if isinstance(value, SampleNumber) or (path in self._widened and kind in _NUMBERS):
-            return self._dynamic(value, path)
+        if isinstance(value, SampleNumber):
+            return spec_of(value)
         if kind in _PLAIN:
             return kind, value
         if kind in _BY_REPR:
             return kind, repr(value)
-        if type(value) is NDArray:
+        if kind is NDArray:
             return _known_array(value)
         if isinstance(value, _USED_UP):
             raise ProgramError(
@@ -172,16 +122,45 @@ class _StateWalk:
         if isinstance(value, np.ndarray):
             return _known_array(value)
         if isinstance(value, SampleTensor):
-            return self._dynamic(value, path)
+            return value.spec
         if isinstance(value, set):
             return kind, tuple(sorted(map(repr, value)))
+        items += items_of(value)
         keys = tuple(map(repr, value)) if isinstance(value, dict) else ()
-        return kind, keys, tuple(self.items(items_of(value), path))
+        return kind, keys, len(items)
 
-    def _dynamic(self, value: Any, path: Path) -> Spec:
-        self.values.append(value)
-        self.paths.append(path)
-        return spec_of(value)
+
+def rebuilt(
+    state: State, fresh: Sequence[Any], foreign: AbstractSet[int], widened: frozenset[Path]
+) -> State:
+    """The same state with containers of its own, and other values in the place of its own."""
+    walk = _Rebuilding(foreign, widened, iter(fresh))
+    return tuple(
+        [
+            each._replace(
+                names={
+                    name: walk.value(each.names[name], (depth, name)) for name in sorted(each.names)
+                }
+            )
+            for depth, each in enumerate(state)
+        ]
+    )
+
+
+def pruned(state: State) -> State:
+    """Without variables that nothing reads any more."""
+    kept = []
+    for each in state:
+        live = each.block.live
+        names = {name: value for name, value in each.names.items() if name in live}
+        kept.append(each._replace(names=names))
+    return tuple(kept)
+
+
+def items_of(container: Any) -> list[tuple[Any, Any]]:
+    """What is in a list, tuple or dict, by its place."""
+    values = container.values() if isinstance(container, dict) else container
+    return list(enumerate(values))
 
 
 def _known_array(array: Any) -> Any:
@@ -233,25 +212,6 @@ class _Rebuilding:
 
     def _items(self, container: Any, path: Path) -> list[Any]:
         return [self.value(item, (*path, place)) for place, item in items_of(container)]
-
-
-def known_numbers(state: State, foreign: AbstractSet[int]) -> dict[Path, Any]:
-    """The numbers of the user's that Python knows, by path; but for those that count what a ``for``
-    loop is over, if that is known."""
-    found: dict[Path, Any] = {}
-
-    def look(value: Any, path: Path) -> None:
-        if type(value) in _NUMBERS:
-            found[path] = value
-        elif isinstance(value, (list, tuple, dict)) and id(value) not in foreign:
-            for place, item in items_of(value):
-                look(item, (*path, place))
-
-    for depth, each in enumerate(state):
-        for name, value in each.names.items():
-            if not isinstance(each.names.get(each.flow.places.get(name, '')), list):
-                look(value, (depth, name))
-    return found
 
 
 def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> set[int]:

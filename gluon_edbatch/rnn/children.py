@@ -19,13 +19,8 @@ def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: tuple[int, ...]
 
 
 class ChildrenCell(gluon.HybridBlock):
-    """A cell whose last argument, the list of a node's children, becomes ragged arguments.
-
-    Attributes
-    ----------
-    values_of_child : int
-        1: a child is one value; k: a tuple of k, and there are k ragged arguments.
-    """
+    """A cell whose last argument, the list of a node's children, becomes ragged arguments: one if
+    `values_of_child` is 1, as a child is one value; k if a child is a tuple of k."""
 
     values_of_child: ClassVar[int]
 

@@ -24,10 +24,8 @@ class MVRNNCell(gluon.HybridBlock):
     vector_weight_initializer, matrix_weight_initializer, vector_bias_initializer : str or \
 Initializer
         Of W, W_M and the bias.
-    prefix : str, optional
-        Of the names of parameters, as of all blocks.
-    params : ParameterDict, optional
-        Whose parameters are shared, as of all blocks.
+    prefix, params : optional
+        As of all blocks.
 
     Notes
     -----

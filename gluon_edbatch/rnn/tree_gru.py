@@ -30,10 +30,8 @@ class TreeGRUCell(ChildrenCell):
         that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
-    prefix : str, optional
-        Of the names of parameters, as of all blocks.
-    params : ParameterDict, optional
-        Whose parameters are shared, as of all blocks.
+    prefix, params : optional
+        As of all blocks.
 
     Notes
     -----

@@ -32,10 +32,8 @@ class ChildSumTreeLSTMCell(ChildrenCell):
         E, the length of inputs; 0 to find out at the first call.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
-    prefix : str, optional
-        Of the names of parameters, as of all blocks.
-    params : ParameterDict, optional
-        Whose parameters are shared, as of all blocks.
+    prefix, params : optional
+        As of all blocks.
 
     Notes
     -----
@@ -122,10 +120,8 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         that has no input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
         Of the parameters.
-    prefix : str, optional
-        Of the names of parameters, as of all blocks.
-    params : ParameterDict, optional
-        Whose parameters are shared, as of all blocks.
+    prefix, params : optional
+        As of all blocks.
 
     Notes
     -----

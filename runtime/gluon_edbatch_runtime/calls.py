@@ -47,14 +47,7 @@ class Ints:
 
 
 class Store:
-    """What values of one shape and dtype have in common; equal ones are one object.
-
-    Attributes
-    ----------
-    row_shape : tuple of int
-    dtype : numpy.dtype
-    rows : int
-    """
+    """What values of one shape and dtype have in common; equal ones are one object."""
 
     def __init__(self, row_shape: tuple[int, ...], dtype: Any, rows: int):
         self.row_shape, self.dtype, self.rows = row_shape, np.dtype(dtype), rows
@@ -141,17 +134,8 @@ def new_value(log, store, number):
 
 
 class Ragged:
-    """Any number of values of one shape, as one argument of a cell.
-
-    Attributes
-    ----------
-    store : Store or None
-        None if there are no values and nobody said what they would be.
-    numbers : list of int
-        The values.
-    log
-        The recording that has them.
-    """
+    """Any number of values of one shape, as one argument of a cell. `store` is None if there are no
+    values and nobody said what they would be."""
 
     log: Any
     store: Optional[Store]
@@ -189,13 +173,8 @@ def plain_ragged(log, values):
 
 
 class Prefix:
-    """A place in the search for the form of a call: some arguments are known to be of it.
-
-    Attributes
-    ----------
-    form : Form or None
-        Of the call with these arguments and no others.
-    """
+    """A place in the search for the form of a call: some arguments are known to be of it. `form` is
+    that of the call with these arguments and no others."""
 
     def __init__(self):
         self.form: Optional[Form] = None
@@ -215,18 +194,7 @@ class Prefix:
 
 
 class Form:
-    """A type of calls with so many rows.
-
-    Parameters
-    ----------
-    index : int
-        Among all of the process.
-    type : CellType
-    rows : int
-        Of the arguments.
-    stores : list of Store
-        Of the outputs.
-    """
+    """A type of calls with arguments of so many rows, numbered among all of the process."""
 
     def __init__(self, index: int, type: Any, rows: int, stores: list[Store]):  # noqa: A002
         self.index, self.type, self.rows = index, type, rows
@@ -239,23 +207,9 @@ class Form:
         self.second = stores[1] if self.is_pair else None
 
 
-class RaggedOf:
-    """Stands before the kind of the values of a ragged argument."""
-
-
-class Nothing:
-    """Stands for the kind of the values of a ragged argument that has none."""
-
-
-class Begin:
-    """Stands before the items of a list or tuple."""
-
-
-class End:
-    """Stands behind them."""
-
-
-_RAGGED, _NOTHING, _BEGIN, _END = RaggedOf, Nothing, Begin, End  # which C finds faster
+# Stand in prefixes before the kind of a ragged argument's values; for it, if there are none; and
+# before and behind the items of a list or tuple.
+_RAGGED, _NOTHING, _BEGIN, _END = object(), object(), object(), object()
 
 
 class Unknown(Exception):
@@ -266,15 +220,8 @@ class CallLog:
     """Calls of one scope, in the order in which they were made: arrays that only grow.
 
     A value is an int: outputs of calls count up from 0, call by call; numbers of the user are -1,
-    -3, …, and arrays -2, -4, … .
-
-    Attributes
-    ----------
-    node_forms, node_ends, node_args, node_lengths : Ints
-        Of each call its form; where its arguments end among all; these, those of ragged ones last;
-        and how many values the ragged ones have.
-    numbers, arrays : list
-        Of the user.
+    -3, …, and arrays -2, -4, … . The columns have, of each call, its form; where its arguments end
+    among all; these, those of ragged ones last; and how many values the ragged ones have.
     """
 
     def __init__(self):
@@ -375,14 +322,8 @@ class CallLog:
 
 
 class Cell:
-    """A cell of a bundle: call it as the block that it was.
-
-    Parameters
-    ----------
-    name : str
-    children : int
-        If not 0, its last argument is a list of children, each so many values.
-    """
+    """A cell of a bundle: call it as the block that it was. If `children` is not 0, its last
+    argument is a list of children, each so many values."""
 
     def __init__(self, name: str, children: int):
         self.name, self.children = name, children

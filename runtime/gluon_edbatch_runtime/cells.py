@@ -15,17 +15,13 @@ from .forms import FORMS, Argument, CellType, Output
 from .recording import Recording
 from .schedule import FSMScheduler
 from .schedule.policy import policy_of
+from .scope import forward
 
 KIND = 'cells'
 
 
 class BundledCell(Cell):
-    """A cell that knows its types.
-
-    Attributes
-    ----------
-    types : list of (template, CellType)
-    """
+    """A cell that knows its types, each with the template of its arguments."""
 
     def __init__(self, name: str, children: int):
         super().__init__(name, children)
@@ -42,7 +38,7 @@ class BundledCell(Cell):
             results = self(*args)
         finally:
             CURRENT.reset(token)
-        return _computed(results)
+        return forward(results)
 
     def call_unknown(self, log, args):
         """Arrays become values, and so do values of other scopes."""
@@ -79,7 +75,7 @@ class BundledCell(Cell):
 def _as_values(log: Recording, arg: Any) -> Any:
     """The same with values of this scope in the place of arrays."""
     if isinstance(arg, Value):
-        return arg if arg.log is log else log.array(arg.asnumpy())
+        return log.value(arg)
     if isinstance(arg, (int, float)) and not isinstance(arg, bool):
         return arg if type(arg) in (int, float) else float(arg)
     if arg is None or isinstance(arg, Ragged):
@@ -112,12 +108,6 @@ def _fits(leaf: tuple[str, Store], argument: Argument) -> bool:
     return kind == argument.kind and (
         store is None or store.arena == (argument.row_shape, argument.dtype)
     )
-
-
-def _computed(results: Any) -> Any:
-    if isinstance(results, Value):
-        return results.asnumpy()
-    return type(results)(map(_computed, results))
 
 
 class Cells:

@@ -15,15 +15,8 @@ _FLAT: list[dict[str, Any]] = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs':
 
 
 class Argument(NamedTuple):
-    """An argument of a type.
-
-    Attributes
-    ----------
-    kind : {'rows', 'ragged', 'flat'}
-        One value; any number of them, by value; any number, one after the other.
-    row_shape : tuple of int
-    dtype : numpy.dtype
-    """
+    """An argument of a type. Its kind is 'rows': one value; 'ragged': any number of them, by value;
+    or 'flat': any number, one after the other."""
 
     kind: str
     row_shape: tuple[int, ...]
@@ -31,15 +24,7 @@ class Argument(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A result of a type.
-
-    Attributes
-    ----------
-    row_shape : tuple of int
-    dtype : numpy.dtype
-    factor : int
-        Rows for each row of the arguments.
-    """
+    """A result of a type; `factor` is how many rows there are for each row of the arguments."""
 
     row_shape: tuple[int, ...]
     dtype: np.dtype
@@ -49,19 +34,10 @@ class Output(NamedTuple):
 class CellType:
     """Calls of a cell that run together.
 
-    Parameters
-    ----------
-    name : str
-        The same as where it was exported: policies go by it.
-    arguments : sequence of Argument
-    outputs : sequence of Output
-    nested
-        The results as a call returns them, with the number of an output in the place of each.
-    program : CellProgram
-    fills : bool
-        Whether a ragged argument without values is one of zeros.
-    scheduler : Scheduler, optional
-        That of the bundle that it is from.
+    Policies go by the name, which is the same as where it was exported. `nested` are the results as
+    a call returns them, with the number of an output in the place of each; `fills` tells whether a
+    ragged argument without values is one of zeros; `scheduler` is that of the bundle that it is
+    from.
     """
 
     alone = False  # as graph/collect.py asks for it
@@ -95,14 +71,8 @@ class CellType:
 
 
 class _Forms:
-    """All forms of the process, which every recording shares.
-
-    Attributes
-    ----------
-    forms : list of Form
-    form_summaries, output_rows : array
-        As ``graph/collect.py`` has them.
-    """
+    """All forms of the process, which every recording shares; columns are as ``graph/collect.py``
+    has them."""
 
     def __init__(self) -> None:
         self.forms: list[Form] = []

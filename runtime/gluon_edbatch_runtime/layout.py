@@ -16,18 +16,8 @@ Writes = list[tuple[tuple, list[tuple[int, int]]]]
 
 
 class Read(NamedTuple):
-    """How the batches of a type read an argument.
-
-    Attributes
-    ----------
-    arena : tuple
-    rows : numpy.ndarray
-        int64, rows of the arena, batch after batch.
-    bounds : list of int
-        Where those of each batch begin, and where the last end.
-    slices : list of bool
-        Of which batches the rows are neighbours.
-    """
+    """How the batches of a type read an argument: rows of an arena, batch after batch; where those
+    of each batch begin, and where the last end; and of which batches the rows are neighbours."""
 
     arena: tuple
     rows: np.ndarray
@@ -36,19 +26,9 @@ class Read(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The batches of one type.
-
-    Attributes
-    ----------
-    type : CellType
-    reads : list of Read
-    writes : list of (tuple, list of (int, int))
-        The arena of each output, and the rows of each batch there.
-    segments : list of Segments or None
-        Of types with ragged arguments.
-    known : dict of int to KnownRead
-        Products of arguments that are there already (see `projections`).
-    """
+    """The batches of one type: the arena of each output, and the rows of each batch there;
+    `segments` of types with ragged arguments; and products of arguments that are there already (see
+    `projections`)."""
 
     type: CellType
     reads: list[Read]
@@ -60,17 +40,8 @@ class Group(NamedTuple):
 def by_length(
     calls: Calls, order: np.ndarray, bounds: np.ndarray, kinds: np.ndarray, types: Sequence[Any]
 ) -> np.ndarray:
-    """The order of calls with those of ragged types by descending lengths, within each batch.
-
-    Parameters
-    ----------
-    calls : Calls
-    order, bounds : numpy.ndarray
-        As `Schedule` has them.
-    kinds : numpy.ndarray
-        int32 of each call, its place among
-    types : sequence of CellType
-    """
+    """The order of calls with those of ragged types by descending lengths, within each batch;
+    `kinds` is the place of each call's type among `types`."""
     ragged = np.array([kind.is_ragged for kind in types])[kinds]
     if not ragged.any():
         return order
@@ -83,18 +54,8 @@ def by_length(
 
 
 class Layout:
-    """Gives rows to what batches write, and finds those that they read.
-
-    Parameters
-    ----------
-    calls : Calls
-    order, bounds : numpy.ndarray
-        Calls, batch after batch.
-    kinds : numpy.ndarray
-    types : list of CellType
-    arenas : dict
-        By row shape and dtype; they are told how many rows more there are.
-    """
+    """Gives rows to what batches write, and finds those that they read. Arenas, by row shape and
+    dtype, are told how many rows more there are."""
 
     def __init__(
         self,
@@ -156,13 +117,8 @@ class Layout:
         return self._calls.args[self._calls.offsets[nodes] + before]
 
     def groups(self, row_of: np.ndarray, rows: np.ndarray) -> list[Group]:
-        """The batches by type.
-
-        Parameters
-        ----------
-        row_of, rows : numpy.ndarray
-            int64 by value, its first row, and how many it has; those of the user from the end.
-        """
+        """The batches by type, from the first row of each value, and how many it has; those of the
+        user count from the end."""
         writes = self.write(row_of)
         return [
             self._group(place, kind, row_of, rows, writes[place])

@@ -65,15 +65,8 @@ def _models(bundle: Bundle) -> dict[tuple[int, tuple[int, ...]], bytes]:
 
 
 class OnnxHost(Host):
-    """Runs networks by ONNX Runtime; arrays are NumPy's.
-
-    Parameters
-    ----------
-    graph : ProgramGraph
-    models : dict of (int, tuple of int) to bytes
-        In the format of ONNX, by network and parameters.
-    threads : int
-    """
+    """Runs networks by ONNX Runtime, which reads them by network and parameters; arrays are
+    NumPy's."""
 
     def __init__(
         self, graph: ProgramGraph, models: dict[tuple[int, tuple[int, ...]], bytes], threads: int

@@ -28,17 +28,8 @@ class Given(NamedTuple):
 
 
 class Products:
-    """The products of rows of a table that were met.
-
-    What was once given to a reader stays as it is: more rows go behind those that are known, or to
-    new memory.
-
-    Parameters
-    ----------
-    table : numpy.ndarray
-        (rows, width)
-    projection : Projection
-    """
+    """The products of rows of a table, (rows, width), that were met. What was once given to a
+    reader stays as it is: more rows go behind those that are known, or to new memory."""
 
     def __init__(self, table: np.ndarray, projection: Projection):
         self._table, self._projection = table, projection
@@ -79,17 +70,8 @@ class Products:
 
 
 class KnownRead(NamedTuple):
-    """How the batches of a type read products that are known.
-
-    Attributes
-    ----------
-    rows : numpy.ndarray
-        (known, columns)
-    places : numpy.ndarray
-        int64, which of these each call reads, batch after batch.
-    bounds : list of int
-        Where those of each batch begin, and where the last end.
-    """
+    """How the batches of a type read products that are known: (known, columns), which of these each
+    call reads, batch after batch, and where those of each batch begin, and the last end."""
 
     rows: np.ndarray
     places: np.ndarray
@@ -105,13 +87,8 @@ class KnownRead(NamedTuple):
 
 
 def run_distinct(group: Group, number: int, outs: Sequence[np.ndarray]) -> bool:
-    """Run a batch of calls that read words alone, as leaves of trees do, once for each word.
-
-    Returns
-    -------
-    bool
-        Whether that was to be done.
-    """
+    """Run a batch of calls that read words alone, as leaves of trees do, once for each word; gives
+    whether that was to be done."""
     program, segments = group.type.program, group.segments
     if (
         segments is None

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -19,17 +19,9 @@ from .schedule import FSMScheduler, Schedule, Scheduler
 
 
 class Locations:
-    """Where values are.
-
-    Attributes
-    ----------
-    evaluation : numpy.ndarray
-        int32 by value, number of the evaluation that computed it, -1 before.
-    row, rows : numpy.ndarray
-        int64 by value, its first row in the arena of its kind, and how many it has.
-    taped : numpy.ndarray
-        bool, false: there are no gradients here.
-    """
+    """Where values are: by value, the number of the evaluation that computed it (-1 before), its
+    first row in the arena of its kind, and how many it has. `taped` is false, as there are no
+    gradients here."""
 
     def __init__(self) -> None:
         self.evaluation = np.zeros(0, np.int32)
@@ -76,32 +68,14 @@ class Arenas(dict[tuple, Arena]):
         return self[key]
 
 
-class Evaluation(NamedTuple):
-    """What was scheduled, for those who count batches."""
-
-    graph: Graph
-    schedule: Schedule
-
-
 class Recording(CallLog):
-    """Calls of one scope, and where their results are.
-
-    Parameters
-    ----------
-    scheduler : Scheduler, optional
-        By default that of the bundle whose cells are called.
-
-    Attributes
-    ----------
-    evaluations : list of Evaluation
-    void : bool
-        Whether an exception left the scope.
-    """
+    """Calls of one scope, and where their results are. The scheduler is by default that of the
+    bundle whose cells are called; `void` tells whether an exception left the scope."""
 
     def __init__(self, scheduler: Optional[Scheduler] = None):
         super().__init__()
         self.scheduler = scheduler
-        self.evaluations: list[Evaluation] = []
+        self.evaluations: list[tuple[Graph, Schedule]] = []
         self.void = False
         self.locations, self._pending = Locations(), Pending()
         self._arenas = Arenas()
@@ -131,13 +105,8 @@ class Recording(CallLog):
         return self._zeros[key]
 
     def array(self, given: Any) -> Value:
-        """A value of what the user gave, which is copied.
-
-        Parameters
-        ----------
-        given : numpy.ndarray
-            At least one axis; float64 becomes float32.
-        """
+        """A value of what the user gave, which is copied: an array of at least one axis, whose
+        float64 becomes float32."""
         array = np.array(given, np.float32 if given.dtype == np.float64 else None)
         self.arrays.append(array)
         store = store_of(array.shape[1:], array.dtype, len(array))
@@ -195,7 +164,7 @@ class Recording(CallLog):
             schedule = (self.scheduler or _scheduler_of(types)).schedule(graph)
             self._run(calls, kinds, types, graph, schedule)
             self._pending.ran(calls)
-            self.evaluations.append(Evaluation(graph, schedule))
+            self.evaluations.append((graph, schedule))
 
     def _run(
         self,
@@ -283,21 +252,8 @@ class Recording(CallLog):
 
 
 def operate(op: str, values: Sequence[Any], **attrs: Any) -> Any:
-    """Record an operator of values with equally many rows, or compute it outside of scopes.
-
-    Parameters
-    ----------
-    op : str
-        One of ``bundle.numpy_operators.OUTSIDE_OF_CELLS``.
-    values : sequence of Value or numpy.ndarray
-    **attrs
-        Of the operator.
-
-    Raises
-    ------
-    RecordError
-        If shapes do not fit.
-    """
+    """Record one of ``OUTSIDE_OF_CELLS``, of values with equally many rows, or compute it outside
+    of scopes. Raises RecordError if shapes do not fit."""
     scope = CURRENT.get()
     log = Recording() if scope is None else scope
     own = [log.value(value) for value in values]

@@ -1,47 +1,19 @@
 """``with batching():`` and functions on values, as ``gluon_edbatch`` has them."""
 
 import gc
-import threading
 from collections.abc import Sequence
 from contextvars import Token
 from typing import Any, Optional, Union
 
 import numpy as np
 
+from .branching.pytree import flatten, unflatten
 from .calls import CURRENT, Ragged, Store, Value, new_ragged, plain_ragged, store_of
 from .errors import RecordError
 from .forms import concat_form
 from .graph.graph import Graph
 from .recording import Recording
 from .schedule import Schedule, Scheduler, get_scheduler
-
-
-class _Pause:
-    """Keeps Python's garbage collector waiting while scopes record: thousands of values that all
-    live would be looked at again and again."""
-
-    def __init__(self) -> None:
-        self._scopes = 0
-        self._enabled = False
-        self._lock = threading.Lock()
-
-    def begin(self) -> None:
-        """One more scope records."""
-        with self._lock:
-            if not self._scopes:
-                self._enabled = gc.isenabled()
-                gc.disable()
-            self._scopes += 1
-
-    def end(self) -> None:
-        """One less."""
-        with self._lock:
-            self._scopes -= 1
-            if not self._scopes and self._enabled:
-                gc.enable()
-
-
-_PAUSE = _Pause()
 
 
 class batching:
@@ -56,31 +28,34 @@ class batching:
     """
 
     def __init__(self, scheduler: Union[str, Scheduler, None] = None):
-        self._scheduler = None if scheduler is None else get_scheduler(scheduler)
-        self._recording = Recording(self._scheduler)
+        self._recording = Recording(None if scheduler is None else get_scheduler(scheduler))
         self._token: Optional[Token] = None
 
     def __enter__(self) -> 'batching':
         if self._token is not None:
             raise RuntimeError('a batching scope records once; make a new one')
         self._token = CURRENT.set(self._recording)
-        _PAUSE.begin()
+        # Thousands of values that all live would be looked at again and again. Where scopes of
+        # several threads overlap, the first that leaves begins collecting again.
+        self._collecting = gc.isenabled()
+        gc.disable()
         return self
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         assert self._token is not None
-        _PAUSE.end()
+        if self._collecting:
+            gc.enable()
         CURRENT.reset(self._token)
         self._recording.void = error is not None
 
     def schedules(self) -> list[tuple[Graph, Schedule]]:
         """The graph and the schedule of each evaluation so far."""
-        return [(each.graph, each.schedule) for each in self._recording.evaluations]
+        return list(self._recording.evaluations)
 
     @property
     def batches(self) -> int:
         """How many ran so far."""
-        return sum(len(each.schedule) for each in self._recording.evaluations)
+        return sum(len(schedule) for _, schedule in self._recording.evaluations)
 
 
 def forward(values: Any) -> Any:
@@ -94,40 +69,16 @@ def forward(values: Any) -> Any:
     -------
     The same structure with arrays.
     """
-    leaves: list[Value] = []
-    _collect(values, leaves)
-    _compute(leaves)
-    return _read(values)
-
-
-def _collect(values: Any, leaves: list[Value]) -> None:
-    if isinstance(values, Value):
-        leaves.append(values)
-    elif isinstance(values, (list, tuple)):
-        for value in values:
-            _collect(value, leaves)
-    elif isinstance(values, dict):
-        _collect(list(values.values()), leaves)
-
-
-def _read(values: Any) -> Any:
-    if isinstance(values, Value):
-        return values.asnumpy()
-    if isinstance(values, (list, tuple)):
-        found = [_read(value) for value in values]
-        return found if isinstance(values, list) else tuple(found)
-    if isinstance(values, dict):
-        return {key: _read(value) for key, value in values.items()}
-    return values
-
-
-def _compute(values: Sequence[Value]) -> None:
+    leaves: list[Any] = []
+    template = flatten(values, (Value, np.ndarray), leaves)
     wanted: dict = {}
-    for value in values:
-        if value.number >= 0 and not value.log.knows(value.number):
+    for value in leaves:
+        if isinstance(value, Value) and value.number >= 0 and not value.log.knows(value.number):
             wanted.setdefault(value.log, []).append(value.number)
     for log, numbers in wanted.items():
         log.evaluate(numbers)
+    arrays = [leaf.asnumpy() if isinstance(leaf, Value) else leaf for leaf in leaves]
+    return unflatten(template, iter(arrays))
 
 
 def stack(values: Sequence[Any]) -> np.ndarray:
@@ -145,7 +96,7 @@ def concat(values: Sequence[Any]) -> Any:
         raise RecordError('concat() of no values')
     if log is None or not any(isinstance(value, Value) and value.log is log for value in values):
         return np.concatenate(forward(values))
-    own = [_value(log, value) for value in values]
+    own = [log.value(value) for value in values]
     if len({value.store.arena for value in own}) > 1:
         shapes = ', '.join(sorted({str(value.store) for value in own}))
         raise RecordError(f'values of different kinds cannot be put together: {shapes}')
@@ -172,7 +123,7 @@ def ragged(
     found = plain_ragged(log, values)
     if found is not None:
         return found
-    own = [_value(log, value) for value in values]
+    own = [log.value(value) for value in values]
     stores = {value.store for value in own}
     if len(stores) > 1:
         raise RecordError(f'ragged() needs values of one shape and dtype, got {stores}')
@@ -180,9 +131,3 @@ def ragged(
     if store is None and shape is not None:
         store = store_of(tuple(shape[1:]), dtype, shape[0])
     return new_ragged(log, store, [value.number for value in own])
-
-
-def _value(log: Recording, value: Any) -> Value:
-    if isinstance(value, Value):
-        return value if value.log is log else log.array(value.asnumpy())
-    return log.array(np.asarray(value))

@@ -156,7 +156,7 @@ def test_captions():
     assert_is_eager(initialized(Speaks(), 1.0), drawn(10))
 
 
-@pytest.mark.parametrize('name', ['thread', 'constants', 'identities', 'dead', 'merge', 'repeated'])
+@pytest.mark.parametrize('name', ['thread', 'constants', 'dead', 'merge'])
 @pytest.mark.parametrize('make', [Exits, Skips, Speaks, Iterates])
 def test_without_a_pass(make, name):
     assert_is_eager(initialized(make(), 0.5), drawn(5), without=[name])

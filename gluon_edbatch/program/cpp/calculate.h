@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <type_traits>
 
 #include "values.h"
@@ -60,32 +61,21 @@ auto each(const Place& at, F f, const Operands&... operands) {
 constexpr const char* kTooLarge = "an integer has more than 64 bits";
 constexpr const char* kByZero = "a number is divided by zero";
 
-struct Add {
-  double operator()(const Place&, double x, double y) const { return x + y; }
-  int64_t operator()(const Place& at, int64_t x, int64_t y) const {
-    int64_t made;
-    at.check(!__builtin_add_overflow(x, y, &made), kTooLarge);
-    return made;
-  }
-};
+// Integers in 128 bits, so that what is too large is seen.
+__extension__ typedef __int128 Wide;
 
-struct Subtract {
-  double operator()(const Place&, double x, double y) const { return x - y; }
+template <class F>
+struct Checked {
+  double operator()(const Place&, double x, double y) const { return F()(x, y); }
   int64_t operator()(const Place& at, int64_t x, int64_t y) const {
-    int64_t made;
-    at.check(!__builtin_sub_overflow(x, y, &made), kTooLarge);
-    return made;
+    const Wide made = F()(static_cast<Wide>(x), static_cast<Wide>(y));
+    at.check(made == static_cast<int64_t>(made), kTooLarge);
+    return static_cast<int64_t>(made);
   }
 };
-
-struct Multiply {
-  double operator()(const Place&, double x, double y) const { return x * y; }
-  int64_t operator()(const Place& at, int64_t x, int64_t y) const {
-    int64_t made;
-    at.check(!__builtin_mul_overflow(x, y, &made), kTooLarge);
-    return made;
-  }
-};
+using Add = Checked<std::plus<>>;
+using Subtract = Checked<std::minus<>>;
+using Multiply = Checked<std::multiplies<>>;
 
 struct Divide {
   double operator()(const Place& at, double x, double y) const {

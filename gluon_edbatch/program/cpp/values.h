@@ -78,12 +78,6 @@ class Tensor {
       f(reinterpret_cast<decltype(zero)*>(data()), spec_.elements() * samples_);
     });
   }
-  // Those of some of the samples.
-  Tensor take(const std::vector<size_t>& places) const {
-    Tensor made(spec_, places.size());
-    for (size_t i = 0; i < places.size(); ++i) made.copy(i, data(places[i]), 1);
-    return made;
-  }
   // Writes so many samples from one on.
   void copy(size_t sample, const char* from, size_t samples) const {
     std::memcpy(data(sample), from, samples * bytes_);
@@ -103,8 +97,11 @@ using Numbers = std::vector<T>;
 using Value = std::variant<Tensor, Numbers<double>, Numbers<int64_t>, Numbers<bool>>;
 enum class Kind { kTensor, kFloat, kInt, kBool };
 
+// Those of some of the samples.
 inline Tensor take(const Tensor& tensor, const std::vector<size_t>& places) {
-  return tensor.take(places);
+  Tensor made(tensor.spec(), places.size());
+  for (size_t i = 0; i < places.size(); ++i) made.copy(i, tensor.data(places[i]), 1);
+  return made;
 }
 
 template <class T>
