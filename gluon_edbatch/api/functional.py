@@ -108,40 +108,34 @@ def _recording_of(values: Sequence[NDArray]) -> Optional[Recording]:
     return None
 
 
-def _checked(values: Iterable[NDArray], name: str) -> list[NDArray]:
+def _checked(values: Iterable[NDArray], name: str, alike: bool = True) -> list[NDArray]:
+    """The values as a list; raises unless they are arrays, and of one shape if to be `alike`."""
     values = list(values)
     if not values:
         raise RecordError(f'{name}() of no values')
     for value in values:
         if not isinstance(value, NDArray):
             raise TypeError(f'{name}() takes NDArrays, not {type(value).__name__}')
+        if alike and value.shape != values[0].shape:
+            raise RecordError(
+                f'{name}() needs values of one shape, got {values[0].shape} and '
+                f'{value.shape}\n  called at {current_site()}'
+            )
     return values
 
 
 def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
     """The rows of computed lazy values of one arena, one after the other, by one gather."""
-    first = values[0]
     if not all(value.__class__ in VALUES for value in values):
         return None
     compute(values)
-    stores = {value._store for value in values}
+    first = values[0]._store
     if any(
-        store.locations is not first._store.locations or store.spec.arena != first._store.spec.arena
-        for store in stores
+        value._store.locations is not first.locations or value._store.spec.arena != first.spec.arena
+        for value in values
     ):
         return None
-    return first._store.gathered([value._id for value in values])
-
-
-def _same_shape(values: Sequence[NDArray], name: str) -> tuple[int, ...]:
-    shape = values[0].shape
-    for value in values:
-        if value.shape != shape:
-            raise RecordError(
-                f'{name}() needs values of one shape, got {shape} and '
-                f'{value.shape}\n  called at {current_site()}'
-            )
-    return shape
+    return first.gathered([value._id for value in values])
 
 
 def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
@@ -170,7 +164,7 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
         If one is no NDArray.
     """
     values = _checked(values, 'stack')
-    shape = _same_shape(values, 'stack')
+    shape = values[0].shape
     recording = _recording_of(values)
     if recording is not None:
         if axis == 0:
@@ -235,7 +229,7 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
         result = recording.concat_plain(values)
         if result is not None:
             return result
-    values = _checked(values, 'concat')
+    values = _checked(values, 'concat', alike=False)
     recording = _recording_of(values)
     if recording is not None:
         return recording.concat(values) if dim == 0 else _concatenated(values, dim)
@@ -273,7 +267,7 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
         If one is no NDArray.
     """
     values = _checked(values, 'add_n')
-    shape = _same_shape(values, 'add_n')
+    shape = values[0].shape
     if not shape:
         return stack(values).sum()
     recording = _recording_of(values)

@@ -77,15 +77,11 @@ class AutoBatchMixin:
             if keys is None or reuse is None:
                 results = [self(*args) for args in arguments]
             else:
-                results = [reuse(key, self, *args) for key, args in _paired(keys, arguments)]
+                keys = list(keys)
+                if len(keys) != len(arguments):
+                    raise ValueError(f'{len(keys)} keys for {len(arguments)} samples')
+                results = [reuse(key, self, *args) for key, args in zip(keys, arguments)]
         return forward(results)
-
-
-def _paired(keys: Iterable[Hashable], arguments: list[Any]) -> Iterable[tuple[Hashable, Any]]:
-    keys = list(keys)
-    if len(keys) != len(arguments):
-        raise ValueError(f'{len(keys)} keys for {len(arguments)} samples')
-    return zip(keys, arguments)
 
 
 model_codes.add(AutoBatchMixin.__call__.__code__)

@@ -61,7 +61,12 @@ def _lazy(recording: Recording, args: Sequence[Any]) -> list[Any]:
     """NumPy arrays as values of the recording, and an NDArray if there is no value yet, so that an
     operator on them is recorded."""
     if recording.runs_now(args):
-        args = [recording.given_for(arg) if arg.__class__ is LazyArray else arg for arg in args]
+        args = [
+            recording.known_array(arg._store.spec, arg._store.given[arg._id])
+            if arg.__class__ is LazyArray
+            else arg
+            for arg in args
+        ]  # values like any other, whose operators are recorded
     args = [recording.values([arg])[0] if isinstance(arg, np.ndarray) else arg for arg in args]
     if not any(isinstance(arg, LazyArray) for arg in args):
         position = recording.sharing.data_among(args)

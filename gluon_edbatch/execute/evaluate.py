@@ -335,7 +335,7 @@ def _parts(recording: Recording, work: Work) -> Iterator[Work]:
     bounds = [count * number // parts for number in range(parts + 1)]
     for begin, end in zip(bounds, bounds[1:]):
         started = time.perf_counter() if begin else work.started
-        part = _work_of(recording, work, work.calls.between(begin, end))
+        part = _work_of(recording, work, work.calls.select(np.arange(begin, end)))
         yield part._replace(started=started)
 
 

@@ -1,13 +1,7 @@
 """From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
 
 from collections.abc import Sequence
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    NamedTuple,
-    Optional,
-)
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
@@ -48,35 +42,15 @@ class Calls(NamedTuple):
         return len(self.ids)
 
     def select(self, keep: np.ndarray) -> 'Calls':
-        """The calls at these positions (ascending)."""
-        if len(keep) == len(self.ids):
-            return self
-        offsets, args = _select(self.offsets, self.args, keep)
-        length_offsets, lengths = _select(self.length_offsets, self.lengths, keep)
-        return Calls(
-            self.ids[keep],
-            self.forms[keep],
-            self.outputs[keep],
-            offsets,
-            args,
-            length_offsets,
-            lengths,
-        )
+        """The calls at these ascending positions."""
+        return self if len(keep) == len(self.ids) else self.take(keep)
 
-    def between(self, begin: int, end: int) -> 'Calls':
-        """Those from one position to before another."""
-        (first, last), (first_length, last_length) = (
-            offsets[[begin, end]].tolist() for offsets in (self.offsets, self.length_offsets)
-        )
-        return Calls(
-            self.ids[begin:end],
-            self.forms[begin:end],
-            self.outputs[begin:end],
-            self.offsets[begin : end + 1] - first,
-            self.args[first:last],
-            self.length_offsets[begin : end + 1] - first_length,
-            self.lengths[first_length:last_length],
-        )
+    def take(self, places: np.ndarray) -> 'Calls':
+        """The calls at these positions, in this order."""
+        offsets, args = _take(self.offsets, self.args, places)
+        length_offsets, lengths = _take(self.length_offsets, self.lengths, places)
+        ids, forms, outputs = self.ids[places], self.forms[places], self.outputs[places]
+        return Calls(ids, forms, outputs, offsets, args, length_offsets, lengths)
 
     def edges(self, evaluation: np.ndarray) -> 'Edges':
         """What these calls read of each other; `evaluation` tells which values are there."""
@@ -110,7 +84,7 @@ class FormTable(NamedTuple):
     additions: Optional[np.ndarray] = None  # see `NodeType.addition`; None if all are 0
 
 
-def _select(offsets, items, keep):
+def _take(offsets, items, keep):
     counts = offsets[keep + 1] - offsets[keep]
     bounds = np.zeros(len(keep) + 1, np.int64)
     counts.cumsum(out=bounds[1:])
@@ -181,25 +155,14 @@ class Pending:
             return
         if not len(calls):
             return
-        if self._waiting.ids[len(calls) - 1] == calls.ids[-1]:  # all the first ones
-            self._waiting = self._waiting.between(len(calls), len(self._waiting))
-            return
         left = np.ones(len(self._waiting), bool)
         left[np.searchsorted(self._waiting.ids, calls.ids)] = False
         self._waiting = self._waiting.select(np.flatnonzero(left))
 
     def leave_out(self, sums: 'Sums', merged: Calls, number: int, evaluation: np.ndarray) -> int:
-        """Let the calls whose results nobody reads wait until somebody does; gives how many.
+        """Let the inner calls of sums wait until somebody reads their results; gives how many.
 
-        Parameters
-        ----------
-        sums : Sums
-        merged : Calls
-            The calls that are to run.
-        number : int
-            The evaluation that is to run.
-        evaluation : numpy.ndarray
-            As `Locations` has it.
+        `merged` are the calls that evaluation `number` is to run.
         """
         waiting: Any = self._waiting
         inner = np.searchsorted(waiting.ids, sums.inner)
@@ -246,38 +209,25 @@ class Pending:
         return dropped
 
 
-_NO_CALLS = Calls(
-    *(np.zeros(0, np.int64),) * 3,
-    np.zeros(1, np.int64),
-    np.zeros(0, np.int64),
-    np.zeros(1, np.int64),
-    np.zeros(0, np.int64),
-)
+_NONE, _NO_OFFSETS = np.zeros(0, np.int64), np.zeros(1, np.int64)
+_NO_CALLS = Calls(_NONE, _NONE, _NONE, _NO_OFFSETS, _NONE, _NO_OFFSETS, _NONE)
 
 
 def _joined(first: Calls, second: Calls) -> Calls:
-    def stitch(a, b):
-        return np.concatenate([a, b[1:] + a[-1]])
-
-    both = [np.concatenate(pair) for pair in zip(first, second)]
-    return Calls(
-        both[0],
-        both[1],
-        both[2],
-        stitch(first.offsets, second.offsets),
-        both[4],
-        stitch(first.length_offsets, second.length_offsets),
-        both[6],
-    )
+    ids, forms, outputs, _, args, _, lengths = [np.concatenate(pair) for pair in zip(first, second)]
+    offsets, length_offsets = [
+        np.concatenate([ours, theirs[1:] + ours[-1]])
+        for ours, theirs in (
+            (first.offsets, second.offsets),
+            (first.length_offsets, second.length_offsets),
+        )
+    ]
+    return Calls(ids, forms, outputs, offsets, args, length_offsets, lengths)
 
 
 def _in_order(calls: Calls) -> Calls:
     """The calls by ascending number."""
-    order = np.argsort(calls.ids, kind='stable')
-    offsets, args = _select(calls.offsets, calls.args, order)
-    length_offsets, lengths = _select(calls.length_offsets, calls.lengths, order)
-    ids, forms, outputs = calls.ids[order], calls.forms[order], calls.outputs[order]
-    return Calls(ids, forms, outputs, offsets, args, length_offsets, lengths)
+    return calls.take(np.argsort(calls.ids, kind='stable'))
 
 
 class Sums(NamedTuple):
@@ -317,18 +267,8 @@ def as_sums(
 ) -> tuple[Calls, Optional[Sums]]:
     """Let additions whose partial sums nobody reads run as one sum each.
 
-    Parameters
-    ----------
-    calls : Calls
-        The calls that are to run.
-    table : FormTable
-        It has additions.
-    read : numpy.ndarray
-        The values that calls read which have not run.
-    wanted : numpy.ndarray
-        The values that somebody else reads.
-    form_of_sum : callable
-        Gives the form of sums by the form of an addition.
+    `read` and `wanted` are the values that waiting calls, and others, read. `form_of_sum` gives the
+    form of sums by the form of an addition, of which `table` has some.
     """
     additions: Any = table.additions
     roots, found = addition_trees(calls, additions, read, wanted)
@@ -357,15 +297,7 @@ def ancestors(
 
 
 def to_graph(kinds: np.ndarray, edges: Edges, types: Sequence['NodeType']) -> Graph:
-    """What a scheduler sees: types, and the edges among these calls.
-
-    Parameters
-    ----------
-    kinds : numpy.ndarray
-        (n,) int32, of each call its place among `types`.
-    edges : Edges
-    types : sequence of NodeType
-    """
+    """What a scheduler sees: the edges among these calls, and the place of each among `types`."""
     return Graph(
         types=kinds,
         offsets=edges.offsets,

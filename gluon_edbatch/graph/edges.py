@@ -51,7 +51,7 @@ def number_calls(
     first : tuple of int
         The number of the first call, of its first argument, and of its first output.
     rows, taped : numpy.ndarray
-        int64 and bool by value, as `record.stores.Locations` has them.
+        int64 and bool by value, as `record.stores.Locations` has them; they are filled.
 
     Returns
     -------
@@ -81,14 +81,7 @@ def number_calls(
 
 
 def kinds_of(forms: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, Any]:
-    """The types of calls.
-
-    Parameters
-    ----------
-    forms : numpy.ndarray
-        (n,) int64, of each call.
-    types : numpy.ndarray
-        int64, the serial of each form's type.
+    """The types of calls with these forms (n,), by the serials of each form's type, both int64.
 
     Returns
     -------
@@ -118,19 +111,11 @@ def kinds_of(forms: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, Any]:
 def among(
     offsets: np.ndarray, args: np.ndarray, outputs: np.ndarray, evaluation: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which calls read what others of them compute.
+    """Which calls read what others of them compute: offsets and producers as `Graph` has them.
 
-    Parameters
-    ----------
-    offsets, args, outputs : numpy.ndarray
-        As `collect.Calls` has them. Whatever they read that is not there, they compute.
-    evaluation : numpy.ndarray
-        int32 by value, below 0 if it is not there; -1 if one of these calls computes it.
-
-    Returns
-    -------
-    offsets, producers : numpy.ndarray
-        As `Graph` has them.
+    The first three arrays are those of `collect.Calls`; whatever these read that is not there, they
+    compute. `evaluation` is int32 by value, below 0 if it is not there, and -1 if one of these
+    calls computes it.
     """
     count = len(outputs)
     begins, room = np.zeros(count + 1, np.int64), np.empty(len(args), np.int32)
@@ -160,16 +145,9 @@ def needed(
     evaluation: np.ndarray,
     wanted: np.ndarray,
 ) -> np.ndarray:
-    """(k,) int64, the calls that compute values that are wanted, or what such calls read.
+    """(k,) int64, the calls that compute values that are wanted (int64), or what such calls read.
 
-    Parameters
-    ----------
-    offsets, producers : numpy.ndarray
-        As `among` gives them.
-    outputs, evaluation : numpy.ndarray
-        As it takes them.
-    wanted : numpy.ndarray
-        int64, the values.
+    The other arrays are those that `among` takes and gives.
     """
     count, end = len(outputs), len(evaluation)
     room, asked = np.empty(count, np.int64), np.zeros(end, np.uint8).data
@@ -198,16 +176,8 @@ def addition_trees(
 ) -> tuple[np.ndarray, int]:
     """Find the additions that can run as one sum, as nothing else reads their partial sums.
 
-    Parameters
-    ----------
-    calls : Calls
-        The calls that are to run.
-    additions : numpy.ndarray
-        int64 by form, as `collect.FormTable` has them.
-    read : numpy.ndarray
-        int64, the values that calls read which have not run.
-    wanted : numpy.ndarray
-        int64, the values that somebody else reads.
+    `additions` are int64 by form, as `collect.FormTable` has them; `read` and `wanted`, int64, are
+    the values that calls read which have not run, and that somebody else reads.
 
     Returns
     -------
@@ -259,18 +229,9 @@ def addition_trees(
 def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> tuple[np.ndarray, ...]:
     """Write each tree of additions as one call that reads all that they add up, from left to right.
 
-    Parameters
-    ----------
-    calls : Calls
-    roots : numpy.ndarray
-        As `addition_trees` gives them.
-    sum_forms : numpy.ndarray
-        int64 by form, the form of such sums.
-
-    Returns
-    -------
-    keep, forms, offsets, args, length_offsets, lengths : numpy.ndarray
-        The positions of the calls that are left, and their columns, as `collect.Calls` has them.
+    `roots` are those of `addition_trees`, and `sum_forms`, int64 by form, the forms of such sums.
+    Gives the positions of the calls that are left, and their forms, offsets, args, length offsets
+    and lengths, as `collect.Calls` has them.
     """
     count = len(calls.forms)
     first, values, firsts = calls.offsets.data, calls.args.data, calls.outputs.data
@@ -326,13 +287,7 @@ def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> tuple[np.
 
 
 def consumers(offsets: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Who reads each node: the three arrays of `graph.Consumers`.
-
-    Parameters
-    ----------
-    offsets, inputs : numpy.ndarray
-        (n + 1,) int64 and (m,) int32, as `graph.Graph` has them.
-    """
+    """Who reads each node: the three arrays of `graph.Consumers`, by those of `graph.Graph`."""
     count = len(offsets) - 1
     begins, fan_in = np.zeros(count + 1, np.int32), np.empty(count, np.int32)
     first, producers = offsets.data, inputs.data
@@ -393,22 +348,8 @@ def heights(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
 def most_on_paths(
     offsets: np.ndarray, inputs: np.ndarray, columns: np.ndarray, width: int
 ) -> np.ndarray:
-    """The most nodes of each column on a path that ends at each node, the node included.
-
-    Parameters
-    ----------
-    offsets, inputs : numpy.ndarray
-        As above.
-    columns : numpy.ndarray
-        (n,) int32, the column in which each node counts; -1 for none.
-    width : int
-        How many columns there are.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n, width) int32
-    """
+    """(n, width) int32: the most nodes of each column on a path that ends at each node, itself
+    included. `columns`, (n,) int32, has the column in which each node counts, or -1."""
     count = len(offsets) - 1
     result = np.zeros((count, width), np.int32)
     first, producers, own = offsets.data, inputs.data, columns.data

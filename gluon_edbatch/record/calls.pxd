@@ -38,6 +38,9 @@ cdef class Prefix:
     cdef dict _others
     @cython.locals(prefix=Prefix)
     cdef Prefix after(self, object key)
+    cpdef Prefix make(self, object key)
+    @cython.locals(prefix=Prefix)
+    cpdef Prefix after_all(self, list keys)
 
 @cython.final
 cdef class Callee:
@@ -50,21 +53,12 @@ cdef class Callee:
     cdef public dict of_any_rows, families, packed
 
 @cython.final
-cdef class Remembered:
-    cdef public Form form
-    cdef public list results
-    cdef public object summary, output_rows
-    cdef public tuple by_length
-
-@cython.final
 cdef class Form:
     cdef public Py_ssize_t index, rows, outputs, length, lengths, shape
     cdef public object node_type, template, leaves, nested, first, second
     cdef public object block, mutable, elements
     cdef public bint numpy
     cdef public list stores
-    @cython.locals(form=Form)
-    cpdef Form again(self, Py_ssize_t index, list stores, object block, object mutable)
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)
     cpdef bint changed(self) except -1
@@ -79,7 +73,7 @@ cdef class CallLog(Entered):
     cdef public Py_ssize_t copied_below, _node_at, _room
     cdef public dict _met, _read, constants
     cdef public Store _numbers
-    cdef public dict callees, forms_by_key, shared, concats, stores_by_kind, by_length
+    cdef public dict callees, forms_by_key, shared, stores_by_kind, by_length
     cdef public list forms, all_stores
     cdef public object form_summaries, output_rows
     cdef public set watched
@@ -87,19 +81,16 @@ cdef class CallLog(Entered):
     @cython.locals(callee=Callee)
     cdef call_block(self, object block, tuple args)
     cdef Callee _new_callee(self, object block)
-    @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
-                   lengths_before=Py_ssize_t)
     cdef call(self, Callee callee, tuple args)
     @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t)
-    cdef _call_of_other_kind(self, Callee callee, tuple args)
-    @cython.locals(prefix=Prefix, kinds=list, described=bint, remembered=Remembered)
+    cdef _call_of_known_kind(self, Callee callee, tuple args)
+    @cython.locals(prefix=Prefix, kinds=list, described=bint)
     cdef bint _know_kind(self, Callee callee, tuple args) except -1
-    @cython.locals(value=lazy.LazyArray, store=stores.Store)
-    cdef bint _describe_plain(self, tuple args, list kinds) except -1
-    @cython.locals(children=list, position=Py_ssize_t)
+    @cython.locals(value=lazy.LazyArray, inner=list)
+    cpdef bint describe(self, object args, list kinds, list leaves, Py_ssize_t most=*) except -1
+    @cython.locals(position=Py_ssize_t)
     cdef bint _describe_children(self, Callee callee, tuple args, list kinds) except -1
-    cdef object _given_small(self, object array)
     cpdef bint active(self) except -1
     @cython.locals(callee=Callee, key=list, shared=tuple, value=lazy.LazyArray, computed=bint)
     cpdef operation(self, object function, tuple args, dict options)
@@ -112,14 +103,11 @@ cdef class CallLog(Entered):
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
                    position=Py_ssize_t, scalars_before=Py_ssize_t)
-    cdef Prefix _follow_all(self, Prefix prefix, tuple args, Py_ssize_t count)
+    cdef Prefix _follow(self, Prefix prefix, object args, Py_ssize_t count, bint nested)
     @cython.locals(known=Prefix)
     cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
-    @cython.locals(numbers='float[::1]', scalars=list, place=Py_ssize_t, number=double,
-                   whole='long long', most=double)
-    cpdef exact_numbers(self, Py_ssize_t first, Py_ssize_t last)
     @cython.locals(known=tuple)
     cpdef constant(self, tuple key)
     @cython.locals(known=tuple)
@@ -131,12 +119,8 @@ cdef class CallLog(Entered):
     cpdef length(self, lazy.RaggedArray several)
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, tuple args)
-    @cython.locals(value=lazy.LazyArray)
-    cdef Prefix _follow_items(self, Prefix prefix, object items)
-    @cython.locals(prefix=Prefix, children=list, position=Py_ssize_t)
+    @cython.locals(prefix=Prefix, children=list, position=Py_ssize_t, value=lazy.LazyArray)
     cdef Prefix _follow_children(self, Callee callee, tuple args)
-    @cython.locals(value=lazy.LazyArray)
-    cdef Prefix _follow_ragged(self, Prefix prefix, list children, Py_ssize_t position)
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t, code='long long',
                    instruction=Py_ssize_t, place=Py_ssize_t, column=list)
     cpdef append_calls(self, Form form, list columns)
@@ -149,12 +133,15 @@ cdef class CallLog(Entered):
     cdef int _make_room(self) except -1
     @cython.locals(value=lazy.LazyArray, store=stores.Store)
     cpdef common_store(self, list values)
-    @cython.locals(value=lazy.LazyArray, ids=list, store=stores.Store, place=Py_ssize_t)
+    @cython.locals(value=lazy.LazyArray, items=list, ids=list, store=stores.Store)
     cpdef ragged(self, object values, object shape=*, object dtype=*, object ctx=*)
-    @cython.locals(store=stores.Store, kind=Remembered, place=tuple, key=tuple)
+    @cython.locals(store=stores.Store, place=tuple)
     cpdef concat_plain(self, list values)
-    @cython.locals(form=Form, stores=list, result=tuple)
-    cpdef Form form_again(self, Remembered kind, object block=*, object mutable=*)
+    @cython.locals(form=Form, stores=list)
+    cpdef Form form_again(self, object kind, object block=*, object mutable=*)
+    @cython.locals(form=Form)
+    cpdef Form add_form(self, object node_type, Py_ssize_t rows, list stores, Py_ssize_t length=*,
+                        object block=*, object mutable=*)
     cpdef stores.Store store(self, object spec, object shape=*)
     cpdef value_of(self, object spec, object shape, Py_ssize_t number)
     @cython.locals(value=lazy.LazyArray)

@@ -20,6 +20,7 @@ from ..mx import reading
 from ..mx.blocks import is_recorded
 from ..mx.invoke import invoke
 from ..mx.methods import unhooked
+from ..mx.mutation_guard import GuardedArray, GuardedNumpyArray
 from ..mx.reading import IN_C
 from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
@@ -40,6 +41,7 @@ _ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
 SMALL = 1 << 10  # elements of arrays of which equal ones are one value
+NUMBERS = int, float, np.generic
 _MET = 64  # NumPy arrays that are known by who they are
 REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to keep them twice
 _PLAIN = frozenset((int, float, bool, str, type(None)))
@@ -47,6 +49,17 @@ BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
 _LENGTHS: Any = lazy.RaggedArray.__dict__['lengths']
 ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
+_GIVEN = frozenset(
+    (
+        ndarray,
+        NDArray,
+        numpy_ndarray,
+        GuardedArray,
+        GuardedNumpyArray,
+        lazy.SettledArray,
+        lazy.SettledNumpyArray,
+    )
+)
 
 interpreter.prepare_frames(kind_of, through_library)
 interpreter.prepare_values(VALUES[0], VALUES[1], lazy.RaggedArray)
@@ -121,21 +134,10 @@ class Ints:
 
 
 class CallColumns:
-    """Calls that any recording may get, as `CallLog` has them.
+    """Calls that any recording may get, in columns of int64 as `CallLog` has them.
 
-    Computed values, and numbers, count from the first ones of these calls, and arrays of the user
-    are -2, -4, … for the first, second, … of them.
-
-    Parameters
-    ----------
-    kinds : numpy.ndarray
-        int64, of each call; which form of a recording that is, it is told.
-    ends, args, codes, instructions, lengths : numpy.ndarray
-        int64, as in `CallLog`.
-    scalars : list of float
-        Their numbers.
-    values : int
-        How many values they give.
+    `kinds` stand for forms of a recording. Computed values, and numbers (`scalars`), count from the
+    first ones of these calls; arrays of the user are -2, -4, …. The calls give so many `values`.
     """
 
     def __init__(
@@ -162,8 +164,8 @@ class Prefix:
     form : Form or None
         Of the call with these arguments and no others.
     constants : dict or None
-        The prefixes after Python numbers that are attributes of an operator, by type and value;
-        others are values. None where all are.
+        By type and value, the prefixes after numbers that are attributes of an operator; other
+        numbers are values. None where all are.
     packs : bool
         Whether an array that comes next is to be packed if it can be (see `packed`).
     """
@@ -188,6 +190,13 @@ class Prefix:
         """The same, made if needed."""
         return self._others.setdefault(key, Prefix())
 
+    def after_all(self, keys) -> 'Prefix':
+        """The prefix after arguments of these kinds, made if needed."""
+        prefix = self
+        for key in keys:
+            prefix = prefix.make(key)
+        return prefix
+
     def make_constant(self, number) -> 'Prefix':
         """The prefix after a number that is an attribute, made if needed."""
         if self.constants is None:
@@ -202,9 +211,9 @@ class Prefix:
 
 
 class Callee:
-    """A block as its calls see it, in one mode of autograd.
+    """A block, or an operator with its keyword arguments, as its calls see it in one mode.
 
-    Parameters
+    Attributes
     ----------
     block : gluon.Block or None
         None for an operator.
@@ -212,29 +221,19 @@ class Callee:
         An operator as its user calls it, and its keyword arguments.
     shared : tuple of (int, NDArray)
         Arguments that are not values but arrays that its calls share, by position.
-
-    Attributes
-    ----------
+    place : tuple
+        What tells an operator with its keyword arguments from others.
     recorded : bool
         Whether calls are recorded; other blocks run.
     children : int
-        So many ragged arguments are made of the last argument, a list of children (see
-        `rnn.children`); mostly 0.
+        How many ragged arguments are made of a last argument that is a list of children, if it is.
     first : Prefix
         Where the search for the form of a call begins.
-    place : tuple
-        What tells an operator with its keyword arguments from others.
     known : dict or None
-        Kinds of calls that earlier scopes met, see `remembered`; None before that was asked.
-    mutable : tuple or None
-        See `Form`.
-    of_any_rows : dict
-        The first form with its kinds of arguments, by these but for their numbers of rows.
-    families : dict
-        Calls that differ in lengths only (see `padded_calls`), by their kinds of arguments but for
-        these.
-    packed : dict of tuple to PackedCall
-        How those are recorded whose arguments are packed.
+        What `remembered` has of its kinds of calls; None before that was asked.
+    of_any_rows, families, packed : dict
+        By kinds of arguments, but for numbers of rows or lengths: the first form of such calls; how
+        `families` records them; and the calls whose arguments are packed.
     """
 
     def __init__(
@@ -258,39 +257,40 @@ class Callee:
 class Form:
     """A type of node with the shapes of one kind of call, within one recording.
 
-    Parameters
+    Attributes
     ----------
     index : int
         What is appended to `CallLog.node_forms`.
-    node_type : NodeType
     rows : int
         Rows of the arguments.
     stores : list of Store
         Of the outputs.
-
-    Attributes
-    ----------
-    numpy : bool
-        Whether its results are arrays of NumPy mode.
-    outputs : int
-        Number of outputs.
     length : int
         Of sentences that are packed (see `packed`); 0 if there are none.
-    lengths : int
-        `ANY`, `EQUAL` or `CHECKED`.
     block : gluon.Block or None
         What is called; None for operators.
+    mutable : tuple or None
+        The containers among the attributes of the block and what they held, to be compared at
+        each call; most blocks have none.
+    lengths : int
+        `ANY`, `EQUAL` or `CHECKED`.
     nested
         The results as a call returns them, with the number of an output in place of each.
     elements
         How such calls are recorded for each value of ragged arguments (see `element_calls`);
         False if they are not, None before that was asked.
-    mutable : tuple or None
-        The containers among the attributes of the block and what they held, to be compared at
-        each call; most blocks have none.
     """
 
-    def __init__(self, index: int, node_type: Any, rows: int, stores: list[Any], length: int = 0):
+    def __init__(
+        self,
+        index: int,
+        node_type: Any,
+        rows: int,
+        stores: list[Any],
+        length: int,
+        block: Any,
+        mutable: Any,
+    ):
         self.index = index
         self.node_type = node_type
         self.rows = rows
@@ -298,8 +298,7 @@ class Form:
         self.length = length
         self.numpy = node_type.mode.numpy
         self.lengths = _lengths(node_type)
-        self.block: Any = None
-        self.mutable: Any = None
+        self.block, self.mutable = block, mutable
         self.elements: Any = None
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
@@ -312,23 +311,6 @@ class Form:
         elif self.nested == (0, 1) and type(self.nested) is tuple:
             self.shape = _PAIR
             self.first, self.second = stores
-
-    def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
-        """The same in another recording."""
-        form = Form.__new__(Form)
-        form.index, form.stores = index, stores
-        form.node_type, form.rows = self.node_type, self.rows
-        form.outputs, form.length, form.lengths = self.outputs, self.length, self.lengths
-        form.numpy = self.numpy
-        form.template, form.leaves, form.nested = self.template, self.leaves, self.nested
-        form.shape = self.shape
-        form.block, form.mutable = block, mutable
-        form.elements = form.first = form.second = None
-        if form.shape == _ONE:
-            form.first = stores[0]
-        elif form.shape == _PAIR:
-            form.first, form.second = stores
-        return form
 
     def results(self, base):
         """The structure of lazy values that a call returns whose first output is value `base`."""
@@ -356,30 +338,6 @@ class Form:
         """There will be no more calls: do not keep what only their results need."""
         self.first = self.second = None
         self.stores = []
-
-
-class Remembered:
-    """A kind of call as later recordings find it (see `remembered`).
-
-    Parameters
-    ----------
-    form : Form
-        That of the recording that met it first.
-
-    Attributes
-    ----------
-    results : list of tuple
-        See `Store.kind`, and spec and shape for users, of each.
-    summary, output_rows : array
-        See `CallLog`.
-    by_length : tuple or None
-        What makes the forms of such calls with other lengths, see `Forms`.
-    """
-
-    def __init__(self, form: Form, summary: Any, output_rows: Any, by_length: Any):
-        self.form = form.again(-1, [None] * form.outputs, None, None)
-        self.results = [(store.kind, store.spec, store.shown) for store in form.stores]
-        self.summary, self.output_rows, self.by_length = summary, output_rows, by_length
 
 
 def _is_nested(template) -> bool:
@@ -411,33 +369,22 @@ class CallLog(Entered):
         Lengths of the ragged arguments of the calls that have some, in order.
     node_codes, node_instructions : Ints
         Where in the user's code each call was made (see `sites`).
-    next_value : int
     scalars : list
         Python numbers that were given as arguments.
-    callees : dict of block, or of operator and its keyword arguments, to Callee
-        Of autograd's present mode.
-    forms_by_key : dict
-        Forms of other calls in this mode, by what makes them.
-    concats : dict or None
-        What `remembered` has of values whose rows are put one after the other, in this mode; None
-        before that was asked.
-    forms : list of Form
+    callees, forms_by_key : dict
+        In autograd's present mode: `Callee` by block, or by operator and keyword arguments; and
+        forms of other calls by what makes them.
     form_summaries, output_rows : array
-        The same as later stages see them (see `graph.collect.FormTable`): six numbers a form, and
+        The forms as later stages see them (see `graph.collect.FormTable`): six numbers a form, and
         rows of each output.
     by_length : dict of int to tuple
         By index, what makes the forms of calls with other lengths (see `Forms`) where these count.
     watched : set of NodeType
-        Those whose parameters are watched, as the kinds of their calls were remembered.
-    stores_by_kind : dict
-        While recording; values keep theirs alive later.
-    all_stores : list of weakref.ref
+        Remembered types whose parameters are watched.
+    stores_by_kind, all_stores
+        Stores while recording, and weak references to them: values keep theirs alive later.
     shared : dict of int to NDArray
         Arrays, by id, that operators on values were found to share.
-    value_type : type
-        Of its values: `LazyArray`, or in NumPy mode `LazyNumpyArray`.
-    taped : bool
-        Whether autograd records.
     copied_below : int
         NDArrays with fewer elements are copied when they are recorded, and others watched.
     """
@@ -457,7 +404,6 @@ class CallLog(Entered):
         self._given = False  # whether the call under way was given arrays
         self.callees: dict[gluon.Block, Callee] = {}
         self.forms_by_key: dict[tuple, Any] = {}
-        self.concats: Optional[dict[tuple, Remembered]] = None
         self.forms: list[Form] = []
         self.form_summaries, self.output_rows = Column('q'), Column('q')
         self.by_length: dict[int, tuple] = {}
@@ -497,12 +443,19 @@ class CallLog(Entered):
 
     def call(self, callee, args):
         """Record a call and return its results as lazy values."""
+        results = self._call_of_known_kind(callee, args)
+        if results is None and self._know_kind(callee, args):
+            results = self._call_of_known_kind(callee, args)
+        return self.call_unknown(callee, args) if results is None else results
+
+    def _call_of_known_kind(self, callee, args):
+        """The results of a call of a kind that the search finds; None of others."""
         args_before, scalars_before = self.node_args.size, len(self.scalars)
         lengths_before = self.node_lengths.size
         prefix = (
             self._follow_children(callee, args)
             if callee.children
-            else self._follow_all(callee.first, args, len(args))
+            else self._follow(callee.first, args, len(args), False)
         )
         form = None if prefix is None else prefix.form
         if (
@@ -516,35 +469,12 @@ class CallLog(Entered):
                 self.node_lengths.size = lengths_before
                 return calls.record(self, form, args)
             form = None if calls else self.known_form_for_lengths(form, args)
-        if form is None or form.changed():
-            self.node_args.size = args_before
-            self.node_lengths.size = lengths_before
-            del self.scalars[scalars_before:]
-            return self._call_of_other_kind(callee, args)
-        return self._finish_call(form)
-
-    def _call_of_other_kind(self, callee, args):
-        """A call of a kind that this recording did not meet yet, or that the search does not know;
-        an earlier one may have met it."""
-        args_before, scalars_before = self.node_args.size, len(self.scalars)
-        lengths_before = self.node_lengths.size
-        if self._know_kind(callee, args):
-            prefix = (
-                self._follow_children(callee, args)
-                if callee.children
-                else self._follow_all(callee.first, args, len(args))
-            )
-            form = None if prefix is None else prefix.form
-            if (
-                form is not None
-                and (form.lengths == _ANY or self._lengths_fit(form, lengths_before))
-                and not form.changed()
-            ):
-                return self._finish_call(form)
-            self.node_args.size = args_before
-            self.node_lengths.size = lengths_before
-            del self.scalars[scalars_before:]
-        return self.call_unknown(callee, args)
+        if form is not None and not form.changed():
+            return self._finish_call(form)
+        self.node_args.size = args_before
+        self.node_lengths.size = lengths_before
+        del self.scalars[scalars_before:]
+        return None
 
     def _know_kind(self, callee, args):
         """Let the search find the form of a call of a kind that an earlier recording met; gives
@@ -557,82 +487,88 @@ class CallLog(Entered):
         described = (
             self._describe_children(callee, args, kinds)
             if callee.children
-            else self._describe_plain(args, kinds)
+            else self.describe(args, kinds, [], SMALL)
         )
-        if not described:
-            return False
-        remembered = callee.known.get(kept(kinds))
+        remembered = callee.known.get(kept(kinds)) if described else None
         if remembered is None:
             return False
-        prefix = callee.first
-        for kind in kinds:
-            prefix = prefix.make(kind)
+        prefix = callee.first.after_all(kinds)
         if prefix.form is None:
             prefix.form = self.form_again(remembered, callee.block, callee.mutable)
         return prefix.form is not None
 
-    def _describe_plain(self, args, kinds):
-        """Append what the search goes by; gives whether these are arguments whose kinds are
-        remembered."""
+    def describe(self, args, kinds: list[Any], leaves: list[Any], most: int = -1) -> bool:
+        """Append what the search goes by, and the values and numbers among `args`.
+
+        Parameters
+        ----------
+        args : sequence
+        kinds, leaves : list
+            What is appended to.
+        most : int, default -1
+            Arrays with more elements are not known, as they would be copied once more; by default
+            all are.
+
+        Returns
+        -------
+        bool
+            Whether the search knows such arguments.
+        """
+        numbers = [arg for arg in args if isinstance(arg, NUMBERS)]
         for arg in args:
             kind = type(arg)
-            if (
-                kind is ndarray
-                or kind is NDArray
-                or kind is lazy.SettledArray
-                or kind is numpy_ndarray
-            ):
-                arg = self._given_small(arg)
+            if kind in _GIVEN:
+                # Numbers would take the dtype of arrays.
+                arg = None if numbers or 0 <= most < arg.size else self.given(arg)
+                if arg is None:
+                    return False
                 kind = type(arg)
             if kind is self.value_type or kind is lazy.RaggedArray:
                 value = arg
-                store = value._store
-                if store.recording is not self:
+                if value._store.recording is not self:
                     return False
                 if kind is lazy.RaggedArray:
                     kinds.append(Ragged)
-                kinds.append(store)
+                kinds.append(value._store)
+                leaves.append(value)
             elif kind is int or kind is float:
                 kinds.append(Number)
+                leaves.append(arg)
             elif arg is None:
                 kinds.append(None)
             elif kind is list or kind is tuple:
-                kinds.append(kind)
-                if not self._describe_plain(tuple(arg), kinds):
+                inner: list[Any] = []
+                if (
+                    not self.describe(arg, inner, leaves, most)
+                    or Number in inner
+                    or Ragged in inner
+                ):
                     return False
+                kinds.append(kind)
+                kinds.extend(inner)
                 kinds.append(End)
             else:
                 return False
         return True
 
-    def _given_small(self, array):
-        """A small array of the user as a value; None of any other, which is not to be one twice."""
-        if type(array) is lazy.SettledArray:
-            array = array._array
-        if array.size > SMALL:
-            return None
-        value = self.read(array) if type(array) is NDArray else None
-        return self.given(array) if value is None else value
-
     def _describe_children(self, callee, args, kinds):
         """The same where a list of children becomes ragged arguments."""
         if len(args) != 2 or type(args[1]) is not list:
             return False
-        if not self._describe_plain(args[:1], kinds):
+        if not self.describe(args[:1], kinds, [], SMALL):
             return False
-        children = args[1]
         for position in range(callee.children):
-            kinds.append(Ragged)
-            if len(children) == 0:
-                kinds.append(Nothing)
-                continue
-            child = children[0]
-            if callee.children > 1:
-                if type(child) is not tuple or len(child) <= position:
+            kind: Any = Nothing
+            for child in args[1][:1]:
+                if callee.children > 1:
+                    if type(child) is not tuple or len(child) <= position:
+                        return False
+                    child = child[position]
+                if type(child) is not self.value_type or child._store.recording is not self:
                     return False
-                child = child[position]
-            if type(child) is not self.value_type or not self._describe_plain((child,), kinds):
-                return False
+                kind = child._store
+            kinds.append(Ragged)
+            kinds.append(kind)
         return True
 
     def operation(self, function, args, options):
@@ -710,11 +646,13 @@ class CallLog(Entered):
             and lengths.items[before] == lengths.items[before + 1]
         )
 
-    def _follow_all(self, prefix, args, count):
+    def _follow(self, prefix, args, count, nested):
         """The prefix after the first `count` arguments, whose values are appended; None if there
-        is none."""
-        ragged = self._given = False
+        is none. Lists and tuples among them, which are `nested`, hold values alone."""
+        ragged = False
         scalars_before = len(self.scalars)
+        if not nested:
+            self._given = False
         for position in range(count):
             arg = args[position]
             kind = type(arg)
@@ -722,16 +660,12 @@ class CallLog(Entered):
                 value = arg
                 self.node_args.append(value._id)
                 prefix = prefix.after(value._store)
-            elif kind is int or kind is float:
-                prefix = self._follow_number(prefix, arg)
             elif kind is list or kind is tuple:
-                prefix = self._follow_items(prefix, arg)
-            elif kind is lazy.RaggedArray:
-                several = arg
-                ragged = True
-                prefix = prefix.after(Ragged)
+                prefix = prefix.after(kind)
                 if prefix is not None:
-                    prefix = prefix.after(several._store)
+                    prefix = self._follow(prefix, arg, len(arg), True)
+                if prefix is not None:
+                    prefix = prefix.after(End)
             elif arg is None:
                 prefix = prefix.after(None)
             elif (
@@ -741,6 +675,16 @@ class CallLog(Entered):
                 or kind is numpy_ndarray
             ):
                 prefix = self._follow_given(prefix, arg)
+            elif nested:
+                return None
+            elif kind is int or kind is float:
+                prefix = self._follow_number(prefix, arg)
+            elif kind is lazy.RaggedArray:
+                ragged = True
+                several = arg
+                prefix = prefix.after(Ragged)
+                if prefix is not None:
+                    prefix = prefix.after(several._store)
             else:
                 return None
             if prefix is None:
@@ -814,29 +758,6 @@ class CallLog(Entered):
         value = self._read.get(key) if len(found[1]) <= REMEMBERED else None
         return self.append_read(array, key) if value is None else value
 
-    def exact_numbers(self, first, last):
-        """A range of the recorded numbers, float32; None if one is large, or of another class than
-        Python's own."""
-        result = np.empty(last - first, np.float32)
-        numbers: Any = result.data
-        scalars, most = self.scalars, _EXACT
-        for place in range(first, last):
-            given = scalars[place]
-            if type(given) is not float and type(given) is not int:
-                return None
-            if type(given) is float:
-                number = given
-            else:
-                try:
-                    whole = given
-                except OverflowError:  # in C: Python's own int may be of any length
-                    return None
-                number = whole
-            if not -most < number < most:
-                return None
-            numbers[place - first] = number
-        return result
-
     def constant(self, key):
         """The constant that was made by this key, for its user alone; None if there was none."""
         known = self.constants.get(key)
@@ -864,64 +785,34 @@ class CallLog(Entered):
                 for number in several._ids:
                     self.node_args.append(number)
 
-    def _follow_items(self, prefix, items):
-        """The same for a list or tuple, such as the states of a recurrent cell."""
-        prefix = prefix.after(type(items))
-        for item in items:
-            if prefix is None:
-                return None
-            kind = type(item)
-            if kind is self.value_type:
-                value = item
-                self.node_args.append(value._id)
-                prefix = prefix.after(value._store)
-            elif kind is tuple or kind is list:
-                prefix = self._follow_items(prefix, item)
-            elif item is None:
-                prefix = prefix.after(None)
-            elif (
-                kind is ndarray
-                or kind is NDArray
-                or kind is lazy.SettledArray
-                or kind is numpy_ndarray
-            ):
-                prefix = self._follow_given(prefix, item)
-            else:
-                return None
-        return None if prefix is None else prefix.after(End)
-
     def _follow_children(self, callee, args):
         """The same where a list of children becomes ragged arguments, one for each of a child's
         values."""
         if len(args) != 2 or type(args[1]) is not list:
             return None
         children = args[1]
-        prefix = self._follow_all(callee.first, args, 1)
+        prefix = self._follow(callee.first, args, 1, False)
         for position in range(callee.children):
+            store: Any = Nothing
+            self.node_lengths.append(len(children))
+            for child in children:
+                if callee.children > 1:
+                    if type(child) is not tuple or len(child) <= position:
+                        return None
+                    child = child[position]
+                if type(child) is not self.value_type:
+                    return None
+                value = child
+                if store is not value._store:
+                    if store is not Nothing:
+                        return None
+                    store = value._store
+                self.node_args.append(value._id)
             if prefix is not None:
-                prefix = self._follow_ragged(
-                    prefix.after(Ragged), children, position if callee.children > 1 else -1
-                )
+                prefix = prefix.after(Ragged)
+            if prefix is not None:
+                prefix = prefix.after(store)
         return prefix
-
-    def _follow_ragged(self, prefix, children, position):
-        """The same for one of them; a child that is no tuple has the position -1."""
-        store: Any = Nothing
-        self.node_lengths.append(len(children))
-        for child in children:
-            if position >= 0:
-                if type(child) is not tuple or len(child) <= position:
-                    return None
-                child = child[position]
-            if type(child) is not self.value_type:
-                return None
-            value = child
-            if store is not value._store:
-                if store is not Nothing:
-                    return None
-                store = value._store
-            self.node_args.append(value._id)
-        return None if prefix is None else prefix.after(store)
 
     def append_calls(self, form, columns: Sequence[list[int]]) -> int:
         """Calls of a form, each of the next values of some columns; gives the first result."""
@@ -941,13 +832,8 @@ class CallLog(Entered):
     def append_columns(self, columns: CallColumns, forms: Ints, arrays: Ints) -> int:
         """Append calls, and give -1; or none, and give the first kind whose form is not known.
 
-        Parameters
-        ----------
-        columns : CallColumns
-        forms : Ints
-            Of each of their kinds, -1 where it is not known.
-        arrays : Ints
-            The values that their arrays are here.
+        `forms` has the form of each of their kinds, -1 where it is not known, and `arrays` the
+        values that their arrays are here.
         """
         kinds, args = columns.kinds, columns.args
         for place in range(len(kinds)):
@@ -1019,21 +905,14 @@ class CallLog(Entered):
 
     def ragged(self, values, shape=None, dtype='float32', ctx=None):
         """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
-        items = values if type(values) is list or type(values) is tuple else list(values)
-        store: Any = None
-        ids: list[Any] = [None] * len(items)
-        for place in range(len(items)):
-            item = items[place]
-            if type(item) is not self.value_type:
-                return self.ragged_unknown(list(items), shape, dtype, ctx)
+        items = values if type(values) is list else list(values)
+        store = self.common_store(items)
+        if store is None or not store.shape or store.packed:
+            return self.ragged_unknown(items, shape, dtype, ctx)
+        ids: list[Any] = []
+        for item in items:
             value = item
-            if store is not value._store:
-                if store is not None:
-                    return self.ragged_unknown(list(items), shape, dtype, ctx)
-                store = value._store
-            ids[place] = value._id
-        if store is None or store.recording is not self or not store.shape or store.packed:
-            return self.ragged_unknown(list(items), shape, dtype, ctx)
+            ids.append(value._id)
         return interpreter.new_ragged(store, ids)
 
     def concat_plain(self, values: Sequence[Any]) -> Any:
@@ -1045,34 +924,40 @@ class CallLog(Entered):
         place = store, len(values)
         form = self.forms_by_key.get(place)
         if form is None:
-            if self.concats is None:
-                self.concats = self.kinds_of_concat()
-            key = store.kind, len(values)
-            kind = self.concats.get(key)
-            form = None if kind is None else self.form_again(kind)
-            if form is None:
-                form = self.concat_form(store.spec, store.spec.rows * len(values))
-                self.remember_form(self.concats, key, form)
+            form = self.concat_form(store.spec, store.spec.rows * len(values))
             self.forms_by_key[place] = form
         return self.concat_call(form, values)
 
     def form_again(self, kind, block=None, mutable=None):
         """A form of calls of a kind that an earlier recording met; None if it has to be made
         anew."""
-        form = kind.form
-        if form.node_type not in self.watched and not self.watch_type(form.node_type):
+        node_type = kind.node_type
+        if node_type not in self.watched and not self.watch_type(node_type):
             return None
         stores = []
-        for each in kind.results:
-            result = each
-            store = self.stores_by_kind.get(result[0])
-            stores.append(self.store(result[1], result[2]) if store is None else store)
-        form = form.again(len(self.forms), stores, block, mutable)
+        for stored, spec, shown in kind.results:
+            store = self.stores_by_kind.get(stored)
+            stores.append(self.store(spec, shown) if store is None else store)
+        form = self.add_form(node_type, kind.rows, stores, 0, block, mutable)
         if kind.by_length is not None:
             self.by_length[form.index] = kind.by_length
+        return form
+
+    def add_form(self, node_type, rows, stores, length=0, block=None, mutable=None):
+        """One more form of this recording; parameters are as for `Form`."""
+        form = Form(len(self.forms), node_type, rows, stores, length, block, mutable)
         self.forms.append(form)
-        self.form_summaries.extend(kind.summary)
-        self.output_rows.extend(kind.output_rows)
+        self.form_summaries.extend(
+            (
+                node_type.serial,
+                rows,
+                form.outputs,
+                node_type.of_many,
+                node_type.mode.recording,
+                node_type.addition,
+            )
+        )
+        self.output_rows.extend([store.spec.rows for store in stores])
         return form
 
     def store(self, spec, shape=None):

@@ -24,14 +24,7 @@ _AXIS = 1
 
 
 class PartCall(NamedTuple):
-    """How one of the two kinds of calls is recorded.
-
-    Attributes
-    ----------
-    form : Form
-    inputs : tuple of int
-        See `subgraph.elements.SubgraphPart`.
-    """
+    """How one of the two kinds of calls is recorded (see `subgraph.elements.SubgraphPart`)."""
 
     form: Form
     inputs: tuple[int, ...]
@@ -182,15 +175,8 @@ def rearranged(
 
 
 def element_calls(forms: Forms, form: Form, maker: Maker, specs: Specs) -> Optional[ElementCalls]:
-    """How calls of a form are recorded for each value; None if they are not to be.
-
-    Parameters
-    ----------
-    maker : Maker
-        Of such calls.
-    specs : list of (Spec, Kind)
-        Of the arguments.
-    """
+    """How calls of a form, of arguments of these specs, are recorded for each value; None if they
+    are not to be."""
     elements = form.node_type.elements
     if elements is None:
         return None

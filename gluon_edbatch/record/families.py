@@ -91,14 +91,7 @@ def padded_block_call(
 ) -> Optional[Call]:
     """How to record a call of a block on packed or padded arrays; None if it is not to be.
 
-    Parameters
-    ----------
-    forms : Forms
-    callee : Callee
-    template : tuple
-        Of the arguments, see `flatten`.
-    leaves : sequence of lazy values
-        The values among them.
+    `template` has the structure of its arguments (see `flatten`), and `leaves` the values there.
     """
     specs = [leaf._store.spec for leaf in leaves]
     if (
@@ -180,15 +173,7 @@ def _shapes(leaves: Sequence[Any]) -> tuple[Shape, ...]:
 def packed_operator_call(
     forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any]
 ) -> Optional[PackedCall]:
-    """How to record an operator of which some arguments are packed; None if it is not to be.
-
-    Parameters
-    ----------
-    forms : Forms
-    op : str
-    attrs : tuple of (str, str)
-    leaves : sequence of lazy values
-    """
+    """How to record an operator of which some arguments are packed; None if it is not to be."""
     stores = [leaf._store for leaf in leaves]
     if () in [store.shape for store in stores]:
         return None
@@ -209,14 +194,7 @@ def padded_operator_call(
 ) -> Optional[PaddedCall]:
     """How to record an operator on what padded calls returned; None if it is not to be.
 
-    Parameters
-    ----------
-    forms : Forms
-    op : str
-    attrs : tuple of (str, str)
-    leaves : sequence of lazy values
-    padded : dict of int to Padded
-        What padded calls returned, by number of the value.
+    `padded` has what padded calls returned, by number of the value.
     """
     if any(leaf.__class__ is RaggedArray or not leaf._store.shape for leaf in leaves):
         return None
@@ -243,15 +221,9 @@ def serves_padding(node_type: NodeType) -> bool:
 
 
 def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> str:
-    """Why calls of these types, of one block or operator, are not padded to one length; nothing
-    if that would not help.
+    """Why calls of these types are not padded to one length; nothing if that would not help.
 
-    Parameters
-    ----------
-    block : gluon.Block or None
-        None for an operator.
-    types : sequence of NodeType
-        Two or more.
+    They are two or more types of one `block`, or of one operator if it is None.
     """
     shapes = [[_shape(argument) for argument in node_type.arguments] for node_type in types]
     pairs = [differing_axes(shapes[0], others) for others in shapes[1:]]

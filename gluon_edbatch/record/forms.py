@@ -1,8 +1,5 @@
 """From a kind of call to its type: what is done once for each kind, or once for each scope."""
 
-import weakref
-from abc import abstractmethod
-from array import array as Column
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
@@ -27,7 +24,7 @@ from ..subgraph.trace import (
     trace_numbered,
     trace_operator,
 )
-from .calls import ANY, Callee, Form, Remembered, kept
+from .calls import ANY, Callee, Form, kept
 from .hooks import tracing_block
 from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
@@ -35,6 +32,7 @@ from .model_watch import ModelWatch
 from .remembered import (
     Maker,
     Refusal,
+    Remembered,
     block_kinds,
     keep,
     operator_kinds,
@@ -56,8 +54,6 @@ class Forms(Inputs):
     ----------
     model : ModelWatch
         What calls read of the user's model.
-    when_touched : weakref.WeakMethod
-        Of `touched`.
     pads : bool
         Whether calls are recorded as padded ones.
     options : CompileOptions
@@ -68,7 +64,6 @@ class Forms(Inputs):
         super().__init__(ctx)
         self.options = options
         self.model = ModelWatch()
-        self.when_touched = weakref.WeakMethod(self.touched)
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: dict[Mode, tuple[dict[tuple, Any], dict[gluon.Block, Callee]]] = {}
         self.pads = False
@@ -81,7 +76,6 @@ class Forms(Inputs):
         )
         self.taped = self.mode.recording
         self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
-        self.concats = None
 
     def stores(self) -> list[Store]:
         """The stores that values refer to."""
@@ -153,7 +147,10 @@ class Forms(Inputs):
         )
 
     def _form_of(self, maker: Maker, leaves, trace) -> Form:
-        specs = list(map(_spec_and_kind, leaves))
+        specs = [
+            (leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS)
+            for leaf in leaves
+        ]
         scalars = tuple([i for i, leaf in enumerate(leaves) if not leaf._store.shape])
         return self.make_form(maker, specs, trace, scalars)
 
@@ -201,16 +198,8 @@ class Forms(Inputs):
     def type_of(self, maker: Maker, specs, trace, scalars=(), **facts) -> NodeType:
         """A type that is remembered, or made of a trace.
 
-        Parameters
-        ----------
-        maker : Maker
-        specs : list of (Spec, Kind)
-            Of the arguments.
-        trace : callable
-        scalars : tuple of int
-            Positions of arguments with no axes for users.
-        **facts
-            Of the type, see `make_type`.
+        `specs` are (Spec, Kind) of the arguments; those at positions `scalars` have no axes for
+        users. `facts` are as for `make_type`.
         """
         try:
             with tracing:  # two threads get the same type
@@ -269,12 +258,7 @@ class Forms(Inputs):
         rows = 1 if node_type.whole else rows
         specs = node_type.output_specs(rows, length)
         stores = list(map(self.store, specs, _shapes(node_type, specs, length)))
-        form = Form(len(self.forms), node_type, rows, stores, length)
-        form.block, form.mutable = block, mutable
-        self.forms.append(form)
-        self.form_summaries.extend(_summary(form))
-        self.output_rows.extend([store.spec.rows for store in stores])
-        return form
+        return self.add_form(node_type, rows, stores, length, block, mutable)
 
     def remembered_kinds(self, callee: Callee) -> dict[tuple, Remembered]:
         """Kinds of calls that earlier scopes met, as long as the block is what it was."""
@@ -309,12 +293,8 @@ class Forms(Inputs):
         """What makes this form in another recording; None for calls on sentences of a length."""
         if form.length:
             return None
-        rows = Column('q', [store.spec.rows for store in form.stores])
-        return Remembered(form, Column('q', _summary(form)), rows, self.by_length.get(form.index))
-
-    def kinds_of_concat(self) -> dict[tuple, Remembered]:
-        """Kinds of values that are the rows of others, by kind and number of these."""
-        return operator_kinds(('concat',), self.mode, self.options)
+        results = [(store.kind, store.spec, store.shown) for store in form.stores]
+        return Remembered(form.node_type, form.rows, results, self.by_length.get(form.index))
 
     def watch_type(self, node_type: NodeType) -> bool:
         """Watch the parameters of a type; gives whether it is still that of such calls."""
@@ -354,14 +334,6 @@ class Forms(Inputs):
             )
         return exact
 
-    @abstractmethod
-    def runs(self, node_type: NodeType) -> bool:
-        """Whether calls of a type can be run; all but packed ones can."""
-
-    @abstractmethod
-    def any_left(self) -> bool:
-        """Whether calls wait."""
-
 
 def _shapes(node_type: NodeType, specs: Sequence[Spec], length: int) -> Sequence[Optional[Shape]]:
     """Of results as users see them, where that is not what they are."""
@@ -374,18 +346,6 @@ def _shapes(node_type: NodeType, specs: Sequence[Spec], length: int) -> Sequence
     ]
 
 
-def _summary(form: Form) -> tuple[int, ...]:
-    node_type = form.node_type
-    return (
-        node_type.serial,
-        form.rows,
-        form.outputs,
-        node_type.of_many,
-        node_type.mode.recording,
-        node_type.addition,
-    )
-
-
 def _lengths_of(args: Sequence[Any]) -> tuple[int, ...]:
     return tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
 
@@ -393,7 +353,3 @@ def _lengths_of(args: Sequence[Any]) -> tuple[int, ...]:
 def key_of(leaf: LazyArray) -> object:
     """What tells the kind of an argument from others, within a recording."""
     return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store
-
-
-def _spec_and_kind(leaf: LazyArray) -> tuple[Spec, Kind]:
-    return leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS

@@ -1,6 +1,5 @@
 """What users give as arguments: numbers and arrays, as values of a recording."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -12,15 +11,15 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
-from ..mx.mutation_guard import GuardedArray, Watched
+from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, Watched
 from ..subgraph.spec import Spec, device_of, spec_of
-from .calls import REMEMBERED, SMALL, CallLog
+from .calls import NUMBERS, REMEMBERED, SMALL, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
-from .sites import Site, current_site
+from .shared import Sharing
+from .sites import Site, current_site, site_at
 
 SCALAR_DTYPE = np.float32
-NUMBERS = (int, float, np.generic)
-ARRAYS = (NDArray, np.ndarray) + NUMBERS
+ARRAYS = (NDArray, np.ndarray, *NUMBERS)
 _MX_DTYPES = frozenset(
     np.dtype(name)
     for name in ('float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool')
@@ -64,18 +63,11 @@ class Inputs(CallLog):
         super().__init__(VALUES[mx.util.is_np_array()])
         self.arrays: list[tuple[Spec, Any]] = []
         self._ctx = ctx
+        self.sharing = Sharing()
         self._small: dict[tuple, LazyArray] = {}
         self._kinds: dict[bytes, Spec] = {}  # of NDArrays that were read
         self._large: dict[int, tuple[LazyArray, Watched]] = {}
         self._range: tuple[tuple[int, int], np.ndarray] = ((0, 0), np.zeros(0, SCALAR_DTYPE))
-
-    @abstractmethod
-    def touched(self) -> None:
-        """An array that calls read may change."""
-
-    @abstractmethod
-    def site_of_use(self, value: int) -> Site:
-        """The user's line of a call that reads this value."""
 
     def values(self, args: Sequence[Any]) -> list[NDArray]:
         """Arguments as values of this recording; numbers take the dtype of the arrays."""
@@ -163,13 +155,9 @@ class Inputs(CallLog):
         array = array.astype(dtype)
         return self.known_array(spec_of(array.shape, dtype, ctx), array)
 
-    def given_for(self, constant: LazyArray) -> LazyArray:
-        """What a constant holds as a value like any other, whose operators are recorded."""
-        return self.known_array(constant._store.spec, constant._store.given[constant._id])
-
-    @abstractmethod
     def is_weight(self, arg: Any) -> bool:
         """Whether operators share this argument."""
+        return arg.__class__ in PLAIN_OR_GUARDED and self.sharing.is_weight(arg)
 
     def known_array(self, spec: Spec, array: np.ndarray, may_change: bool = False) -> LazyArray:
         """A NumPy array as a value; a small one that holds what an earlier one held is that."""
@@ -266,11 +254,10 @@ class Inputs(CallLog):
             silently be word 16777216.
         """
         if self._range[0] != (first, last):  # a plan asks, and then a machine
-            exact = self.exact_numbers(first, last)
-            self._range = (first, last), self._exact(first, last) if exact is None else exact
+            self._range = (first, last), self._exact_numbers(first, last)
         return self._range[1]
 
-    def _exact(self, first: int, last: int) -> np.ndarray:
+    def _exact_numbers(self, first: int, last: int) -> np.ndarray:
         given = self.scalars[first:last]
         try:
             exact = np.array(given, np.float64)
@@ -288,6 +275,15 @@ class Inputs(CallLog):
                     f'  called at {self.site_of_use(-1 - 2 * (first + index))}'
                 )
         return exact.astype(SCALAR_DTYPE)
+
+    def site_of_use(self, value: int) -> Site:
+        """The user's line of the first call that reads this value."""
+        first = np.flatnonzero(self.node_args.since(0) == value)[0]
+        return self.site(int(np.searchsorted(self.node_ends.since(0), first, side='right')))
+
+    def site(self, node: int) -> Site:
+        """The user's line that recorded this call."""
+        return site_at(self.node_codes[node], self.node_instructions[node])
 
     def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:
         """What the user gave as a NumPy array, or as an NDArray on no tape that was read; None if

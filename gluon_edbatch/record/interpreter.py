@@ -87,33 +87,13 @@ def instruction_of(frame: FrameType) -> int:
 
 def prepare_values(lazy: Any, numpy: type, ragged: type) -> None:
     """The base class's ``__del__`` would ask for a handle to free; a lazy value has none."""
-    lazy.__del__ = _free_nothing
+    lazy.__del__ = _nothing
 
 
-def prepare_frames(kind, through) -> None:
-    """What C is told; Python knows it."""
+def _nothing(*_: Any) -> None:
+    """What needs C: Python finds frames, scopes and types of blocks by itself, and hooked functions
+    have other code (see `mx.methods`)."""
 
 
-def prepare_scopes() -> None:
-    """The same."""
-
-
-def prepare_calls(block: type) -> None:
-    """The same."""
-
-
-def redirect(function, target) -> None:
-    """Python has but the function's code, which does that (see `mx.methods`)."""
-
-
-def direct_type(block, function, call) -> None:
-    """Let objects of the block's class be called without looking for that function, if it is its
-    ``__call__``; Python has no way to."""
-
-
-def no_direct_types() -> None:
-    """Let them be called as ever."""
-
-
-def _free_nothing(array):
-    pass
+prepare_frames = prepare_scopes = prepare_calls = _nothing
+redirect = direct_type = no_direct_types = _nothing

@@ -64,14 +64,7 @@ class ModelWatch:
     def watch(self, recording: Any, name: str, parameter: gluon.Parameter, ctx: mx.Context) -> None:
         """Keep a parameter's values at hand; those of the calls of one scope must be the same.
 
-        Parameters
-        ----------
-        recording : Recording
-            It is told when the parameter is about to change.
-        name : str
-            Of what reads it.
-        parameter : gluon.Parameter
-        ctx : mxnet.Context
+        `recording` is told when the parameter is about to change; `name` is that of its reader.
         """
         key, array = key_of(parameter, ctx), parameter.data(ctx)
         watched = self.parameters.get(key)

@@ -35,20 +35,10 @@ _pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
 
 
 class PackedCall(NamedTuple):
-    """How calls with such arguments are recorded, whatever their lengths.
+    """How calls with packed arguments at some positions are recorded, whatever their lengths.
 
-    Attributes
-    ----------
-    node_type : NodeType
-    positions : tuple of int
-        Of the arguments that are packed.
-    pays : bool
-        Whether to pack them costs less than calls by their lengths.
-    block : gluon.Block or None
-    mutable : tuple or None
-        See `Form`.
-    forms : dict of int to Form
-        By length.
+    It `pays` where packing costs less than calls by length. `forms` has its forms by length;
+    `block` and `mutable` are as in `Form`.
     """
 
     node_type: NodeType
@@ -154,19 +144,9 @@ def packed_call(
     block: Optional[gluon.Block] = None,
     mutable: Optional[tuple] = None,
 ) -> Optional[PackedCall]:
-    """How such calls are recorded; None if they cannot be.
+    """How such calls are recorded, of which `padded` is proved; None if they cannot be.
 
-    Parameters
-    ----------
-    forms : Forms
-    maker : Maker
-    padded : PaddedGraph
-        What is proved of such calls.
-    known : dict
-        Types by options, context and axes, to be remembered with what was proved.
-    leaves : sequence of lazy values
-    block, mutable
-        See `Form`.
+    `known` remembers types by options, context and axes. `block` and `mutable` are as in `Form`.
     """
     if padded.graph is None or set(padded.axes.values()) != {1} or not _is_one_length(padded):
         return None
@@ -188,7 +168,7 @@ def _is_one_length(padded: PaddedGraph) -> bool:
 
 
 def _type_for(
-    forms: Forms, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray]
+    forms: Any, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray]
 ) -> Optional[NodeType]:
     by_position = len(leaves) == 1 and _is_by_position(padded.original.subgraph)
     kind = Kind.ROWS if by_position else Kind.PACKED

@@ -36,22 +36,11 @@ class Padded(NamedTuple):
 
 
 class PaddedCall(NamedTuple):
-    """How a call with arguments of certain shapes is recorded.
+    """How a call with arguments of certain shapes is recorded: by `form`, on padded arguments.
 
-    Attributes
-    ----------
-    pads : dict of int to Pad
-        For the arguments that are padded.
-    lengths : list of numpy.ndarray
-        Further arguments, (1,) each.
-    form : Form
-        Of the call on padded arguments.
-    cuts : list of list of Form
-        For each output, one after the other.
-    axes : list of tuple of int
-        Of each output, those that are padded.
-    pays : bool
-        Whether to pad and to cut costs less than calls by their lengths.
+    `pads` are of the arguments that are padded, and `lengths`, (1,) each, are further arguments.
+    Each output is padded along `axes`, and cut by `cuts`, one after the other. It `pays` where this
+    costs less than calls by length.
     """
 
     pads: dict[int, 'Pad']
@@ -98,16 +87,7 @@ class PaddedCall(NamedTuple):
 
 
 class Pad(NamedTuple):
-    """What is to be done to an argument.
-
-    Attributes
-    ----------
-    spec : Spec
-        What it then is.
-    axis : int
-    form : Form or None
-        Of the call that does it, if it is not as long already.
-    """
+    """How an argument becomes one of `spec`, longer along an axis; no form if it is one."""
 
     spec: Spec
     axis: int
@@ -137,17 +117,10 @@ def padded_call(
     of_operator: Callable[..., Form],
     of_call: Callable[[list[Spec]], Form],
 ) -> PaddedCall:
-    """How a call is recorded.
+    """How a call on arguments of these specs is recorded.
 
-    Parameters
-    ----------
-    padded : PaddedGraph
-    specs : sequence of Spec
-        Of its arguments.
-    of_operator : callable
-        `Forms.form_of_rewriting`.
-    of_call : callable
-        (specs of the padded arguments and of the lengths) -> form.
+    `of_operator` is `Forms.form_of_rewriting`; `of_call` gives the form of the call by the specs of
+    its padded arguments and lengths.
     """
     length = {position: specs[position].shape[axis] for position, axis in padded.axes.items()}
     pads = {i: _pad(specs[i], axis, of_operator) for i, axis in padded.axes.items()}

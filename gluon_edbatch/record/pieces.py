@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
@@ -12,9 +13,10 @@ from mxnet.ndarray import NDArray
 from ..subgraph.fingerprint import contents, has_hooks
 from ..subgraph.node_type import NodeType
 from ..subgraph.structure import LEAF, builder, flatten
-from .calls import CallColumns, Form, Ints, Remembered
+from .calls import CallColumns, Form, Ints
 from .lazy import LazyArray
 from .recording import Recording
+from .remembered import Remembered
 from .sites import Site, site_at
 
 _VALUE, _NUMBER, _ARRAY = 0, 1, 2  # sorts of arguments
@@ -49,20 +51,9 @@ class Mark(NamedTuple):
 class PortableForm(NamedTuple):
     """A form without the recording that it belongs to.
 
-    Attributes
-    ----------
-    block : gluon.Block or None
-        None for operators.
-    mark : hashable
-        The block's `fingerprint` when it was called.
-    parameters : tuple
-        Shapes and dtypes of its parameters.
-    mutable : tuple or None
-        See `Form.mutable`.
-    length : int
-        See `Form.length`.
-    kind : Remembered or None
-        What makes it in another recording at once; None for calls on sentences of a length.
+    `mark` is the fingerprint of its block when it was called, and `parameters` are the shapes and
+    dtypes of its parameters then. `kind` makes the form in another recording; calls on sentences
+    have none.
     """
 
     node_type: NodeType
@@ -201,14 +192,10 @@ class Piece:
     def cut(
         cls, kinds: PortableForms, recording: Recording, begin: Mark, result: Any
     ) -> Optional['Piece']:
-        """What was recorded since `begin`, if it can be used again.
+        """What was recorded since `begin`; None if that cannot be used again.
 
-        Returns
-        -------
-        Piece or None
-            None if a value was read meanwhile, if the calls depend on values computed elsewhere
-            or on NDArrays, or if there is more to them than what they record (forward hooks,
-            blocks whose attributes were set).
+        It cannot if a value was read meanwhile, if the calls depend on values computed elsewhere or
+        on NDArrays, if blocks have forward hooks, or if their attributes were set.
         """
         end = Mark.of(recording)
         if end.disturbances != begin.disturbances:
@@ -243,15 +230,9 @@ class Piece:
         return cls(kinds, recording, begin, result, recording.mode, recording.ctx)
 
     def append_to(self, recording: Recording) -> tuple[bool, Any]:
-        """Append the calls.
+        """Append the calls; gives whether they could be appended, and what they returned.
 
-        Returns
-        -------
-        appended : bool
-            False if they would not be recorded there: blocks or parameters are not as they were,
-            or the context is another one.
-        result : object
-            What they returned.
+        They cannot if blocks, parameters or the context are not as they were.
         """
         if (self._mutable or recording.ctx is not self.ctx) and not self._may_fit(recording):
             return False, None
@@ -290,33 +271,14 @@ class Piece:
     def difference(self, other: 'Piece') -> Optional[Site]:
         """The user's line of the first call in `other` that is not as in this piece; None if the
         two are the same."""
-        if self._equals(other):
-            return None
-        ours, theirs = list(self._calls()), list(other._calls())
-        for node, (one, another) in enumerate(zip(ours, theirs)):
+        theirs = list(other._calls())
+        for node, (one, another) in enumerate(zip_longest(self._calls(), theirs)):
             if one != another:
-                return other._site(node)
-        if (
-            len(ours) == len(theirs)
-            and np.array_equal(self.lengths, other.lengths)
-            and (self.template, self.results) == (other.template, other.results)
-        ):
-            return None
-        return other._site(min(len(ours), len(theirs) - 1))
-
-    def _equals(self, other: 'Piece') -> bool:
-        """Whether the two are the same number by number: not if there are arrays, or NaNs."""
-        return (
-            not (self.arrays or other.arrays)
-            and self.scalars == other.scalars
-            and all(
-                [
-                    np.array_equal(getattr(self, column), getattr(other, column))
-                    for column in ('kinds', 'ends', 'args', 'lengths')
-                ]
-            )
-            and (self.template, self.results) == (other.template, other.results)
+                return other._site(min(node, len(theirs) - 1))
+        same = np.array_equal(self.lengths, other.lengths) and (
+            (self.template, self.results) == (other.template, other.results)
         )
+        return None if same else other._site(len(theirs) - 1)
 
     def _calls(self) -> Iterator[tuple]:
         """Form and inputs of each call."""

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from typing import Any, Optional, Union
+from weakref import WeakMethod
 
 import mxnet as mx
 import numpy as np
@@ -12,7 +13,7 @@ from mxnet.ndarray import NDArray
 from ..brief import brief
 from ..errors import ControlFlowError, RecordError, StaleValueError
 from ..mx.modes import numpy_shapes
-from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, GuardedNumpyArray, Watched
+from ..mx.mutation_guard import Watched
 from ..mx.reading import node_offset
 from ..ops import op_of
 from ..subgraph.fingerprint import exact, state_of
@@ -22,23 +23,16 @@ from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in
 from ..subgraph.trace import describe
 from . import control_flow
-from .calls import ANY, End, Form, Ints, Nothing, Number, Ragged
+from .calls import ANY, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
 from .element_calls import element_calls, rearranged, stacked, taken, with_values
 from .families import packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms, key_of
 from .function_calls import function_called
 from .hooks import suspended
-from .inputs import ARRAYS, NUMBERS, GivenArray
+from .inputs import ARRAYS, GivenArray
 from .invoked import operator_called
-from .lazy import (
-    HAND_ON,
-    VALUES,
-    LazyArray,
-    RaggedArray,
-    SettledArray,
-    SettledNumpyArray,
-)
+from .lazy import HAND_ON, VALUES, LazyArray, RaggedArray
 from .packed import (
     PackedCall,
     but_for_lengths,
@@ -50,12 +44,9 @@ from .padded_calls import Padded
 from .refused import current_model_call, refused_call
 from .several import concat, concat_form, form_of_any_number, ragged_unknown
 from .shared import Sharing
-from .sites import Site, current_site, site_at
+from .sites import current_site
 from .stores import Arena, EagerArena, Locations, Store
 from .varying import Varying, with_number
-
-_GIVEN = np.ndarray, NDArray, mx.np.ndarray
-_WATCHABLE = GuardedArray, GuardedNumpyArray, SettledArray, SettledNumpyArray
 
 
 class Recording(Forms):
@@ -81,6 +72,7 @@ class Recording(Forms):
 
     def __init__(self, evaluator: Any, ctx: Optional[mx.Context], options: CompileOptions):
         super().__init__(ctx, options)
+        self.when_touched = WeakMethod(self.touched)
         self.evaluator = evaluator
         self.locations = Locations()
         self.ran: list[np.ndarray] = []
@@ -91,7 +83,6 @@ class Recording(Forms):
         self.error: Optional[str] = None
         self.is_over = False  # whether no call is left that reads parameters
         self.stacked_values: dict[tuple, tuple[Store, int]] = {}  # see `elements.stacked`
-        self.sharing = Sharing()
         self.varying: dict[tuple, Varying] = {}
         self.padded: dict[int, Padded] = {}  # values, by number, as padded calls take them
         # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
@@ -138,13 +129,11 @@ class Recording(Forms):
             childless = not children
         kinds: list[Any] = []
         leaves: list[Any] = []
-        if not self._describe(args, kinds, leaves):
+        if not self.describe(args, kinds, leaves):
             return self._call_nested(block, args)
         if childless:
             kinds[-2 * callee.children :] = (Ragged, Nothing) * callee.children
-        prefix = callee.first
-        for kind in kinds:
-            prefix = prefix.make(kind)
+        prefix = callee.first.after_all(kinds)
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
         key = but_for_lengths(kinds)
         packed = callee.packed.get(key)
@@ -233,43 +222,6 @@ class Recording(Forms):
         if value >= 0 or value % 2 == 0:
             return False
         return exact(self.scalars[(-value - 1) // 2]) == exact(float(number))
-
-    def _describe(self, args: Sequence[Any], kinds: list[Any], leaves: list[Any]) -> bool:
-        """Append what the search in calls.py goes by, and the values and numbers among `args`.
-
-        Returns
-        -------
-        bool
-            Whether the search knows such arguments.
-        """
-        for arg in args:
-            cls = arg.__class__
-            if (
-                self._ctx is not None
-                and (cls in _WATCHABLE or (cls in _GIVEN and arg.ndim))
-                and not any(isinstance(other, NUMBERS) for other in args)
-            ):
-                arg = self._array(arg)
-                cls = self.value_type
-            if cls is self.value_type and arg._store.recording is self:
-                kinds.append(arg._store)
-                leaves.append(arg)
-            elif cls in (int, float):
-                kinds.append(Number)
-                leaves.append(arg)
-            elif arg is None:
-                kinds.append(None)
-            elif cls in (list, tuple):
-                inner: list[Any] = []
-                if not self._describe(arg, inner, leaves) or Number in inner or Ragged in inner:
-                    return False
-                kinds += [cls, *inner, End]
-            elif cls is RaggedArray and arg._store.recording is self:
-                kinds += [Ragged, arg._store]
-                leaves.append(arg)
-            else:
-                return False
-        return True
 
     def _like_but_for_rows(self, callee, kinds, leaves) -> Optional[Form]:
         """The form of an earlier call that differs in rows only, as calls on whole sentences do."""
@@ -397,10 +349,6 @@ class Recording(Forms):
                 for value in leaf._ids:
                     self.node_args.append(value)
 
-    def is_weight(self, arg: Any) -> bool:
-        """Whether operators share this argument."""
-        return arg.__class__ in PLAIN_OR_GUARDED and self.sharing.is_weight(arg)
-
     def touched(self) -> None:
         """An array that calls read may change: look at all of them again for later calls."""
         for known in self._modes.values():
@@ -432,15 +380,6 @@ class Recording(Forms):
             self.model.look_at_parameters()
             self.model.look_at_blocks()
         self.model.check()
-
-    def site_of_use(self, value: int) -> Site:
-        """The user's line of the first call that reads this value."""
-        first = np.flatnonzero(self.node_args.since(0) == value)[0]
-        return self.site(int(np.searchsorted(self.node_ends.since(0), first, side='right')))
-
-    def site(self, node: int) -> Site:
-        """The user's line that recorded this call."""
-        return site_at(self.node_codes[node], self.node_instructions[node])
 
     def _release(self) -> None:
         self.model.release()

@@ -9,7 +9,8 @@ from mxnet import gluon
 
 from ..brief import brief
 from ..subgraph.trace import WITHOUT_ARRAY, argument_names, describe
-from .inputs import NUMBERS, is_array
+from .calls import NUMBERS
+from .inputs import is_array
 from .sites import Site, site_above
 
 # What MXNet says of an argument that is no array; it says which only where it is an operator's.
@@ -35,17 +36,8 @@ class ModelCall(NamedTuple):
 def refused_call(
     block: gluon.Block, args: Sequence[Any], error: BaseException, call: Optional[ModelCall]
 ) -> Optional[str]:
-    """Why a block failed with `error`, if that is for an argument that is no array.
-
-    Parameters
-    ----------
-    block : gluon.Block
-    args : sequence
-        What it was called with.
-    error : Exception
-    call : ModelCall or None
-        The call of the model that the block is in.
-    """
+    """Why a block failed with `error`, if that is for an argument that is no array; `call` is that
+    of the model which the block is in."""
     blamed = _blamed(args, error)
     if not blamed:
         return None

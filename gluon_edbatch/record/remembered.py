@@ -10,14 +10,35 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from mxnet import gluon
 
 from ..errors import EdbError
 from ..subgraph.fingerprint import Fingerprint
-from .calls import Remembered
+from ..subgraph.node_type import NodeType
 from .shared import SharedTypes
+
+
+class Remembered(NamedTuple):
+    """A kind of call as later recordings find it.
+
+    Attributes
+    ----------
+    node_type : NodeType
+    rows : int
+        Rows of the arguments.
+    results : list of tuple
+        `Store.kind`, and spec and shape for users, of each.
+    by_length : tuple or None
+        What makes the forms of such calls with other lengths, see `Forms`.
+    """
+
+    node_type: NodeType
+    rows: int
+    results: list[tuple]
+    by_length: Optional[tuple]
+
 
 tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 operator_types: dict[tuple, Any] = {}
@@ -27,9 +48,6 @@ _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a t
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
 _operator_kinds: dict[tuple, dict[tuple, Remembered]] = {}
 _changes_of_padding = 0
-# of a block: with which fingerprint, and in which mode, these are its `block_kinds`
-_LastKinds = tuple[Fingerprint, tuple, int, dict[tuple, Remembered]]
-_last_kinds: 'weakref.WeakKeyDictionary[gluon.Block, _LastKinds]' = weakref.WeakKeyDictionary()
 
 
 class Refusal(NamedTuple):
@@ -104,18 +122,9 @@ def decide_padding_anew() -> None:
 
 def block_kinds(block: gluon.Block, mark: Fingerprint, mode: tuple) -> dict[tuple, Remembered]:
     """The kinds of a block's calls in a mode, as long as it has this fingerprint."""
-    known = _last_kinds.get(block)
-    if (
-        known is not None
-        and known[0] is mark  # as it is where nothing was changed since
-        and known[1:3] == (mode, _changes_of_padding)
-    ):
-        return known[3]
     with tracing:
         key = ('kinds', *mode, _changes_of_padding)
-        kinds = types_of(block, mark).setdefault(key, {})
-        _last_kinds[block] = mark, mode, _changes_of_padding, kinds
-        return kinds
+        return types_of(block, mark).setdefault(key, {})
 
 
 def operator_kinds(place: tuple, *mode: Any) -> dict[tuple, Remembered]:

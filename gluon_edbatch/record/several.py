@@ -42,19 +42,19 @@ def concat(recording: Any, args: Sequence[Any]) -> LazyArray:
 
 def concat_form(recording: Any, spec: Spec, rows: int) -> Form:
     """That of values with rows of this kind, and so many together."""
-    key = 'concat', spec.arena, rows
-    form = recording.forms_by_key.get(key)
-    if form is None:
-        like = recording.form_by(
-            key[:2],
-            lambda: recording.make_form(
-                operator_maker('concat rows'),
-                [(spec, Kind.FLAT)],
-                lambda: trace_operator('_copy', (), 1)._replace(name='concat'),
-            ),
+    key = 'concat', spec.arena
+
+    def of_any_rows() -> Form:
+        return recording.make_form(
+            operator_maker('concat rows'),
+            [(spec, Kind.FLAT)],
+            lambda: trace_operator('_copy', (), 1)._replace(name='concat'),
         )
-        form = recording.forms_by_key[key] = recording.new_form(like.node_type, rows)
-    return form
+
+    return recording.form_by(
+        (*key, rows),
+        lambda: recording.new_form(recording.form_by(key, of_any_rows).node_type, rows),
+    )
 
 
 def form_of_any_number(recording: Any, form: Form) -> Form:
