@@ -522,9 +522,7 @@ def types_of_lengths(name, attrs):
     def model(values):
         return net(edb.ragged(values))
 
-    assert_matches_eager(
-        model, samples, hybridized=[False], schedulers=['agenda'], training=[True]
-    )
+    assert_matches_eager(model, samples, hybridized=[False], schedulers=['agenda'], training=[True])
     with edb.batching('agenda') as scope:
         values = [model(sample) for sample in samples]
     edb.forward(values)
