@@ -1,11 +1,8 @@
 """Every test starts from the same seeds, and none may leave a scope's hooks behind."""
 
 import gc
-import random
 from importlib.util import find_spec
 
-import mxnet as mx
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -14,6 +11,7 @@ pytest.register_assert_rewrite('tests.support')
 # After their asserts are rewritten:
 from gluon_edbatch.report import analysed  # noqa: E402
 from tests.support import aftermath as left_behind  # noqa: E402
+from tests.support.cases import seed_all  # noqa: E402
 from tests.support.tiers import is_fast  # noqa: E402
 
 # The same cases in every run: a failure in CI is a failure at home. To look for new ones:
@@ -65,9 +63,7 @@ def analyses_raise(monkeypatch):
 @pytest.fixture(autouse=True)
 def seeds():
     """Python, NumPy and MXNet draw the same numbers in a test, whatever ran before."""
-    random.seed(1)
-    np.random.seed(2)
-    mx.random.seed(3)
+    seed_all()
 
 
 @pytest.fixture(autouse=True)

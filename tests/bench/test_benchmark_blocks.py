@@ -9,6 +9,7 @@ from benchmarks.blocks import BlockSettings, CompiledBatch, PlainBatch
 from benchmarks.cells import CELLS
 from benchmarks.commands import main
 from benchmarks.commands.blocks import NAMES
+from tests.support.tiers import sampled
 
 FIELDS = {
     'cell',
@@ -55,10 +56,10 @@ def test_names():
     assert tuple(CELLS) == NAMES
 
 
-@pytest.mark.parametrize('cell', NAMES)
-@pytest.mark.parametrize('fused', [False, True], ids=['apart', 'fused'])
-@pytest.mark.parametrize('reads', ['gather', 'slice'])
-@pytest.mark.parametrize('off', [(), ('native',)], ids=['native', 'not native'])
+@pytest.mark.parametrize(
+    'cell, fused, reads, off',
+    sampled(3, NAMES, [False, True], ['gather', 'slice'], [(), ('native',)]),
+)
 def test_both_sides_compute_the_same(cell, fused, reads, off):
     settings = BlockSettings(cell, fused, rows=6, hidden=4, embed=5, reads=reads, off=off)
     plain = PlainBatch(settings, settings.build())

@@ -12,6 +12,7 @@ validate = pytest.importorskip(
 )
 pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
 
+from tests.support.cases import in_one_test  # noqa: E402
 from tests.support.docstring_names import names  # noqa: E402
 from tests.support.pages import execute  # noqa: E402
 from tests.support.public import MODULES  # noqa: E402
@@ -86,9 +87,7 @@ def inherits(name):
     )
 
 
-@pytest.mark.parametrize(
-    ('name', 'value'), list(public()), ids=lambda what: what if isinstance(what, str) else ''
-)
+@in_one_test('name, value', list(public()), ids=lambda what: what if isinstance(what, str) else '')
 def test_docstring(name, value):
     found = dict(validate.validate(name)['errors'])
     wrong = {code: told for code, told in found.items() if code in asked(name, value)}
@@ -104,7 +103,7 @@ def with_examples():
     }
 
 
-@pytest.mark.parametrize(('name', 'examples'), with_examples().items(), ids=list(with_examples()))
+@in_one_test('name, examples', with_examples().items(), ids=list(with_examples()))
 def test_examples_run(name, examples, tmp_path, monkeypatch):
     """(None says what it prints.)"""
     monkeypatch.chdir(tmp_path)

@@ -24,6 +24,7 @@ from example.tree_lstm.data import (
     score_distribution,
 )
 from example.tree_sst import data as tree_sst
+from tests.support.cases import in_one_test
 
 SAMPLE = Path(make_sample.__file__).with_name('sample')
 
@@ -60,7 +61,7 @@ def load_lattice(path):
     return lattice.load_split(path.parent, 'train')
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'load, name, text',
     [
         (tagger.load_split, 'x', 'x' * 10**6),
@@ -193,7 +194,7 @@ def test_score_distribution(score, expected):
     np.testing.assert_allclose(target[0], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize('score', np.linspace(1, 5, 21))
+@in_one_test('score', np.linspace(1, 5, 21))
 def test_score_distribution_has_the_score_as_mean(score):
     target = Pair(Tree(0), Tree(0), score).target
     assert target.sum() == pytest.approx(1) and (target >= 0).all()

@@ -22,6 +22,7 @@ from example.tree_sst.model import MODELS, ONE_WIDTH, MVLeaf
 from example.tree_sst.train import main
 from gluon_edbatch.testing import assert_matches_eager
 from gluon_edbatch.testing.matches_eager import SCHEDULERS
+from tests.support.cases import in_one_test
 from tests.support.processes import run_example
 from tests.support.tiers import sampled
 
@@ -67,7 +68,7 @@ def test_lines_end_with_line_feeds_only(tmp_path):
     assert tokens_of(load_split(path)) == ['a\u0085\x0b\u2028b', 'c']
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'line, message',
     [
         ('', 'this one is empty'),

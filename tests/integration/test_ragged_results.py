@@ -11,6 +11,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.tiers import sampled
 
 H, LENGTHS = 6, (3, 1, 5, 2, 2, 0, 4)
 
@@ -102,9 +103,9 @@ def test_every_scheduler(name):
     assert_matches_eager(model, arrays(), unpack=True, blocks=[], atol=2e-6)
 
 
-@pytest.mark.parametrize('native', [False, True])
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
-@pytest.mark.parametrize('rows', [1, 3])
+@pytest.mark.parametrize(
+    'native, dtype, rows', sampled(3, [False, True], ['float32', 'float64'], [1, 3])
+)
 def test_rows_and_dtypes(native, dtype, rows):
     model = of_ragged(PROGRAMS['weights and sum'][0])
     with edb.compile_options(native=native):

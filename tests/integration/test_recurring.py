@@ -11,6 +11,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.plan import recurring
 from tests.support.models import Tree, TreeLSTM, ndarrays, random_trees, sentences, started
+from tests.support.tiers import sampled
 
 WIDTH = 6
 TIMES = 8  # a plan is kept from the second time on, once a policy is learned
@@ -106,9 +107,7 @@ def ran(net, samples, batched, taped):
     return numbers, gradients_of(net, samples) if taped else [], scope and scope.report()
 
 
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('taped', [False, True])
-@pytest.mark.parametrize('name', MODELS)
+@pytest.mark.parametrize('native, taped, name', sampled(2, [True, False], [False, True], MODELS))
 def test_results_and_gradients_are_those_of_eager_gluon(name, taped, native):
     make, samples_of = MODELS[name]
     net, reports = started(make()), []

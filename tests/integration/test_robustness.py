@@ -16,6 +16,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.execute.cached.compiled_graph import InTurns
 from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
+from tests.support.cases import in_one_test
 from tests.support.models import TreeLSTM, dense, random_trees, rows, started
 from tests.support.processes import HANG, run_python
 
@@ -59,7 +60,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize('inside', [True, False], ids=['inside', 'after'])
-@pytest.mark.parametrize('change', list(CHANGES))
+@in_one_test('change', list(CHANGES))
 def test_input_changed_in_place(change, inside):
     net = dense()
     array, other = rows(2)
@@ -235,7 +236,7 @@ def _restore(net, mode):
 
 @pytest.mark.parametrize('record', [False, True], ids=['predict', 'record'])
 @pytest.mark.parametrize('inside', [True, False], ids=['inside', 'after'])
-@pytest.mark.parametrize('change', list(PARAMETER_CHANGES))
+@in_one_test('change', list(PARAMETER_CHANGES))
 def test_parameter_changed(change, inside, record):
     net = dense()
     reference = net.weight.data()

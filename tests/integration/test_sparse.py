@@ -24,6 +24,7 @@ from tests.support.models import (
     started,
 )
 from tests.support.plans import assert_sound, plan_of
+from tests.support.tiers import sampled
 
 SENTENCES = [[1, 2, 3, 1], [5], [6, 7, 8], [9, 1]]
 BOTH_ENDS = dict(schedulers=['agenda', 'depth'])  # with native operators, and without
@@ -176,8 +177,7 @@ def test_no_row_is_touched_that_was_not_looked_up():
     assert gradients[net.embed.weight.name].indices.asnumpy().tolist() == [3, 5, 7]
 
 
-@pytest.mark.parametrize('sparse', [True, False], ids=['sparse', 'dense'])
-@pytest.mark.parametrize('kind', WORDS)
+@pytest.mark.parametrize('sparse, kind', sampled(2, [True, False], WORDS))
 def test_look_ups_inside_a_call(kind, sparse):
     net = started(Word(kind, sparse))
     assert_matches_eager(net, [mx.nd.array([token]) for token in (3, 1, 3, 0)], **BOTH_ENDS)

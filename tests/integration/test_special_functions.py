@@ -10,6 +10,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
+from tests.support.cases import in_one_test
 
 _ENDS = [0.0, -0.0, np.inf, -np.inf, np.nan]
 _TINY = [1e-40, 1e-20, -1e-10, 1e-3]
@@ -65,10 +66,10 @@ def batched(model, arrays):
     return [array.asnumpy() for array in [*results, *(array.grad for array in arrays)]], native
 
 
-@pytest.mark.parametrize('native', [False, True])
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
-@pytest.mark.parametrize('written', WRITTEN)
-@pytest.mark.parametrize('name', POINTS)
+@in_one_test('native', [False, True])
+@in_one_test('dtype', ['float32', 'float64'])
+@in_one_test('written', WRITTEN)
+@in_one_test('name', POINTS)
 def test_whole_range(name, written, dtype, native):
     """Native ones are as near to float64 as their type allows; MXNet's own in float32 are not."""
     arrays = samples(name, dtype)

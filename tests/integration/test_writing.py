@@ -14,11 +14,13 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.record.hooks import current_recording
+from tests.support.cases import in_one_test
 
 
 @pytest.fixture(name='net', scope='module')
 def make_net():
     """A Dense of which calls can follow each other."""
+    mx.random.seed(3)
     net = nn.Dense(4, in_units=4, activation='tanh')
     net.initialize(mx.init.Normal(0.5))
     return net
@@ -125,7 +127,7 @@ def outcome(net, write, scope, inside, record):
 
 @pytest.mark.parametrize('record', [False, True], ids=['', 'record'])
 @pytest.mark.parametrize('inside', [True, False], ids=['in', 'after'])
-@pytest.mark.parametrize('name', WRITES)
+@in_one_test('name', WRITES)
 def test_writing(net, name, inside, record):
     write = WRITES[name]
     expected = outcome(net, write, nullcontext, inside, record)
@@ -136,7 +138,7 @@ def test_writing(net, name, inside, record):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'name',
     [
         '+= number',
@@ -161,8 +163,8 @@ def test_writing_in_a_scope_without_autograd_evaluates_nothing(net, name):
         assert max(count.plan.groups[0].rows[0] for count in scope._recording.evaluator.counts) == 6
 
 
-@pytest.mark.parametrize('scope', [nullcontext, edb.batching])
-@pytest.mark.parametrize('name', ['+= number', 'all = number', 'column', 'out of itself'])
+@in_one_test('scope', [nullcontext, edb.batching])
+@in_one_test('name', ['+= number', 'all = number', 'column', 'out of itself'])
 def test_writing_under_record_is_refused(net, scope, name):
     """MXNet refuses to write to what is on the tape, and allows what is not."""
     with autograd.record():
@@ -216,9 +218,9 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize('of_view', [False, True], ids=['the value', 'the view'])
-@pytest.mark.parametrize('inside', [True, False], ids=['in', 'after'])
-@pytest.mark.parametrize('name', [*VIEWS, *COPIES])
+@in_one_test('of_view', [False, True], ids=['the value', 'the view'])
+@in_one_test('inside', [True, False], ids=['in', 'after'])
+@in_one_test('name', [*VIEWS, *COPIES])
 def test_views(net, name, inside, of_view):
     """In eager Gluon a view and what it is of change together. So they do here, or writing is
     refused; copies do not matter."""
@@ -341,7 +343,7 @@ def test_ragged_values_of_arrays_outlive_the_scope():
     assert lengths.asscalar() == ragged.lengths.asscalar() == 2
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'wrong',
     [
         lambda h: augment('+=', h, row(0, 3)),

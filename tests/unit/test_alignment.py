@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gluon_edbatch.subgraph.gates import NodeBatch, NotConsecutive, PQTree, align
+from tests.support.cases import in_one_test
 
 
 def is_aligned(order, batch, position):
@@ -86,7 +87,7 @@ def test_all_operands_are_slices_where_they_can_be():
     assert layout.slices == [[True], [True], [True, True]]
 
 
-@pytest.mark.parametrize('name', ONE_TOO_MANY)
+@in_one_test('name', ONE_TOO_MANY)
 def test_the_least_valuable_operand_is_dropped(name):
     batches, exclusive = ONE_TOO_MANY[name]
     for least in exclusive:
@@ -177,7 +178,7 @@ def test_any_batches(places, rows, data):
     check_against_all_orders(range(5), batches)
 
 
-@pytest.mark.parametrize('seed', range(60))
+@in_one_test('seed', range(60))
 def test_a_hidden_order_is_found(seed):
     """Operands at intervals of a hidden order, which the results follow, are slices all."""
     draw = random.Random(seed)

@@ -3,6 +3,7 @@
 import gc
 import types
 import weakref
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from mxnet import gluon
 import gluon_edbatch as edb
 from gluon_edbatch.subgraph import fingerprint as module
 from gluon_edbatch.subgraph.fingerprint import containers, fingerprint
+from tests.support.cases import in_one_test
 
 SCALE = 2.0
 TABLE = {'slope': 0.1}
@@ -123,13 +125,20 @@ CHANGES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def as_before():
-    """Variables and classes are put back."""
+@contextmanager
+def put_back():
+    """Variables and classes are afterwards as before."""
     variables, table, defaults = dict(globals()), dict(TABLE), helper.__defaults__
     attributes = [(cls, dict(vars(cls))) for cls in (Scaled, Settings)]
     function = helper
-    yield
+    try:
+        yield
+    finally:
+        restore(variables, table, defaults, attributes, function)
+
+
+def restore(variables, table, defaults, attributes, function):
+    """Give variables and classes the values that they had."""
     globals().update(variables)
     TABLE.update(table)
     function.__defaults__ = defaults
@@ -140,14 +149,22 @@ def as_before():
                 setattr(cls, name, value)
 
 
-@pytest.mark.parametrize('kind', [Scaled, Listed])
-@pytest.mark.parametrize('name', CHANGES)
+@pytest.fixture(autouse=True)
+def as_before():
+    """Variables and classes are put back."""
+    with put_back():
+        yield
+
+
+@in_one_test('kind', [Scaled, Listed])
+@in_one_test('name', CHANGES)
 def test_every_change_is_seen(name, kind):
     block = kind()
     before = fingerprint(block)
     assert fingerprint(block) == before
-    CHANGES[name](block)
-    assert fingerprint(block) != before
+    with put_back():
+        CHANGES[name](block)
+        assert fingerprint(block) != before
 
 
 def test_what_no_version_tells_is_seen():

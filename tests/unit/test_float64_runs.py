@@ -10,6 +10,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing.closeness import Exact, Measured
 from gluon_edbatch.testing.matches_eager import _Model
+from tests.support.cases import in_one_test
 from tests.support.models import ndarrays, started
 
 KEPT = nd.array([[0.3, -0.7, 0.1]])
@@ -142,7 +143,7 @@ def check(exact, batched):
             np.testing.assert_allclose(got[name], array, rtol=0, atol=1e-13 * scale, err_msg=name)
 
 
-@pytest.mark.parametrize('name', MODELS)
+@in_one_test('name', MODELS)
 def test_all_is_float64(name):
     net = started(Layer(MODELS[name]))
     check(*in_float64(net, ndarrays(3, (1, 4), gradient=True), [net]))

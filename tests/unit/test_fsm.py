@@ -33,6 +33,7 @@ from gluon_edbatch.schedule.fsm import run_policy
 from gluon_edbatch.schedule.policy import UNSEEN
 from gluon_edbatch.schedule.sufficient import SufficientCondition
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
+from tests.support.cases import in_one_test
 from tests.support.strategies import graphs
 
 ENCODINGS = ['E_base', 'E_sort', 'E_max', 'E_path']
@@ -346,7 +347,7 @@ def test_own_encoding(tmp_path):
     assert isinstance(Policy.load(path, encoding='E_base').encoding, BaseEncoding)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'changes, message',
     [
         (dict(format='x'), 'this is no policy'),

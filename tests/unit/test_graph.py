@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gluon_edbatch.graph.edges import Countdown
 from gluon_edbatch.graph.graph import Graph, expand, stable_argsort
+from tests.support.cases import in_one_test
 from tests.support.strategies import graphs
 
 
@@ -76,7 +77,7 @@ def arrays(**changes):
     return Graph(**{**fields, **changes})
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'changes, message',
     [
         (dict(types=np.array([0, 1, 2])), 'node 2 has type 2, but types go from 0 to 1'),
@@ -166,8 +167,8 @@ def test_expand_is_ranges_in_turn(ranges):
     ]
 
 
-@pytest.mark.parametrize('bound', [1, 2, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 32, 1 << 40])
-@pytest.mark.parametrize('size', [0, 1, 1000])
+@in_one_test('bound', [1, 2, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 32, 1 << 40])
+@in_one_test('size', [0, 1, 1000])
 def test_stable_argsort_is_argsort(bound, size):
     rng = np.random.RandomState(size)
     keys = rng.randint(0, bound, size)

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from gluon_edbatch.mx.host import allocated, upload, write_new
+from tests.support.cases import in_one_test
 
 
-@pytest.mark.parametrize('dtype', ['float16', 'float32', 'float64', 'int32', 'int64', 'uint8'])
-@pytest.mark.parametrize('shape', [(1,), (7,), (5, 3), (2, 3, 4)])
+@in_one_test('dtype', ['float16', 'float32', 'float64', 'int32', 'int64', 'uint8'])
+@in_one_test('shape', [(1,), (7,), (5, 3), (2, 3, 4)])
 def test_values_arrive(dtype, shape):
     values = np.random.randint(0, 100, size=shape).astype(dtype)
     array = upload(values, mx.cpu())

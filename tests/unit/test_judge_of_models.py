@@ -13,6 +13,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing import assert_matches_eager
 from gluon_edbatch.testing import matches_eager as eager
+from tests.support.cases import in_one_test
 from tests.support.models import TreeLSTM, ndarrays, random_trees, started
 
 FAST = dict(schedulers=['agenda'], hybridized=[False])
@@ -250,7 +251,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize('name', PLAIN)
+@in_one_test('name', PLAIN)
 def test_plain_values_are_compared(name):
     right, wrong = PLAIN[name]
     assert_matches_eager(**wrong_if_batched(right, right))

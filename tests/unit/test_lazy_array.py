@@ -5,12 +5,12 @@ import pickle
 
 import mxnet as mx
 import numpy as np
-import pytest
 from mxnet import autograd
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import ndarrays, started
 
 # name: function of one (1, 6) array
@@ -107,7 +107,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize('name', FUNCTIONS)
+@in_one_test('name', FUNCTIONS)
 def test_function_of_a_lazy_value(name):
     net = started(nn.Dense(6, in_units=6))
     function = FUNCTIONS[name]
@@ -122,7 +122,7 @@ def test_function_of_a_lazy_value(name):
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'name',
     [
         'add',

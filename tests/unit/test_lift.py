@@ -9,6 +9,7 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import started
 
 N = edb.nd
@@ -152,7 +153,7 @@ def lazily(function):
     return lambda *args: function(*[N.identity(arg) for arg in args])
 
 
-@pytest.mark.parametrize('name', CASES)
+@in_one_test('name', CASES)
 def test_operator(name):
     function, kinds = CASES[name]
     samples = samples_of(kinds)
@@ -232,8 +233,8 @@ def test_block_whose_rows_depend_on_each_other(dtype):
     assert scope.report().batches == 2
 
 
-@pytest.mark.parametrize('layer', [gluon.rnn.LSTM, gluon.rnn.GRU, gluon.rnn.RNN])
-@pytest.mark.parametrize('bidirectional', [False, True])
+@in_one_test('layer', [gluon.rnn.LSTM, gluon.rnn.GRU, gluon.rnn.RNN])
+@in_one_test('bidirectional', [False, True])
 def test_recurrent_layer(layer, bidirectional):
     """(T, 1, C): its batch axis is not axis 0; sequences of one length run together."""
     net = layer(3, 2, bidirectional=bidirectional, input_size=4)

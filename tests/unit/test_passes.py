@@ -14,6 +14,7 @@ from gluon_edbatch.subgraph.passes import PASSES, apply_passes
 from gluon_edbatch.subgraph.passes.faster_operators import operators
 from gluon_edbatch.subgraph.passes.mended_gradients import added_inputs, embeddings
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import started
 from tests.support.random_blocks import PARAMETERS, H, assert_unchanged, blocks, shapes_of
 
@@ -51,7 +52,7 @@ def test_random_blocks_by_all_passes(symbol):
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'one, before, after',
     [
         (operators, F.tanh(X) * F.sigmoid(X), ['Activation', 'Activation', 'elemwise_mul']),

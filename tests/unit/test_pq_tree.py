@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gluon_edbatch.subgraph.gates import NodeKind, NotConsecutive, PQTree
+from tests.support.cases import in_one_test
 
 
 def frontiers(view):
@@ -84,7 +85,7 @@ def check_sequence(size, sets):
     assert frontiers(tree) == set(map(tuple, expected.orders)), (sets, str(tree))
 
 
-@pytest.mark.parametrize('size', range(1, 8))
+@in_one_test('size', range(1, 8))
 def test_stands_for_the_orders_in_which_the_sets_are_consecutive(size):
     draw = random.Random(size)
     for _ in range(2000 // size):
@@ -121,7 +122,7 @@ TEMPLATES = {
 }
 
 
-@pytest.mark.parametrize('name', TEMPLATES)
+@in_one_test('name', TEMPLATES)
 def test_templates(name):
     before, elements, result = TEMPLATES[name]
     tree = tree_of('abcdef', before).reduce(elements)
@@ -143,7 +144,7 @@ class parse:
             words.pop(0)
 
 
-@pytest.mark.parametrize('seed', range(40))
+@in_one_test('seed', range(40))
 def test_intervals_of_a_hidden_order_never_fail(seed):
     draw = random.Random(seed)
     for size in (10, 10, 10, 60):

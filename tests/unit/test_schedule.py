@@ -27,6 +27,7 @@ from gluon_edbatch.schedule import (
     lower_bound,
 )
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
+from tests.support.cases import in_one_test
 from tests.support.strategies import graphs
 
 NAMES = ['agenda', 'agenda-remaining', 'depth', 'unbatched']  # test_fsm.py has the others
@@ -54,7 +55,7 @@ ALONE = Graph.from_lists([1, 0, 1, 0], [[], [], [1], [0]], alone=[1])
 QUEUE = Graph.from_lists([0, 1, 1, 1], [[], [0], [], []], alone=[1])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'name, graph, expected',
     [
         ('depth', TREES, [[0, 2, 4, 7], [1, 3, 8], [5], [9], [6]]),
@@ -75,7 +76,7 @@ def test_schedules_by_hand(name, graph, expected):
     assert batches(name, graph) == expected
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'graph, expected',
     [
         (TREES, 1 + 2 + 1),
@@ -359,7 +360,7 @@ class Fixed:
         return self.schedules.pop(0) if len(self.schedules) > 1 else self.schedules[0]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'schedule, message',
     [
         ([[0], [1, 3], []], 'batches without nodes'),

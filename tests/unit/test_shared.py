@@ -10,6 +10,7 @@ from mxnet import autograd, gluon
 import gluon_edbatch as edb
 from gluon_edbatch.record import remembered, shared
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 
 N = edb.nd
 RANDOM = np.random.RandomState(0)
@@ -105,8 +106,8 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize('rows', [1, 3])
-@pytest.mark.parametrize('name', LAYERS)
+@in_one_test('rows', [1, 3])
+@in_one_test('name', LAYERS)
 def test_layer_of_arrays(name, rows):
     weight, bias = array(*((6, 1, 4) if name == 'Convolution' else (6, 4))), array(6)
     samples = [array(rows, 4) for _ in range(5)]

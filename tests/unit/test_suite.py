@@ -1,20 +1,26 @@
 """What must hold of the tests themselves."""
 
 import ast
+import inspect
 import os
+import random
 import select
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 
+import mxnet as mx
+import numpy as np
 import pytest
 from mxnet import gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from tests.support.aftermath import assert_hooks_gone, is_mxnets
+from tests.support.cases import in_one_test
 from tests.support.processes import HANG, interrupt, run_python, start
 from tests.support.tiers import FAST, is_fast
 
@@ -23,9 +29,15 @@ PROGRAMS = TESTS / 'fuzz', TESTS / 'runtime'  # which measure, too
 MODULES = sorted(path for path in TESTS.rglob('*.py') if not {*PROGRAMS} & {*path.parents})
 
 
+@cache
+def nodes(module):
+    """All nodes of a module's syntax tree."""
+    return list(ast.walk(ast.parse(module.read_text(encoding='utf-8'))))
+
+
 def imported(module):
     """First names of all that a module imports, anywhere in it."""
-    for node in ast.walk(ast.parse(module.read_text(encoding='utf-8'))):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from (alias.name.split('.')[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -40,7 +52,7 @@ def test_no_test_module_imports_another():
 
 def goes_by_the_clock(module):
     """The lines of a module that do."""
-    for node in ast.walk(ast.parse(module.read_text(encoding='utf-8'))):
+    for node in nodes(module):
         clock = (
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
@@ -68,7 +80,7 @@ def test_the_fast_tier_names_files_that_exist():
     assert is_fast('test_plan') and not is_fast('test_benchmark')
 
 
-@pytest.mark.parametrize('place', range(len(hooks._HOOKS)), ids=lambda i: hooks._HOOKS[i][1])
+@in_one_test('place', range(len(hooks._HOOKS)), ids=lambda i: hooks._HOOKS[i][1])
 def test_a_hook_that_stays_is_noticed(place, monkeypatch):
     owner, name, hook, _ = hooks._HOOKS[place]
     with monkeypatch.context() as patch:
@@ -76,6 +88,42 @@ def test_a_hook_that_stays_is_noticed(place, monkeypatch):
         with pytest.raises(AssertionError, match=f'{name} is still hooked'):
             assert_hooks_gone()
     assert_hooks_gone()
+
+
+@pytest.mark.parametrize('kind', [AssertionError, pytest.fail.Exception, pytest.skip.Exception])
+def test_a_loop_runs_all_cases_and_names_those_that_fail(kind, monkeypatch, tmp_path):
+    seen, drawn, folders = [], [], []
+
+    @in_one_test('one', ['a', 'b', 'c'])
+    @in_one_test('two, three', [(1, 2), pytest.param(3, 4, id='named')])
+    def check(one, two, three, monkeypatch, tmp_path):
+        monkeypatch.setattr(sys, 'set_by_a_case', one, raising=False)
+        seen.append((one, two, three))
+        drawn.append((random.random(), np.random.rand(), float(mx.nd.random.uniform().asscalar())))
+        folders.append(tmp_path)
+        if one == 'b' and two == 3:
+            raise kind('wrong')
+
+    with pytest.raises(pytest.fail.Exception) as info:
+        check(monkeypatch=monkeypatch, tmp_path=tmp_path)
+    assert seen == [(one, *rest) for one in 'abc' for rest in ((1, 2), (3, 4))]
+    assert len(set(drawn)) == 1 and len(set(folders)) == 6
+    assert all(folder.is_dir() for folder in folders) and not hasattr(sys, 'set_by_a_case')
+    told = str(info.value)
+    assert told.startswith('1 of 3 cases of check failed: b (case 1)')
+    assert '1 of 2 cases of check failed: named (case 1)' in told and 'wrong' in told
+    assert list(inspect.signature(check).parameters) == ['monkeypatch', 'tmp_path']
+
+
+def test_a_loop_notices_a_hook_that_stays():
+    owner, name, hook, original = hooks._HOOKS[0]
+
+    @in_one_test('stays', [True, False])
+    def check(stays):
+        setattr(owner, name, hook if stays else original)
+
+    with pytest.raises(pytest.fail.Exception, match=r'1 of 2 .* True[^,]*\n'):
+        check()
 
 
 def replaced_by_the_package():
