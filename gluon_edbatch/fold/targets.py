@@ -1,5 +1,6 @@
 """What a noted op is called as, and with, so that a scope records what it does."""
 
+from types import MethodType
 from typing import Any, Callable, Optional
 
 import mxnet as mx
@@ -36,17 +37,18 @@ class Targets:
         target = self._targets.get(key)
         if target is None:
             target = self._targets[key] = self._make(op)
-        return target
+        function, convert = target  # not bound, as a cycle would keep the calls alive
+        return function, None if convert is None else MethodType(convert, self)
 
     def _make(self, op: Any) -> tuple[Callable, Optional[Callable]]:
         if op.__class__ is str:
-            return _method(self._block, op), self._of_argument
+            return _method(self._block, op), Targets._of_argument
         if isinstance(op, gluon.HybridBlock):
             return op, None
         name = getattr(op, '__name__', '')
         if mx.nd.op.__dict__.get(name) is op:
             return _operator(op, getattr(nd, name)), None
-        return op, self._of_array
+        return op, Targets._of_array
 
     def _of_array(self, item: Any) -> Any:
         """A dense NDArray as a value; anything else is handed through."""
