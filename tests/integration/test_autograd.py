@@ -10,6 +10,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import (
     CLASSES,
     Reader,
@@ -742,8 +743,8 @@ HANDLES = {
 }
 
 
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('name', HANDLES)
+@in_one_test('native', [True, False])
+@in_one_test('name', HANDLES)
 def test_what_joins_the_tape_by_handles(name, native):
     blocks = [nn.Dense(4, in_units=4, activation='tanh') for _ in range(2)]
     for block in blocks:

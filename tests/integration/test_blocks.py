@@ -14,6 +14,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.branching.pytree import exact
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import EMBED, VOCAB, arrays, ndarrays, started
 
 LOSS = gluon.loss
@@ -65,7 +66,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize('name', LOSSES)
+@in_one_test('name', LOSSES)
 def test_loss(name):
     loss, shape, labels = LOSSES[name]
     units = shape[-1]
@@ -536,7 +537,7 @@ def test_lambda_blocks_and_activations():
     assert_matches_eager(started(net), ndarrays(6, (1, 4), gradient=True))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'make, shape',
     [
         (lambda: nn.Conv1D(3, 2, in_channels=2), (1, 2, 5)),

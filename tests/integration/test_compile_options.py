@@ -10,6 +10,7 @@ from mxnet import gluon
 import gluon_edbatch as edb
 from gluon_edbatch.subgraph.options import _GONE, current_options
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import TreeLSTM, random_trees, started
 
 ALL, NONE = edb.CompileOptions(), edb.CompileOptions.none()
@@ -37,7 +38,7 @@ def test_names():
     assert NONE.but(**dict.fromkeys(ALL.names(), True)) == ALL
 
 
-@pytest.mark.parametrize('name', ALL.names())
+@in_one_test('name', ALL.names())
 def test_each_alone_leaves_results_as_they_are(name):
     net = started(TreeLSTM())
     for chosen in (ALL.but(**{name: False}), NONE.but(**{name: True})):
@@ -94,8 +95,8 @@ def test_values_of_scopes_with_different_options_meet():
     np.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), rtol=1e-5)
 
 
-@pytest.mark.parametrize('name', _GONE)
-@pytest.mark.parametrize(
+@in_one_test('name', _GONE)
+@in_one_test(
     'use',
     [
         lambda **given: edb.CompileOptions(**given),

@@ -11,6 +11,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from tests.support.cases import in_one_test
 from tests.support.control_flow import WIDTH, ByName, net
 from tests.support.models import ndarrays, started
 
@@ -177,8 +178,8 @@ REFUSED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize('before', BEFORE)
-@pytest.mark.parametrize('name', REFUSED)
+@in_one_test('before', BEFORE)
+@in_one_test('name', REFUSED)
 def test_errors_do_not_depend_on_what_was_called_before(name, before):
     function, kind, message = REFUSED[name]
     block = Written(function)

@@ -28,6 +28,7 @@ from gluon_edbatch.branching.program_graph import (
 from gluon_edbatch.branching.pytree import LEAF, flatten
 from gluon_edbatch.program.cpp_format import _CALCULATED
 from gluon_edbatch.program.program_bundle import write_program
+from tests.support.cases import in_one_test
 from tests.support.damage import damaged, truncated
 from tests.support.processes import run
 
@@ -245,7 +246,7 @@ def test_results_can_go_to_a_device(wanders, tmp_path):
 FIRST, SECOND = np.zeros((3, 1, 4), 'f4'), np.zeros((3, 1), 'i4')
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'write, message',
     [
         (lambda f: np.savez(f, FIRST[:, :, :3], SECOND), r'float32\(3, 1, 3\).*float32\(N, 1, 4\)'),

@@ -20,6 +20,7 @@ from benchmarks.systems import build_system
 from benchmarks.workloads import WORKLOADS, load_workload
 from gluon_edbatch.api import mixin
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.device import OTHER, all_arrays_on
 from tests.support.models import (
     CLASSES,
@@ -74,7 +75,7 @@ def close(found, expected):
 # --- models --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'make, samples',
     [
         (TreeLSTM, random_trees(5)),
@@ -171,7 +172,7 @@ def test_operators(name):
     assert_as_eager_there(getattr(edb.nd, name), given(4, (1, 5)), hybridized=[False])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'function',
     [
         lambda x: x * 2 + 1 - x / 3,
@@ -241,7 +242,7 @@ def test_running_statistics():
 # --- joins and ragged values ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'join, plain',
     [
         (edb.stack, mx.nd.stack),
@@ -251,7 +252,7 @@ def test_running_statistics():
     ],
     ids=['stack', 'add_n', 'rows', 'columns'],
 )
-@pytest.mark.parametrize('inside', [False, True])
+@in_one_test('inside', [False, True])
 def test_joins(join, plain, inside, native):
     """Rows in any order, with ordinary arrays among them, inside a scope and after it."""
     net, xs = there(nn.Dense(4, in_units=4)), given(9, (1, 4))

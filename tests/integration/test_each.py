@@ -10,6 +10,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 
 H, VOCABULARY = 6, 9
 LENGTHS = [(2, 3, 1), (4,), (1, 1), (0, 2), (5, 2, 2, 1)]
@@ -148,7 +149,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize('name', PROGRAMS)
+@in_one_test('name', PROGRAMS)
 def test_operators_on_each(name):
     assert_matches_eager(
         of_each(PROGRAMS[name]),

@@ -18,6 +18,7 @@ from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.record.padded_calls import CUT
 from gluon_edbatch.subgraph.padded import padded_length
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.tiers import sampled
 
 UNITS, HEADS = 8, 2
@@ -291,7 +292,7 @@ UNCHANGED = {
 }
 
 
-@pytest.mark.parametrize('name', UNCHANGED)
+@in_one_test('name', UNCHANGED)
 def test_what_padding_does_not_change(name):
     net = Along(UNCHANGED[name])
     samples = sentences(1, MANY)
@@ -337,7 +338,7 @@ def test_rows_are_not_padded():
     assert by_length(net, samples, 'Along') == 1
 
 
-@pytest.mark.parametrize('length', range(1, 200))
+@in_one_test('length', range(1, 200))
 def test_at_most_a_half_is_padding(length):
     assert length <= padded_length(length) <= 1.5 * length
     assert padded_length(padded_length(length)) == padded_length(length)

@@ -19,6 +19,7 @@ from gluon_edbatch.brief import brief
 from gluon_edbatch.record import hooks
 from gluon_edbatch.schedule import Schedule
 from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
+from tests.support.cases import in_one_test
 from tests.support.lines import Line
 from tests.support.models import dense, rows
 
@@ -32,8 +33,8 @@ class Oops(Exception):
     """An error of the user's."""
 
 
-@pytest.mark.parametrize('error', [Oops, KeyboardInterrupt, SystemExit, GeneratorExit])
-@pytest.mark.parametrize('recorded', [False, True])
+@in_one_test('error', [Oops, KeyboardInterrupt, SystemExit, GeneratorExit])
+@in_one_test('recorded', [False, True])
 def test_exception_in_scope(error, recorded):
     net = dense()
     with pytest.raises(error):
@@ -164,7 +165,7 @@ def test_outer_value_in_inner_scope():
     np.testing.assert_allclose(inner.asnumpy(), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'use',
     [
         lambda value: value.asnumpy(),
@@ -283,9 +284,9 @@ def test_generator_that_is_dropped_in_the_middle():
 # --- an interrupt during evaluation --------------------------------------------------------------
 
 
-@pytest.mark.parametrize('error', [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize('when', ['run', 'native', 'schedule', 'connect', 'make_plan', '_fill'])
-@pytest.mark.parametrize('inside', [True, False])
+@in_one_test('error', [KeyboardInterrupt, MemoryError])
+@in_one_test('when', ['run', 'native', 'schedule', 'connect', 'make_plan', '_fill'])
+@in_one_test('inside', [True, False])
 def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     """The scope can be evaluated again after it, or says clearly that it cannot."""
     from gluon_edbatch.execute import evaluate
@@ -448,7 +449,7 @@ def test_functions_of_unequal_shapes(function):
     assert __file__ in str(info.value)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'argument',
     ['a string', object(), None, 1j, [], {}, b'bytes', slice(2), [[]], set(), lambda: None],
     ids=lambda value: type(value).__name__,
@@ -834,8 +835,8 @@ NO_ARRAYS = {
 }
 
 
-@pytest.mark.parametrize('name', NO_ARRAYS)
-@pytest.mark.parametrize('eager', [False, True])
+@in_one_test('name', NO_ARRAYS)
+@in_one_test('eager', [False, True])
 def test_no_array_is_named_with_what_to_write(name, eager):
     """Inside a scope and, in a model with the mixin, outside."""
     argument, words = NO_ARRAYS[name]
@@ -877,7 +878,7 @@ def test_other_errors_of_an_eager_model_are_as_they_were():
         net()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'call, words',
     [
         (lambda x: edb.nd.tanh(None), ['edb.nd.tanh', 'argument 1 is None']),

@@ -15,6 +15,7 @@ from example.tagger import encode as encode_tagger
 from example.tree_sst import encode as encode_tree
 from gluon_edbatch.bundle.manifest import NAME, _digest
 from tests.runtime import exported
+from tests.support.cases import in_one_test
 from tests.support.runtime import import_runtime
 
 RECORDS = edb.CompileOptions(at_once=False)
@@ -126,7 +127,7 @@ CELLS = {
 }
 
 
-@pytest.mark.parametrize('name', CELLS)
+@in_one_test('name', CELLS)
 def test_cells(name, runtime, tmp_path):
     net, given = Net(Written(CELLS[name])), rows(5)
     expected = export(net, lambda: [net.cell(x) for x in given], tmp_path)
@@ -499,7 +500,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize('name', DAMAGES)
+@in_one_test('name', DAMAGES)
 def test_contents_that_make_no_sense(name, runtime, tmp_path):
     net, (x,) = Net(gluon.nn.Dense(3, in_units=4)), rows(1)
     export(net, lambda: [net.cell(x)], tmp_path)

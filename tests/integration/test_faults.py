@@ -14,6 +14,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.record.hooks import current_recording
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import ndarrays, started
 
 
@@ -117,8 +118,8 @@ USES = {
 }
 
 
-@pytest.mark.parametrize('use', USES)
-@pytest.mark.parametrize('head', HEADS)
+@in_one_test('use', USES)
+@in_one_test('head', HEADS)
 def test_fault_01_loss_heads_make_their_own_gradient(head, use):
     """It is theirs whatever is done with their result, and theirs only if the loss needs them."""
     dense = started(gluon.nn.Dense(3, in_units=4))
@@ -133,7 +134,7 @@ def test_fault_01_loss_heads_make_their_own_gradient(head, use):
         )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'operator',
     [
         lambda y: mx.nd.sort(y, axis=None),
@@ -440,7 +441,7 @@ def test_fault_14_hooks_on_children_after_their_first_use():
     assert not seen
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'operator',
     [
         lambda y: mx.nd.clip(y, -0.3, 0.4),

@@ -7,6 +7,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import rnn
 
 import gluon_edbatch as edb
+from tests.support.cases import in_one_test
 from tests.support.models import started
 
 INPUT, HIDDEN = 3, 4
@@ -90,12 +91,12 @@ def gradients(total, cell, xs):
     ]
 
 
-@pytest.mark.parametrize('valid', [False, True], ids=['whole', 'valid_length'])
-@pytest.mark.parametrize(
+@in_one_test('valid', [False, True], ids=['whole', 'valid_length'])
+@in_one_test(
     'rows, layout, merge',
     [(1, 'NTC', False), (1, 'TNC', True), (3, 'NTC', True), (3, 'TNC', False)],
 )
-@pytest.mark.parametrize('name', CELLS)
+@in_one_test('name', CELLS)
 def test_it_is_unroll(name, rows, layout, merge, valid):
     cell, xs = started(CELLS[name]()), samples(rows, layout)
     valid = [
@@ -116,7 +117,7 @@ def test_it_is_unroll(name, rows, layout, merge, valid):
             np.testing.assert_allclose(array, right, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize('name', CELLS)
+@in_one_test('name', CELLS)
 def test_samples_are_batched(name):
     cell, fold = started(CELLS[name]()), edb.Fold()
     folded(cell, samples(1, 'NTC'), [None] * 4, 'NTC', False, fold)

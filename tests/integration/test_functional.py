@@ -7,6 +7,7 @@ from mxnet import autograd
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from tests.support.cases import in_one_test
 from tests.support.models import TreeLSTM, ndarrays, random_trees, started
 
 JOINS = {
@@ -18,10 +19,10 @@ JOINS = {
 }
 
 
-@pytest.mark.parametrize('rows', [1, 3])
-@pytest.mark.parametrize('count', [1, 2, 7])
-@pytest.mark.parametrize('where', ['inside', 'after', 'outside', 'without'])
-@pytest.mark.parametrize('name', JOINS)
+@in_one_test('rows', [1, 3])
+@in_one_test('count', [1, 2, 7])
+@in_one_test('where', ['inside', 'after', 'outside', 'without'])
+@in_one_test('name', JOINS)
 def test_join(name, where, count, rows):
     join, eager = JOINS[name]
     net, xs = started(nn.Dense(3, in_units=4)), ndarrays(count, (rows, 4), gradient=True)

@@ -9,6 +9,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluon_edbatch as edb
+from tests.support.cases import in_one_test
 
 SCHEDULERS = ('fsm', 'agenda', 'depth', 'unbatched')
 
@@ -199,9 +200,9 @@ def assert_same(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max() + 1e-6)
 
 
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('scheduler', SCHEDULERS)
-@pytest.mark.parametrize('name', FUNCTIONS)
+@in_one_test('native', [True, False])
+@in_one_test('scheduler', SCHEDULERS)
+@in_one_test('name', FUNCTIONS)
 def test_results_and_gradients_are_as_eager(name, scheduler, native):
     model = made(FUNCTIONS[name])
     expected, _ = trained(model, contextlib.nullcontext())
@@ -211,7 +212,7 @@ def test_results_and_gradients_are_as_eager(name, scheduler, native):
         assert_same(found, expected)
 
 
-@pytest.mark.parametrize('name', FUNCTIONS)
+@in_one_test('name', FUNCTIONS)
 def test_results_without_autograd(name):
     model = made(FUNCTIONS[name])
     expected, _ = trained(model, contextlib.nullcontext(), taped=False)

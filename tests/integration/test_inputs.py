@@ -15,6 +15,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.mx import reading
 from gluon_edbatch.record.lazy import LazyArray
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.device import OTHER
 from tests.support.models import started
 
@@ -108,8 +109,8 @@ IDIOMS = {
 }
 
 
-@pytest.mark.parametrize('marked', [False, True], ids=['data', 'with gradient'])
-@pytest.mark.parametrize('idiom', IDIOMS)
+@in_one_test('marked', [False, True], ids=['data', 'with gradient'])
+@in_one_test('idiom', IDIOMS)
 def test_idiom(idiom, native, ctx, marked):
     net = started(gluon.nn.Dense(WIDTH, in_units=WIDTH), ctx=ctx)
     cell = started(gluon.rnn.LSTMCell(WIDTH, input_size=WIDTH), ctx=ctx)
@@ -274,8 +275,8 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize('options', [{}, {'dtype': 'float64'}, {'dtype': np.int32}, {'ctx': OTHER}])
-@pytest.mark.parametrize('maker', MAKERS)
+@in_one_test('options', [{}, {'dtype': 'float64'}, {'dtype': np.int32}, {'ctx': OTHER}])
+@in_one_test('maker', MAKERS)
 def test_what_is_made_is_what_eager_makes(maker, options):
     expected = MAKERS[maker](**options)
     with edb.batching() as scope:
@@ -550,7 +551,7 @@ OPERATORS = [
 ]
 
 
-@pytest.mark.parametrize('operation', OPERATORS)
+@in_one_test('operation', OPERATORS)
 def test_numpy_operand(operation, native):
     net = started(gluon.nn.Dense(WIDTH, in_units=WIDTH, activation='sigmoid'))
     arrays = [np.linspace(0.1, 2, WIDTH).astype(dtype) for dtype in ('float32', 'float64')]

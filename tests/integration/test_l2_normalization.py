@@ -2,12 +2,12 @@
 
 import mxnet as mx
 import numpy as np
-import pytest
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 
 ROWS = [
     ('instance', (1, 5)),
@@ -40,10 +40,10 @@ def ran_natively(model, arrays):
     return all(executable(form.node_type).native is not None for form in scope._recording.forms)
 
 
-@pytest.mark.parametrize('native', [False, True])
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
-@pytest.mark.parametrize('written', WRITTEN)
-@pytest.mark.parametrize('mode, shape', ROWS)
+@in_one_test('native', [False, True])
+@in_one_test('dtype', ['float32', 'float64'])
+@in_one_test('written', WRITTEN)
+@in_one_test('mode, shape', ROWS)
 def test_rows(mode, shape, written, dtype, native):
     def model(x):
         return WRITTEN[written](x, mode=mode, eps=1e-6)
@@ -54,8 +54,8 @@ def test_rows(mode, shape, written, dtype, native):
         assert ran_natively(model, arrays) == (native and edb.native_available())
 
 
-@pytest.mark.parametrize('native', [False, True])
-@pytest.mark.parametrize('mode, shape', ROWS)
+@in_one_test('native', [False, True])
+@in_one_test('mode, shape', ROWS)
 def test_whole_values(mode, shape, native):
     """Beside an operator that mixes the rows of a value: one batch, also of several rows."""
     net = nn.HybridLambda(

@@ -13,6 +13,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.backward import BackwardPass
+from tests.support.cases import in_one_test
 from tests.support.models import ndarrays, started
 from tests.support.processes import HANG
 
@@ -51,8 +52,8 @@ LATE_PASSES = {
 }
 
 
-@pytest.mark.parametrize('later', [1, 3])
-@pytest.mark.parametrize('kind', LATE_PASSES)
+@in_one_test('later', [1, 3])
+@in_one_test('kind', LATE_PASSES)
 def test_passes_that_were_asked_for_before_later_evaluations(kind, later, held_up):
     """The engine may come to them when those have begun."""
     net, samples = started(nn.Dense(3, in_units=4)), ndarrays(5, (1, 4))

@@ -8,6 +8,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 
 WIDTH = 5
 
@@ -50,9 +51,9 @@ def assert_runs(model, arrays, net, native):
     assert scope.report().batches == 1
 
 
-@pytest.mark.parametrize('native', [False, True])
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
-@pytest.mark.parametrize('shape', [(1, WIDTH), (1, 3, WIDTH), (2, WIDTH), (1, 2, 3, WIDTH)])
+@in_one_test('native', [False, True])
+@in_one_test('dtype', ['float32', 'float64'])
+@in_one_test('shape', [(1, WIDTH), (1, 3, WIDTH), (2, WIDTH), (1, 2, 3, WIDTH)])
 def test_rows(shape, dtype, native):
     net = Norm(dtype)
     assert_runs(net, samples([shape] * 4, dtype), net, native)

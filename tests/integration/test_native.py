@@ -21,6 +21,7 @@ from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.ops.instructions import Opcode, Place
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import Tree, TreeLSTM, random_trees, started
 from tests.support.processes import ROOT, run_python
 from tests.support.random_blocks import SHAPES, H, blocks
@@ -257,9 +258,9 @@ class OfPieces(gluon.HybridBlock):
         return one * other + self.third(joined(third, b)), joined(a, b)
 
 
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
-@pytest.mark.parametrize('bias', [True, False])
-@pytest.mark.parametrize('widths', [(9, 25), (16, 8), (8, 3)])
+@in_one_test('dtype', ['float32', 'float64'])
+@in_one_test('bias', [True, False])
+@in_one_test('widths', [(9, 25), (16, 8), (8, 3)])
 def test_products_of_pieces_side_by_side(types, widths, bias, dtype):
     """Of some columns of a weight each, unless they are narrow."""
     net = started(OfPieces(widths, bias))
@@ -546,7 +547,7 @@ class Bounded(gluon.HybridBlock):
         return BOUNDS[self.bound](F, x) * 3
 
 
-@pytest.mark.parametrize('bound', BOUNDS)
+@in_one_test('bound', BOUNDS)
 def test_slopes_at_bounds_are_those_of_mxnet(bound, types):
     block, samples = Bounded(bound), arrays((1, 5), 3)
     for sample in samples:
@@ -891,10 +892,8 @@ def test_what_is_held_from_autograd(name, types):
     assert all(native_program(kind) is not None for kind in types if 'Lambda' in kind.name)
 
 
-@pytest.mark.parametrize(
-    'index, position', [(1e30, 2), (np.inf, 2), (2, 2), (np.nan, 0), (-np.inf, 0)]
-)
-@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+@in_one_test('index, position', [(1e30, 2), (np.inf, 2), (2, 2), (np.nan, 0), (-np.inf, 0)])
+@in_one_test('dtype', ['float32', 'float64'])
 def test_an_index_beyond_all_rows_is_clipped(index, position, dtype, types):
     """Also one that no integer can be; eager MXNet takes whatever the processor makes of it."""
     net = nn.HybridLambda(lambda F, x, index: F.pick(x, index, axis=1, keepdims=True) * 2)
@@ -906,7 +905,7 @@ def test_an_index_beyond_all_rows_is_clipped(index, position, dtype, types):
     assert any(native_program(kind) is not None for kind in types)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'name, function',
     [
         ('clip', lambda F, x: F.clip(x, 0, 1)),
@@ -956,7 +955,7 @@ def test_saturating_functions_are_right_everywhere(name):
     np.testing.assert_allclose(found[:-1][normal], exact[:-1][normal], rtol=4e-7)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     'shapes, turned',
     [
         (((m, k), (k, n)), turned)

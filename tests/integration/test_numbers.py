@@ -20,6 +20,7 @@ from gluon_edbatch.record import forms, remembered, varying
 from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support import minibatches
+from tests.support.cases import in_one_test
 from tests.support.models import started
 from tests.support.programs import schedulers
 from tests.support.tiers import sampled
@@ -122,7 +123,7 @@ def test_numbers_in_arithmetic(name, dtype, native):
         assert report.batches <= 3
 
 
-@pytest.mark.parametrize('name', sorted(OPERATORS.keys() - {'_logical_xor_scalar'}))
+@in_one_test('name', sorted(OPERATORS.keys() - {'_logical_xor_scalar'}))
 def test_numbers_of_whole_numbers(name):
     """MXNet makes whole numbers of them, in a way that is the platform's: each is a constant."""
     arrays, numbers = arrays_of((1, 6), 'int32', 5, [1, 2, 3, 5]), [2, 1, 2.5, 7, 4]
@@ -131,9 +132,9 @@ def test_numbers_of_whole_numbers(name):
     assert report.batches == 1 + len(numbers)
 
 
-@pytest.mark.parametrize('native', [False, True])
-@pytest.mark.parametrize('dtype', ['float16', 'float32', 'float64', 'int32'])
-@pytest.mark.parametrize('name', POSITIONS)
+@in_one_test('native', [False, True])
+@in_one_test('dtype', ['float16', 'float32', 'float64', 'int32'])
+@in_one_test('name', POSITIONS)
 def test_positions(name, dtype, native):
     numbers = [3, 0, 5, 1, 4, 2, 5, 0]
     for shape in ((1, 6), (1, 6, 6), (2, 6), (2, 6, 2, 6)):

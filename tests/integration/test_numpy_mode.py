@@ -12,6 +12,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.ops import OPS
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import random_tree
 
 HIDDEN = 4
@@ -194,10 +195,11 @@ ONE_BY_ONE = {
 
 
 @pytest.mark.filterwarnings('ignore:ndarray.as_in_context')
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('name', [*BATCHED, *ONE_BY_ONE])
-def test_idiom(name, native):
-    function = {**BATCHED, **ONE_BY_ONE}[name]
+@pytest.mark.parametrize('odd', [0, pytest.param(1, marks=pytest.mark.slow)])
+@in_one_test('number, name', enumerate([*BATCHED, *ONE_BY_ONE]))
+def test_idiom(number, name, odd):
+    """Every other one runs natively, and the others with the slow tests."""
+    function, native = {**BATCHED, **ONE_BY_ONE}[name], (number + odd) % 2 == 0
     dense = started(nn.Dense(HIDDEN, in_units=HIDDEN))
     with edb.compile_options(native=native):
         assert_matches_eager(
@@ -209,7 +211,7 @@ def test_idiom(name, native):
         )
 
 
-@pytest.mark.parametrize('name', BATCHED)
+@in_one_test('name', BATCHED)
 def test_idiom_is_batched(name):
     dense = started(nn.Dense(HIDDEN, in_units=HIDDEN))
     values, report = recorded(lambda x: BATCHED[name](dense(x)), samples())
@@ -407,7 +409,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize('name', LOSSES)
+@in_one_test('name', LOSSES)
 def test_loss(name):
     loss, dense = LOSSES[name](), started(nn.Dense(3, in_units=HIDDEN))
     label = onp.array([1], 'float32') if name == 'softmax' else onp.array([[0.2, 0.3, 0.5]], 'f')
@@ -439,8 +441,8 @@ def _sequential(*layers):
 
 
 @pytest.mark.filterwarnings('ignore:ndarray.context has been renamed')
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('name', LAYERS)
+@in_one_test('native', [True, False])
+@in_one_test('name', LAYERS)
 def test_layer(name, native):
     make, shape = LAYERS[name]
     block = started(make())
@@ -481,8 +483,8 @@ DEPENDING_ON_ROWS = {
 }
 
 
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('name', DEPENDING_ON_ROWS)
+@in_one_test('native', [True, False])
+@in_one_test('name', DEPENDING_ON_ROWS)
 def test_what_is_done_otherwise_of_one_row(name, native):
     """It is another type, also when more rows came first."""
     data = [samples((rows, 1, HIDDEN), 1)[0] for rows in (3, 1, 3, 1)]
@@ -589,8 +591,8 @@ def test_every_operator_with_a_number_is_tested():
     assert ruled == set(NUMBERS)
 
 
-@pytest.mark.parametrize('native', [True, False])
-@pytest.mark.parametrize('name', NUMBERS)
+@in_one_test('native', [True, False])
+@in_one_test('name', NUMBERS)
 def test_numbers_in_arithmetic(name, native):
     dense = started(nn.Dense(3, in_units=HIDDEN))
     numbered = [(x, 0.5 + i) for i, x in enumerate(samples((1, HIDDEN), 4))]

@@ -8,6 +8,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.tiers import sampled
 
 pytestmark = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
@@ -113,7 +114,7 @@ UNPACKED = {
 }
 
 
-@pytest.mark.parametrize('name', [*PACKED, *UNPACKED])
+@in_one_test('name', [*PACKED, *UNPACKED])
 def test_functions_of_sentences(name):
     net = Layer({**PACKED, **UNPACKED}[name])
     net.initialize(mx.init.Normal(0.5))

@@ -10,6 +10,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.models import random_tree
 from tests.support.tiers import sampled
 
@@ -302,7 +303,7 @@ def test_program(name, native):
 BATCHED = {name: 0.55 for name in PROGRAMS if name != 'decisions'}
 
 
-@pytest.mark.parametrize('name', BATCHED)
+@in_one_test('name', BATCHED)
 def test_program_is_batched(name):
     model, data = PROGRAMS[name]
     net = model()
@@ -429,7 +430,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize('name', FUNCTIONS)
+@in_one_test('name', FUNCTIONS)
 def test_what_is_padded_is_as_if_it_were_not(name):
     net = OfLength(FUNCTIONS[name])
     net.initialize(init.Normal(0.5))
