@@ -10,8 +10,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute.native import native_run, words
-from gluon_edbatch.execute.native.native_program import NativeProgram, native_program
+from gluon_edbatch.execute.native import native_run
+from gluon_edbatch.execute.native.native_program import NativeProgram, layout, native_program
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.models import ndarrays, random_trees, started
 from tests.support.processes import run_python
@@ -373,7 +373,7 @@ def test_an_error_in_a_thread_is_raised_where_the_evaluation_waits(monkeypatch, 
     def damaged(node_type):
         program = native_program(node_type).program
         program = program._replace(instructions=[i._replace(op=99) for i in program.instructions])
-        return NativeProgram(program, (words.layout(program, False), words.layout(program, True)))
+        return NativeProgram(program, (layout(program, False), layout(program, True)))
 
     with monkeypatch.context() as patch:
         patch.setattr(native_run, '_program', damaged)
