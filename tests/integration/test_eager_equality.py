@@ -1,4 +1,9 @@
-"""Whole workloads: batched results and gradients are eager Gluon's, whatever the settings."""
+"""The matrix of workloads and settings: batched results and gradients are eager Gluon's.
+
+`assert_matches_eager` runs each workload with all schedulers, hybridized and not, recorded and in
+inference, with each combination on one of the two backends. Each pair of settings meets. The slow
+tests run the combinations on the other backend, too.
+"""
 
 import mxnet as mx
 import numpy as np
@@ -8,6 +13,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.testing import assert_matches_eager
+from gluon_edbatch.testing.matches_eager import SCHEDULERS
 from tests.support.models import (
     EMBED,
     HIDDEN,
@@ -90,6 +96,37 @@ WORKLOADS = {
 def test_workload_matches_eager(name):
     make, samples = WORKLOADS[name]
     assert_matches_eager(started(make()), samples())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', WORKLOADS)
+def test_workload_matches_eager_on_the_other_backend(name):
+    """Backends alternate over the schedulers, so one more in front of them swaps the backends."""
+    make, samples = WORKLOADS[name]
+    swapped = ['unbatched', *SCHEDULERS]
+    assert_matches_eager(started(make()), samples(), schedulers=swapped)
+
+
+IN_NUMPY_MODE = {
+    'dense': (lambda: nn.Dense(3, in_units=4), (1, 4)),
+    'dense, not flat': (lambda: nn.Dense(3, in_units=4, flatten=False), (1, 2, 4)),
+    'mlp': (mlp, (1, 4)),
+    'layer norm': (lambda: nn.LayerNorm(in_channels=4), (1, 4)),
+    'images': (image_net, (1, 2, 8, 8)),
+}
+
+
+@pytest.mark.parametrize('name', IN_NUMPY_MODE)
+def test_workload_matches_eager_in_numpy_mode(name):
+    make, shape = IN_NUMPY_MODE[name]
+    mx.npx.set_np()
+    try:
+        net, samples = started(make()), [mx.np.array(each) for each in arrays(6, shape)]
+        for sample in samples:
+            sample.attach_grad()
+        assert_matches_eager(net, samples)
+    finally:
+        mx.npx.reset_np()
 
 
 @pytest.mark.parametrize('name', ['dense', 'mlp', 'images', 'child-sum Tree-LSTM', 'Tree-GRU'])

@@ -1,5 +1,7 @@
 """fold_unroll against ``cell.unroll``, for every cell of Gluon."""
 
+from itertools import product
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from mxnet.gluon import rnn
 import gluon_edbatch as edb
 from tests.support.cases import in_one_test
 from tests.support.models import started
+from tests.support.tiers import in_turn, turns
 
 INPUT, HIDDEN = 3, 4
 
@@ -91,13 +94,13 @@ def gradients(total, cell, xs):
     ]
 
 
-@in_one_test('valid', [False, True], ids=['whole', 'valid_length'])
-@in_one_test(
-    'rows, layout, merge',
-    [(1, 'NTC', False), (1, 'TNC', True), (3, 'NTC', True), (3, 'TNC', False)],
-)
-@in_one_test('name', CELLS)
-def test_it_is_unroll(name, rows, layout, merge, valid):
+SHAPES = [(1, 'NTC', False), (1, 'TNC', True), (3, 'NTC', True), (3, 'TNC', False)]
+
+
+@pytest.mark.parametrize('turn', turns(SHAPES))
+@in_one_test('number, case', enumerate(product(CELLS, [False, True])))
+def test_it_is_unroll(number, case, turn):
+    (name, valid), ((rows, layout, merge),) = case, in_turn(number, turn, SHAPES)
     cell, xs = started(CELLS[name]()), samples(rows, layout)
     valid = [
         mx.nd.array(np.random.randint(1, length + 1, rows)) if valid else None for length in LENGTHS

@@ -1,5 +1,7 @@
 """forward, stack, concat, add_n, ragged: in the scope, after it, and without any."""
 
+from itertools import product
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from tests.support.cases import in_one_test
 from tests.support.models import TreeLSTM, ndarrays, random_trees, started
+from tests.support.tiers import in_turn, turns
 
 JOINS = {
     'stack': (edb.stack, lambda xs: mx.nd.stack(*xs)),
@@ -19,11 +22,10 @@ JOINS = {
 }
 
 
-@in_one_test('rows', [1, 3])
-@in_one_test('count', [1, 2, 7])
-@in_one_test('where', ['inside', 'after', 'outside', 'without'])
-@in_one_test('name', JOINS)
-def test_join(name, where, count, rows):
+@pytest.mark.parametrize('turn', turns([1, 2, 7], [1, 3]))
+@in_one_test('number, case', enumerate(product(JOINS, ['inside', 'after', 'outside', 'without'])))
+def test_join(number, case, turn):
+    (name, where), (count, rows) = case, in_turn(number, turn, [1, 2, 7], [1, 3])
     join, eager = JOINS[name]
     net, xs = started(nn.Dense(3, in_units=4)), ndarrays(count, (rows, 4), gradient=True)
 

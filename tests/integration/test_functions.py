@@ -10,6 +10,7 @@ from mxnet import autograd, gluon, nd
 
 import gluon_edbatch as edb
 from tests.support.cases import in_one_test
+from tests.support.tiers import in_turn, turns
 
 SCHEDULERS = ('fsm', 'agenda', 'depth', 'unbatched')
 
@@ -200,10 +201,10 @@ def assert_same(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(other).max() + 1e-6)
 
 
-@in_one_test('native', [True, False])
-@in_one_test('scheduler', SCHEDULERS)
-@in_one_test('name', FUNCTIONS)
-def test_results_and_gradients_are_as_eager(name, scheduler, native):
+@pytest.mark.parametrize('turn', turns(SCHEDULERS, [True, False]))
+@in_one_test('number, name', enumerate(FUNCTIONS))
+def test_results_and_gradients_are_as_eager(number, name, turn):
+    scheduler, native = in_turn(number, turn, SCHEDULERS, [True, False])
     model = made(FUNCTIONS[name])
     expected, _ = trained(model, contextlib.nullcontext())
     for _ in range(3):  # the first scope meets them, the second compares, the third knows

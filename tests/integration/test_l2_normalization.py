@@ -1,13 +1,17 @@
 """L2Normalization: of rows and of whole values, as a composition where it runs natively."""
 
+from itertools import product
+
 import mxnet as mx
 import numpy as np
+import pytest
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.cases import in_one_test
+from tests.support.tiers import in_turn, turns
 
 ROWS = [
     ('instance', (1, 5)),
@@ -40,11 +44,12 @@ def ran_natively(model, arrays):
     return all(executable(form.node_type).native is not None for form in scope._recording.forms)
 
 
-@in_one_test('native', [False, True])
-@in_one_test('dtype', ['float32', 'float64'])
-@in_one_test('written', WRITTEN)
-@in_one_test('mode, shape', ROWS)
-def test_rows(mode, shape, written, dtype, native):
+@pytest.mark.parametrize('turn', turns(['float32', 'float64'], [False, True]))
+@in_one_test('number, case', enumerate(product(ROWS, WRITTEN)))
+def test_rows(number, case, turn):
+    (mode, shape), written = case
+    dtype, native = in_turn(number, turn, ['float32', 'float64'], [False, True])
+
     def model(x):
         return WRITTEN[written](x, mode=mode, eps=1e-6)
 

@@ -6,6 +6,7 @@ import operator
 import random
 import weakref
 from contextlib import nullcontext
+from itertools import product
 
 import mxnet as mx
 import numpy as np
@@ -23,7 +24,7 @@ from tests.support import minibatches
 from tests.support.cases import in_one_test
 from tests.support.models import started
 from tests.support.programs import schedulers
-from tests.support.tiers import sampled
+from tests.support.tiers import in_turn, sampled, turns
 
 INTERNAL = mx.nd._internal
 OPERATORS = {
@@ -132,10 +133,13 @@ def test_numbers_of_whole_numbers(name):
     assert report.batches == 1 + len(numbers)
 
 
-@in_one_test('native', [False, True])
-@in_one_test('dtype', ['float16', 'float32', 'float64', 'int32'])
-@in_one_test('name', POSITIONS)
-def test_positions(name, dtype, native):
+DTYPES = ['float16', 'float32', 'float64', 'int32']
+
+
+@pytest.mark.parametrize('turn', turns(DTYPES))
+@in_one_test('number, case', enumerate(product(POSITIONS, [False, True])))
+def test_positions(number, case, turn):
+    (name, native), (dtype,) = case, in_turn(number, turn, DTYPES)
     numbers = [3, 0, 5, 1, 4, 2, 5, 0]
     for shape in ((1, 6), (1, 6, 6), (2, 6), (2, 6, 2, 6)):
         arrays = arrays_of(shape, dtype, len(numbers), [1, 2, 3, 5, 7, 0])

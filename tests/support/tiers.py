@@ -37,6 +37,24 @@ def sampled(step: int, *axes: Iterable[Any]) -> list[Any]:
     ]
 
 
+def turns(*axes: Iterable[Any]) -> list[Any]:
+    """Cases for ``parametrize``: turn 0 runs in CI, the others with the slow tests.
+
+    In each turn, each member of a list meets one combination of the axes (see `in_turn`). All turns
+    together are the whole product."""
+    count = len(list(product(*axes)))
+    return [pytest.param(turn, marks=[pytest.mark.slow] if turn else []) for turn in range(count)]
+
+
+def in_turn(number: int, turn: int, *axes: Iterable[Any]) -> Any:
+    """Return the combination of the axes that a member of a list meets in a turn.
+
+    Neighbours in the list meet different combinations. They move on by one after each round, so
+    that lists that are products meet all of them, too."""
+    modes = list(product(*axes))
+    return modes[(number + number // len(modes) + turn) % len(modes)]
+
+
 def is_fast(module: str) -> bool:
     """Whether a test module, as ``test_plan``, is among them."""
     return any(module == f'test_{name}' for names in FAST.values() for name in names.split())
