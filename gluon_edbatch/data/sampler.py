@@ -10,13 +10,9 @@ import numpy as np
 class BalancedSampler:
     r"""Minibatches of nearly equal cost, equally many for each of several workers.
 
-    In a step of synchronous training all wait for the slowest worker, and one that has a minibatch
-    more than the others waits forever. So the samples of a step are drawn for all workers together,
-    as one process would draw them, and then dealt out, the costly ones first, each to the worker
-    that has the least to do and may still take one.
-
-    All is a function of the arguments and the number of the epoch: workers need not agree about
-    anything, and training goes on from any step.
+    The samples of a step are drawn for all workers together. They are dealt out, the costly ones
+    first, each to the worker that has the least to do. All is a function of the arguments and the
+    number of the epoch: workers need not agree about anything, and training goes on from any step.
 
     Parameters
     ----------
