@@ -20,7 +20,7 @@ import pytest
 import gluon_edbatch as edb
 from gluon_edbatch import compiled
 from gluon_edbatch.execute.native import compiler
-from gluon_edbatch.mx.require import LIBRARIES
+from gluon_edbatch.mx import cuda as _cuda
 from tests.support.processes import HANG, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,7 +137,7 @@ def test_extras(metadata):
     for cuda in ('cu112', 'cu117'):
         assert f'mxnet-{cuda}==1.9.1' in requirements(metadata, cuda)
         assert 'gluon-edbatch[cuda11]' in requirements(metadata, cuda)
-    assert len(requirements(metadata, 'cuda11')) == len(LIBRARIES)
+    assert len(requirements(metadata, 'cuda11')) == len(_cuda.LIBRARIES)
     assert requirements(metadata, 'nlp') == ['gluonnlp==0.10.0']
     assert requirements(metadata, 'pictures') == ['matplotlib>=3.6']
     for extra in ('nlp', 'pictures', 'test', 'example', 'benchmark', 'lint'):

@@ -1,0 +1,52 @@
+"""Where the libraries are that MXNet's CUDA builds need: in NVIDIA's packages, which pip installs
+and the loader does not know."""
+
+import ctypes
+from importlib.util import find_spec
+from pathlib import Path
+
+# What libmxnet.so asks for by name; the others find each other.
+LIBRARIES = (
+    'libcudart.so.11.0',
+    'libcublas.so.11',
+    'libcudnn.so.8',
+    'libcufft.so.10',
+    'libcurand.so.10',
+    'libcusolver.so.11',
+    'libcusparse.so.11',
+    'libnvrtc.so.11.2',
+    'libnccl.so.2',
+    'libnvToolsExt.so.1',
+)
+DRIVER = 'libcuda.so.1'
+
+
+def folders() -> list[str]:
+    """Where NVIDIA's packages have libraries, if they are installed."""
+    packages = find_spec('nvidia')
+    return [
+        str(folder)
+        for package in ((packages and packages.submodule_search_locations) or ())
+        for folder in Path(package).glob('*/lib')
+    ]
+
+
+def load_libraries() -> None:
+    """Load those that are installed, so that MXNet finds them without ``LD_LIBRARY_PATH``."""
+    for name in LIBRARIES:
+        for folder in folders():
+            path = Path(folder, name)
+            if path.exists():
+                ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+
+
+def what_is_missing(error: OSError) -> str:
+    """What to install if MXNet cannot be loaded for this reason; empty if that is not CUDA."""
+    if DRIVER in str(error):
+        return (
+            'it is a CUDA build, and there is no NVIDIA driver; on a machine without a GPU '
+            "uninstall it and `pip install '.[cpu]'`"
+        )
+    if any(name in str(error) for name in LIBRARIES):
+        return "it is a CUDA build, whose libraries come with `pip install '.[cu117]'` (or cu112)"
+    return ''
