@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Sequence
-from typing import Optional, Union, overload
+from typing import Optional, Union
 
 import numpy as np
 
@@ -10,13 +10,9 @@ import numpy as np
 class BalancedSampler:
     r"""Minibatches of nearly equal cost, equally many for each of several workers.
 
-    In a step of synchronous training all wait for the slowest worker, and one that has a minibatch
-    more than the others waits forever. So the samples of a step are drawn for all workers together,
-    as one process would draw them, and then dealt out, the costly ones first, each to the worker
-    that has the least to do and may still take one.
-
-    All is a function of the arguments and the number of the epoch: workers need not agree about
-    anything, and training goes on from any step.
+    The samples of a step are drawn for all workers together. They are dealt out, the costly ones
+    first, each to the worker that has the least to do. All is a function of the arguments and the
+    number of the epoch: workers need not agree about anything, and training goes on from any step.
 
     Parameters
     ----------
@@ -89,7 +85,7 @@ class BalancedSampler:
         """Samples of all workers in each step of an epoch: what a sum of losses is divided by."""
         return np.diff([0, *self._ends]).tolist()
 
-    def epoch(self, number: int) -> 'EpochOfMinibatches':
+    def epoch(self, number: int) -> list[list[int]]:
         """The minibatches of this worker in an epoch.
 
         Parameters
@@ -99,10 +95,12 @@ class BalancedSampler:
 
         Returns
         -------
-        EpochOfMinibatches
-            A sequence of lists of indices; a slice of it is one, too.
+        list of list of int
+            Indices of the samples of each step.
         """
-        return EpochOfMinibatches(self, self._joined(number))
+        if self.num_workers == 1:
+            return [step.tolist() for step in self._joined(number)]
+        return [self.deal(step)[self.rank] for step in self._joined(number)]
 
     def deal(self, joined: np.ndarray) -> list[list[int]]:
         """The samples of a step, dealt out to all workers.
@@ -152,30 +150,6 @@ class BalancedSampler:
                 cut[place] = other
             bucketed += cut
         return bucketed
-
-
-class EpochOfMinibatches(Sequence[list[int]]):
-    """Minibatches of one worker, as lists of indices; a slice leaves out what is done."""
-
-    def __init__(self, sampler: BalancedSampler, steps: Sequence[np.ndarray]):
-        self._sampler = sampler
-        self._steps = steps
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> 'EpochOfMinibatches': ...
-
-    def __getitem__(self, index: Union[int, slice]) -> Union[list[int], 'EpochOfMinibatches']:
-        if isinstance(index, slice):
-            return EpochOfMinibatches(self._sampler, self._steps[index])
-        if self._sampler.num_workers == 1:
-            return self._steps[index].tolist()
-        return self._sampler.deal(self._steps[index])[self._sampler.rank]
 
 
 def _ends(count: int, joined: int, workers: int) -> list[int]:

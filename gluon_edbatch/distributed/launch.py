@@ -1,8 +1,7 @@
 """Starts the workers, servers and scheduler of a job, on this machine or on several by ssh.
 
-MXNet's own launcher (``mxnet/tools/launch.py``) fails under Python 3.9 and later, and waits forever
-after one of its processes is killed. This launcher sets the same variables (``DMLC_*``). It needs
-the standard library alone, and the same files under the same paths on all machines.
+It sets the variables of MXNet's launcher (``DMLC_*``), which fails under Python 3.9 and later. It
+needs the standard library alone, and the same files under the same paths on all machines.
 """
 
 import argparse

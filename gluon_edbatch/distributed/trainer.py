@@ -16,11 +16,8 @@ from .workers import Workers, padded
 class Trainer(gluon.Trainer):
     """Updates parameters with gradients that are added up over all workers of a job.
 
-    Servers add up, workers update: each has the same sums, and so the same parameters, optimiser
-    and states; ``lr_mult``, learning-rate schedules, `save_states` and AMP work as in one process.
-    What is left to MXNet's own distributed trainer, it does not do so: ``lr_mult`` is lost,
-    gradients of parameters that a worker's minibatch did not meet are those of an earlier one, and
-    row_sparse gradients crash the server.
+    Servers add up, and each worker updates with the same sums. ``lr_mult``, learning-rate
+    schedules, `save_states` and AMP work as in one process, unlike in MXNet's distributed trainer.
 
     Parameters
     ----------

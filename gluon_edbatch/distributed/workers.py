@@ -5,7 +5,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn, Optional
+from typing import Any, NoReturn, Optional
 
 import mxnet as mx
 import numpy as np
@@ -63,17 +63,6 @@ def connect(name: Optional[str] = None) -> 'Workers':
         alarm.cancel()
 
 
-class _Slot(NamedTuple):
-    """A key of the KVStore, and the array that goes to the servers and comes back under it.
-
-    One array for each key: MXNet's engine then never has two requests of a worker under one key
-    under way, which the server would take for those of two workers.
-    """
-
-    key: int
-    buffer: NDArray
-
-
 class Workers:
     """All workers of a job, as `connect` gives them.
 
@@ -96,7 +85,9 @@ class Workers:
 
     def __init__(self, store: Optional[mx.kvstore.KVStore]):
         self._store = store
-        self._slots: dict[int, _Slot] = {}
+        # By size, a key of the KVStore and its only array: two requests of the engine under one key
+        # would be those of two workers for the server. Keys stay small, as MXNet multiplies them.
+        self._buffers: dict[int, tuple[int, NDArray]] = {}
         self.rank: int = 0 if store is None else int(os.environ.get(RANK, store.rank))
         self.size: int = 1 if store is None else store.num_workers
 
@@ -108,8 +99,8 @@ class Workers:
             return
         if error is None:
             store, self._store = self._store, None
-            self._slots.clear()
-            kvstore.free(store, wait=True)
+            self._buffers.clear()
+            kvstore.free(store)
         elif isinstance(error, SystemExit):
             self.fail(error.code if isinstance(error.code, int) else 1)
         else:
@@ -154,12 +145,16 @@ class Workers:
         """
         if self._store is None:
             return list(arrays)
-        slot = self._slot(sum([array.size for array in arrays]))
         ends = np.cumsum([array.size for array in arrays]).tolist()
-        parts = [slot.buffer[end - array.size : end] for array, end in zip(arrays, ends)]
+        size = ends[-1]
+        if size not in self._buffers:
+            self._buffers[size] = len(self._buffers), mx.nd.zeros(size, mx.cpu())
+            self._store.init(*self._buffers[size])
+        key, buffer = self._buffers[size]
+        parts = [buffer[end - array.size : end] for array, end in zip(arrays, ends)]
         for part, array in zip(parts, arrays):
             part[:] = array.reshape(-1).astype(np.float32, copy=False)
-        self._store.pushpull(slot.key, slot.buffer, out=slot.buffer)
+        self._store.pushpull(key, buffer, out=buffer)
         return [part.reshape(array.shape) for part, array in zip(parts, arrays)]
 
     def sum_numbers(self, numbers: np.ndarray) -> np.ndarray:
@@ -202,16 +197,6 @@ class Workers:
         joined = np.zeros((padded(ends[-1]), *rows.shape[1:]), rows.dtype)
         joined[ends[self.rank] - len(rows) : ends[self.rank]] = rows
         return self.sum_numbers(joined)[: ends[-1]]
-
-    def _slot(self, size: int) -> _Slot:
-        """All workers ask for the same ones in the same order, so that keys agree."""
-        slot = self._slots.get(size)
-        if slot is None:
-            buffer = mx.nd.zeros(size, mx.cpu())
-            slot = self._slots[size] = _Slot(len(self._slots), buffer)
-            assert self._store is not None
-            self._store.init(slot.key, buffer)
-        return slot
 
 
 def padded(size: int) -> int:

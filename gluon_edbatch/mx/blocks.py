@@ -10,9 +10,8 @@ CALL_CACHED_OP: Any = gluon.HybridBlock._call_cached_op  # runs the graph of a h
 
 
 def is_recorded(block: gluon.Block) -> bool:
-    """Whether a scope that records would record its calls: a HybridBlock whose forward() is Gluon's
-    own, or says that it is as good; any other forward() is Python to be run for each sample. So is
-    that of a ZoneoutCell, which keeps what it returned for its next call."""
+    """Whether a scope records its calls: a HybridBlock with Gluon's forward(), or one that is as
+    good. Any other forward() runs for each sample, as of a ZoneoutCell, which keeps its result."""
     cls = type(block)
     return (
         issubclass(cls, gluon.HybridBlock)

@@ -1,7 +1,6 @@
-"""A function of autograd's tape whose backward is Python.
+"""Functions of autograd's tape whose backward is Python.
 
-``autograd.Function`` could not be used: its backward stops at the first input without a gradient,
-and drops gradients that are to be added.
+The backward of ``autograd.Function`` stops at inputs without gradients, and drops added gradients.
 """
 
 import ctypes
@@ -55,8 +54,7 @@ def _delete(serial):
     return True
 
 
-# One of each for all functions, which are told apart by what MXNet is given as their context: a
-# callback of its own that is cast is in a cycle, and only the garbage collector frees what it has.
+# One of each for all functions, told apart by their context: a callback that is cast is in a cycle.
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int)
 _CALLBACKS = c_array(_CALLBACK, [ctypes.cast(entry, _CALLBACK) for entry in (_backward, _delete)])
 

@@ -1,7 +1,6 @@
-"""New arrays, views, what is written to them, and small runs, without MXNet's Python between: some
-dozen arrays are made in each evaluation.
+"""New arrays, views, writes and small runs without MXNet's Python between.
 
-Compiled by Cython where a compiler is present (the types are in ``fresh.pxd``).
+Cython compiles this module by ``fresh.pxd`` where there is a compiler.
 """
 
 from mxnet.base import MXNetError
@@ -18,8 +17,7 @@ def empty(shape, device, number, late, dtype):
 
 
 def rows_of(array, begin, end):
-    """A view as ``array[begin:end]``, on a tape if autograd records. The array's own method asks
-    for its shape first."""
+    """A view as ``array[begin:end]``, on a tape if autograd records."""
     return making.rows_of(array, begin, end)
 
 
@@ -30,20 +28,13 @@ def write(array, begin, rows, dtype):
 
 
 def wait(handles):
-    """Wait for what was handed to the engine that writes these arrays: most often there is
-    nothing."""
+    """Wait until the engine has written these arrays."""
     making.wait(handles)
 
 
 def run(address, words, handles):
-    """Call one of our own functions in C (``execute/native/src/calls_from_python.h``), at an
-    address, with int64 words and handles of arrays (or None).
-
-    Raises
-    ------
-    MXNetError
-        With the function's message, if it fails.
-    """
+    """Call a function of ``execute/native/src/calls_from_python.h`` at an address, with int64 words
+    and handles of arrays (or None). Raises `MXNetError` with its message, if it fails."""
     result = making.run(address, words, handles)
     if type(result) is str:
         raise MXNetError(f"gluon_edbatch's native operators: {result}")

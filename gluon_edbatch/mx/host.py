@@ -1,8 +1,7 @@
 """From host memory to new arrays without waiting for the engine.
 
-MXNet's own copy waits until a thread of the engine is free to say that the array is: beside a
-product that takes 10 ms it takes 10 ms, where the copy of some kilobytes takes less than 0.1.
-Nothing needs to be waited for while nobody else knows the array, so its memory is written directly.
+MXNet's own copy waits for a free thread of the engine. No one else knows a new array, so its memory
+is written directly.
 """
 
 import ctypes

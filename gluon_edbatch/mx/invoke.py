@@ -26,8 +26,7 @@ invoke = register._imperative_invoke
 CREATE_SYMBOL = symbol_register, '_symbol_creator'  # the function behind all of ``mx.sym``
 create_symbol = symbol_register._symbol_creator
 _MOST_ITEMS = 128
-# Types of the arrays by which MXNet hands lists to its library. Where nobody holds one, ctypes
-# makes it anew at each call, and it is a cycle that Python's garbage collector has to find.
+# Kept types of arrays that MXNet makes for its library: each new one is a cycle for the collector.
 _ARRAYS = [
     item * length
     for item in (
@@ -37,8 +36,7 @@ _ARRAYS = [
     for length in range(_MOST_ITEMS)
 ]
 
-# Operators of libraries write arrays that all of them share. Two that two threads hand over at once
-# may each be in the row of one array before the other: they wait for ever.
+# Operators of libraries write shared arrays: two threads that hand over at once may wait for ever.
 _handing_over = threading.Lock()
 os.register_at_fork(
     before=_handing_over.acquire,
@@ -48,8 +46,8 @@ os.register_at_fork(
 
 
 def load_operators(library: Path) -> None:
-    """Add the operators of a library to MXNet's registry. ``mx.library.load`` would also make all
-    functions of ``mx.nd`` anew, which takes half a second; these run by their names."""
+    """Add a library's operators, which run by their names, to MXNet's registry. It is quicker than
+    ``mx.library.load``, which makes all functions of ``mx.nd`` anew."""
     check_call(_LIB.MXLoadLib(c_str(str(library)), mx_uint(0)))
 
 

@@ -1,4 +1,4 @@
-"""The end of a KVStore between processes, about which MXNet has nothing in public."""
+"""What of a KVStore between processes is not public."""
 
 import ctypes
 
@@ -6,15 +6,14 @@ import mxnet as mx
 from mxnet.base import _LIB, check_call
 
 
-def free(store: mx.kvstore.KVStore, wait: bool) -> None:
-    """Disconnect now, as long as MXNet is whole; the store is not to be used afterwards.
+def free(store: mx.kvstore.KVStore) -> None:
+    """Wait for all workers and disconnect; the store is not to be used afterwards.
 
-    MXNet itself does so when Python deletes the object, which may be never, or after the engine is
-    gone: then the process aborts. `wait` is for all other workers, at which the servers end; who
-    failed must not wait.
+    MXNet would disconnect when Python deletes the object: never, or after the engine is gone, which
+    aborts the process.
     """
     mx.nd.waitall()
-    check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(wait)))
+    check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(True)))
     check_call(_LIB.MXKVStoreFree(store.handle))
     store.handle = None  # MXNet frees no handle that is None
 

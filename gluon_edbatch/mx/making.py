@@ -1,6 +1,4 @@
-"""Arrays made, cut and written by MXNet's functions, as Python; ``making.pxd`` says the same in C,
-which the compiled ``fresh.py`` uses.
-"""
+"""What ``fresh.py`` does, as Python; ``making.pxd`` has it in C, for the compiled ``fresh.py``."""
 
 import ctypes
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """Methods of MXNet's classes that do something else for a while.
 
-To set an attribute of a class, Python walks through its subclasses and forgets what it knew of
-their objects: for ``Block.__call__`` that takes longer than a small scope. A function's code is
-replaced at once.
+A function's code is replaced at once. Setting an attribute of a class makes Python walk through its
+subclasses: for ``Block.__call__`` that takes longer than a small scope.
 """
 
 from types import CodeType, FunctionType

@@ -1,9 +1,8 @@
 """Parameters and large inputs as they were when recorded: copied only if touched too early.
 
-A recorded call reads its arrays later. Copying them all at once would cost a pass over every
-parameter, and MXNet tells nobody when an array is written. So while a recording has calls to
-run, the arrays that these read carry the class `GuardedArray`; the first access from anywhere
-else gives each such recording a copy, then the array is an ordinary one again.
+A recorded call reads its arrays later, and MXNet tells nobody when an array is written. So the
+arrays that waiting calls read carry the class `GuardedArray`. The first access from elsewhere gives
+each such recording a copy; then the array is an ordinary one again.
 """
 
 import os

@@ -1,9 +1,8 @@
 """Memory that evaluations hand on to later ones.
 
-MXNet gives CPU memory back to the system when an array goes, and a minibatch needs some dozen
-megabytes: getting them page by page took a fifth of a training step. Memory is handed on only when
-nobody outside can see it, and the engine keeps what reads the old contents before what writes new
-ones. GPU memory MXNet pools by itself.
+MXNet gives CPU memory back to the system when an array goes, and pools GPU memory by itself. Memory
+is handed on only when nobody outside can see it. The engine keeps reads of old contents before
+writes of new ones.
 """
 
 import bisect

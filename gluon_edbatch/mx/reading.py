@@ -1,9 +1,6 @@
-"""Small arrays of the host read at once, contents and all, as Python; ``reading.pxd`` says the same
-in C.
+"""Small arrays of the host read at once by MXNet's C functions: a copy would be an operator.
 
-MXNet's own ways cost tens of microseconds an array: a copy is an operator for the engine. Here its
-functions are called one after the other, and bytes are copied. The compiled ``calls.py`` uses the
-C form (``reading.h``) and never runs `read`.
+The compiled ``calls.py`` uses the C form (``reading.pxd``, ``reading.h``) and never runs `read`.
 """
 
 import ctypes
@@ -31,14 +28,9 @@ _ENTRY = 24  # bytes of a place on the tape: a node, and which of its outputs
 def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes, bytes]]:
     """What an array holds when the engine has computed it; does not count as a touch.
 
-    Nothing is read of arrays that are not smaller than `most`, of empty and sparse ones, of those
-    on other devices, and if `node_at`, which `node_offset` found, is -1.
-
-    Returns
-    -------
-    tuple of (bytes, bytes, bytes) or None
-        What stands for its shape, dtype and device; its contents; and what stands for its place on
-        autograd's tape, empty if it is on none.
+    Gives bytes for its shape, dtype and device, its contents, and its place on autograd's tape
+    (empty if on none). Gives None for arrays of `most` elements or more, empty and sparse ones,
+    those on other devices, and if `node_at`, which `node_offset` found, is -1.
     """
     if node_at < 0:
         return None
@@ -96,8 +88,7 @@ IN_C = (
 
 @cache
 def node_offset() -> int:
-    """Where in an NDArray, as it lies in memory, stands its place on autograd's tape, as MXNet has
-    no function that tells whether there is one; -1 if that is not to be seen.
+    """Where in an NDArray's memory its place on autograd's tape stands; -1 if that is not found.
 
     It is where an array has zero unless it is marked or computed from one that is.
     """

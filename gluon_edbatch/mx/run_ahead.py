@@ -1,11 +1,7 @@
 """How far Python may run ahead of the engine.
 
-Handing over a minibatch takes less time than computing it, and a loop that never asks for a value
-would queue any number of them, each with its memory. Two under way are enough to keep the engine
-busy.
-
-What failed meanwhile is raised here: MXNet raises an error once, to whoever waits first, and lets
-all others read memory that was never written.
+A loop that never asks for a value would queue any number of minibatches, each with its memory. What
+failed meanwhile is raised here: MXNet raises an error only to whoever waits first.
 """
 
 import threading
@@ -14,7 +10,7 @@ from typing import Optional
 
 from mxnet.ndarray import NDArray
 
-AHEAD = 2  # evaluations
+AHEAD = 2  # evaluations, which keep the engine busy
 
 
 class _Fences(threading.local):

@@ -1,8 +1,7 @@
 """Sparse 0/1 matrices that sum the rows of each segment, made without waiting for the engine.
 
-``csr_matrix`` copies its parts by the engine and waits for that, so it would wait for all that is
-queued before: for most of the previous minibatch. An array read from bytes is there at once, but
-on ``cpu(0)`` only.
+``csr_matrix`` waits for all that is queued. An array read from bytes is there at once, but on
+``cpu(0)`` only.
 """
 
 import ctypes

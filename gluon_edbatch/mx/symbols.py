@@ -20,8 +20,8 @@ _serial = itertools.count()
 
 
 def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
-    """The function of ``mx.sym`` that makes a node of this operator; which takes no dtype for
-    float64, other than that of ``mx.nd``. Raises `UnrecordableError` if there is none."""
+    """The function of ``mx.sym`` that makes a node of this operator; it leaves out a dtype of None.
+    Raises `UnrecordableError` if there is none."""
     if op in _NOT_IN_GRAPHS:
         raise UnrecordableError(f'{op} cannot be put into a graph')
     function = in_mx_sym(op)
@@ -31,12 +31,9 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
         raise UnrecordableError(f'MXNet has no function of Symbols for {op}')
 
     def without_none(*symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
-        return function(
-            *symbols,
-            **{
-                key: value for key, value in attrs.items() if key != 'dtype' or str(value) != 'None'
-            },
-        )
+        if str(attrs.get('dtype')) == 'None':
+            attrs.pop('dtype', None)
+        return function(*symbols, **attrs)
 
     return without_none
 

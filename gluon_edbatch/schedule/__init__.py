@@ -1,11 +1,7 @@
 """Schedulers: which recorded calls run together, and in which order. Needs NumPy only.
 
-``protocol`` says what a scheduler is, ``frontier`` is what step-by-step schedulers are built on,
-``bound`` how few batches are possible at all, ``run`` what all schedulers that choose among ready
-types agree upon, ``rules`` how some choose. ``depth``, ``agenda``, ``sufficient``, ``beam``,
-``fsm`` and ``unbatched`` are one scheduler each, ``cache`` is for graphs that recur. The state
-machine's policies are in ``policy``, what they see of a graph in ``encoding``, and how they are
-learned in ``learning``.
+``protocol`` says what a scheduler is. Schedulers that choose among ready types use ``frontier``,
+``run`` and ``rules``. ``bound`` tells how few batches are possible. README.md has the rest.
 """
 
 from typing import Callable, Union
@@ -18,11 +14,9 @@ load(f'{__name__}.run')
 load(f'{__name__}.rules')
 load(f'{__name__}.sufficient')
 
-from .agenda import AgendaScheduler
 from .beam import BeamScheduler
 from .bound import lower_bound
 from .cache import CachedScheduler
-from .depth import DepthScheduler
 from .encoding import (
     BaseEncoding,
     MaxEncoding,
@@ -31,6 +25,7 @@ from .encoding import (
     StateEncoding,
     get_encoding,
 )
+from .fixed_rules import AgendaScheduler, DepthScheduler, UnbatchedScheduler
 from .frontier import Frontier
 from .fsm import FSMScheduler
 from .learning import learn_policy
@@ -38,7 +33,6 @@ from .policy import Policy, QLearningConfig
 from .protocol import Schedule, Scheduler, of_name
 from .run import Run
 from .sufficient import SufficientConditionScheduler
-from .unbatched import UnbatchedScheduler
 
 __all__ = [
     'AgendaScheduler',

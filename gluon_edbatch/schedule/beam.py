@@ -13,11 +13,8 @@ from .run import Run
 class BeamScheduler:
     """Keeps the best `width` partial schedules, by the lower bound of what they come to.
 
-    Every ready type of every partial schedule is tried, and of those that ran the same nodes one
-    is kept. Equal bounds are decided by how much the longest ways to the end weigh that the ready
-    nodes begin, each a factor of e for every node: fewer and shorter ones are better. It takes
-    seconds for minibatches whose graphs have thousands of decisions; put a `CachedScheduler`
-    around it.
+    Of equal bounds the one wins whose ready nodes begin fewer and shorter ways to the end. It takes
+    seconds for graphs with thousands of decisions; put a `CachedScheduler` around it.
 
     Parameters
     ----------
@@ -41,24 +38,11 @@ class BeamScheduler:
 
     def schedule(self, graph: Graph) -> Schedule:
         """Batches, each the whole ready set of a type, but for nodes that must run alone."""
-        return self.search(graph).schedule()
-
-    def search(self, graph: Graph) -> Run:
-        """The finished run that was found: if a width of 1 reaches the lower bound, that.
-
-        Parameters
-        ----------
-        graph : Graph
-            Of a minibatch; it is not changed.
-
-        Returns
-        -------
-        Run
-        """
+        # A width of 1 is quick, and enough where it reaches the lower bound.
         found = self._search(graph, 1)
         if self.width > 1 and len(found) > lower_bound(graph):
             found = min(found, self._search(graph, self.width), key=len)
-        return found
+        return found.schedule()
 
     def _search(self, graph: Graph, width: int) -> Run:
         first = Run(graph)
@@ -86,7 +70,7 @@ class BeamScheduler:
 
 
 class _State(NamedTuple):
-    """A partial schedule: a lower bound of its cost, and what tells its nodes from others."""
+    """A partial schedule, a lower bound of its cost, and a sum that tells which nodes ran."""
 
     run: Run
     togo: CostToGo

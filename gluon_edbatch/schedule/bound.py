@@ -1,9 +1,4 @@
-"""How few batches any schedule needs at least.
-
-Of the nodes of one type that lie on one path, no two can be in one batch, since each depends on
-the one before. So a type needs as many batches as the path richest in it has nodes of it, and
-batches of different types add up (Chen et al., 2023). The bound is not always reached.
-"""
+"""How few batches any schedule needs at least (see `lower_bound`)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -61,34 +56,16 @@ def portions(graph: Graph, kinds: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def path_counts(graph: Graph, kinds: np.ndarray) -> np.ndarray:
-    """The most nodes of each type on a path that ends at each node, the node included.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    kinds : numpy.ndarray
-        (k,) integers, the types to count.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n, k) int32
-    """
+    """(n, k) int32, the most nodes of each of k types on a path that ends at each node."""
     column = np.full(graph.num_types, -1, np.int32)
     column[kinds] = np.arange(len(kinds))
     return most_on_paths(*graph.edges, column[graph.types], len(kinds))
 
 
 def ranks(graph: Graph) -> np.ndarray:
-    """The most nodes of its own type on a path that ends at each node, the node included.
+    """(n,) intp, the most nodes of its own type on a path that ends at each node.
 
     Nodes of a type with equal ranks do not depend on each other.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n,) intp.
     """
     found = np.ones(len(graph), np.intp)
     for kinds in portions(graph, np.arange(graph.num_types)):
@@ -102,17 +79,7 @@ def ranks(graph: Graph) -> np.ndarray:
 class CostToGo:
     """The lower bound of what is left of a graph, kept up to date as batches run.
 
-    A batch lowers it by one, or it is a batch more than the bound.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph; nothing of it has run.
-
-    Attributes
-    ----------
-    bound : int
-        For what has not run yet.
+    A batch that does not lower `bound` by one is one more than the bound.
     """
 
     def __init__(self, graph: Graph) -> None:

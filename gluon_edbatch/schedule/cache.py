@@ -13,25 +13,12 @@ _BEGIN = 256  # nodes and edges
 
 
 class ScheduleCache:
-    """The schedules of the graphs that were looked up last; several threads may use it.
-
-    Graphs are compared by value: types, edges, which types run alone, and the types' names.
-
-    Parameters
-    ----------
-    capacity : int
-        How many schedules are kept; none if 0.
-
-    Attributes
-    ----------
-    hits, misses : int
-    """
+    """The last `capacity` schedules, by the value of their graphs; several threads may use it."""
 
     def __init__(self, capacity: int) -> None:
         if capacity < 0:
             raise ValueError(f'capacity must be at least 0, not {capacity}')
         self.capacity = capacity
-        self.hits = self.misses = 0
         self._schedules: OrderedDict[_Structure, Schedule] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -43,10 +30,7 @@ class ScheduleCache:
         key = _Structure(graph)
         with self._lock:
             schedule = self._schedules.get(key)
-            if schedule is None:
-                self.misses += 1
-            else:
-                self.hits += 1
+            if schedule is not None:
                 self._schedules.move_to_end(key)
         return key, schedule
 
@@ -64,8 +48,7 @@ class ScheduleCache:
 
 
 class _Structure:
-    """What makes the schedule of a graph, by value; large graphs are told apart by how they begin,
-    and compared to the end only where that is the same."""
+    """What makes the schedule of a graph, by value; only the beginning of a graph is hashed."""
 
     __slots__ = ('_arrays', '_names', '_hash')
 

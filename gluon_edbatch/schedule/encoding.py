@@ -1,8 +1,7 @@
 """State encodings: what a policy sees of a graph on its way, as a tuple of small integers.
 
-``E_base``, ``E_sort`` and ``E_max`` are those of ED-Batch (Chen et al., 2023): the ready
-types, and at most which of them has how many nodes. They cannot tell apart what matters where
-chains of different types compete: who holds up the longest way to the end. ``E_path`` can.
+``E_base``, ``E_sort`` and ``E_max`` are those of ED-Batch (Chen et al., 2023). Where chains of
+different types compete, only ``E_path`` tells which type holds up the longest way to the end.
 """
 
 import warnings

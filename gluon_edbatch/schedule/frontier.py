@@ -1,12 +1,8 @@
 """The frontier: which nodes could run next, by type.
 
-Every scheduler that decides step by step works on it: look at the ready types, choose one, take
-all its ready nodes as one batch (Neubig et al., 2017; Chen et al., 2023, whose state machine reads
-the ready types as its state).
-
-This module is compiled by Cython where a compiler is present (the types are in ``frontier.pxd``),
-and runs as it stands where not. Other compiled modules read the arrays that stand here as
-memoryviews; to others there are methods and properties.
+A scheduler looks at the ready types, chooses one, and takes all its ready nodes as one batch.
+Cython compiles this module by ``frontier.pxd`` where there is a compiler. Compiled modules read the
+memoryviews of a frontier; others have methods and properties.
 """
 
 import heapq
@@ -27,18 +23,9 @@ class Rule:
         """A ready type."""
         raise NotImplementedError
 
-    def __call__(self) -> int:
-        """The same."""
-        return self.choose()
-
 
 class Frontier:
-    """The ready nodes of a graph by type, and what ran so far; that is nothing at first.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph; it is not changed.
+    """The ready nodes of a graph by type, and what ran so far.
 
     Attributes
     ----------
@@ -118,8 +105,8 @@ class Frontier:
 
     @property
     def fresh(self) -> list[int]:
-        """The types that became ready by the last `advance`, or were ready at the start; and a type
-        that is still ready after one of its nodes was taken alone."""
+        """The types that the last `advance` made ready or took a node alone of, if still ready; at
+        first all ready types."""
         return [self.fresh_types[place] for place in range(self.num_fresh)]
 
     def is_ready(self, kind: int) -> bool:

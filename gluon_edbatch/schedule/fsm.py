@@ -1,8 +1,4 @@
-"""The FSM scheduler: a policy learned on the first minibatches says which type to run.
-
-A finite state machine in the sense of Chen et al. (2023): the state is what an encoding sees
-of the frontier, a batch is a transition, and choosing it is one look-up.
-"""
+"""The FSM scheduler: a policy learned on the first minibatches says which type to run."""
 
 import threading
 import time
@@ -28,15 +24,13 @@ class FSMScheduler:
     """Looks up which type to run; learns that on the first minibatches of each model.
 
     A finite state machine as ED-Batch's [1]_: what is ready is the state, and a policy says for
-    each state which type runs next.
+    each state which type runs next. In a state that was not met the rule in `Policy.unseen`
+    decides, and without a policy the sufficient condition, as in `SufficientConditionScheduler`.
 
-    A model is known by the names of its types: each has a policy of its own, for minibatches of
-    any size. Learning is over with the first further minibatch on which the policy reaches the
-    lower bound and meets no new state, or else after four minibatches; new types in a model begin
-    it anew, up to seven times. Minibatches of more than ``10 * config.effort`` calls are not
-    learned from. In a state that was not met the rule in `Policy.unseen` decides. With learning
-    switched off what was learned before is used; where that is nothing the type that comes nearest
-    to the sufficient condition runs, as with `SufficientConditionScheduler`. Several threads may
+    Each model, known by the names of its types, has a policy for minibatches of any size. Learning
+    ends with a further minibatch on which the policy reaches the lower bound and meets no new
+    state, or after four minibatches. New types in a model begin it anew, up to seven times.
+    Minibatches of more than ``10 * config.effort`` calls are not learned from. Several threads may
     use one scheduler; while one learns, others do with what is known.
 
     Parameters
@@ -115,7 +109,6 @@ class FSMScheduler:
         policy, learn_s = self.policy, 0.0
         if policy is None:
             kinds = frozenset(names_of(graph))
-            # A graph too large to be run a few times is none to learn from.
             if self.learn and len(graph) <= 10 * self.config.effort:
                 learn_s = self._study(graph, kinds)
                 self.learn_s += learn_s
@@ -191,15 +184,7 @@ class _KnownModel:
 
 
 def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
-    """The schedule that a policy gives; None is that of `SufficientConditionScheduler`.
-
-    Parameters
-    ----------
-    graph : Graph
-        Types that the policy does not know are chosen as in a state that it does not know.
-    policy : Policy, optional
-        What was learned.
-    """
+    """The schedule that a policy gives; None is that of `SufficientConditionScheduler`."""
     if policy is None or len(graph) <= policy.small:
         return SufficientConditionScheduler().schedule(graph)
     run, unseen = Run(policy.number(graph)), 0

@@ -1,8 +1,6 @@
 """Learning a policy: imitation of the schedules of fixed rules, then Q-learning.
 
-As in ED-Batch (Chen et al., 2023), a decision's return is what the next few batches cost; a
-batch costs nothing if it lowers the lower bound of what is left, and one if it does not. What
-differs from the original is listed, with what it brought, in README.md beside this file.
+README.md lists what differs from ED-Batch (Chen et al., 2023), and what that brought.
 """
 
 import warnings
@@ -101,8 +99,8 @@ def learn_policy(
 
 
 def _unseen(lessons: Sequence['_Lesson'], small: int) -> str:
-    """The best rule of those that cost far less per choice than the sufficient condition and
-    never took more batches; else that. Small graphs are not asked, which are left to it anyway."""
+    """The best of the cheap rules that never took more batches than the sufficient condition, or
+    that. Small graphs are not asked: they are left to it anyway."""
     lessons = [lesson for lesson in lessons if len(lesson.graph) > small] or lessons
     never_worse = [
         name
@@ -153,16 +151,7 @@ class _Lesson:
 
 
 class _Learner:
-    """Learns a table for one encoding.
-
-    Attributes
-    ----------
-    encoding : StateEncoding
-    table : dict
-        The best found so far.
-    batches : int
-        What all graphs together need with it.
-    """
+    """Learns a table for one encoding: the best so far, and the batches of all graphs with it."""
 
     def __init__(
         self,
@@ -180,10 +169,7 @@ class _Learner:
         self.batches = sum(lesson.taken[unseen] for lesson in lessons)
 
     def imitate(self) -> None:
-        """Take in each state the type that was taken most often in the known schedules.
-
-        Those are the best of each graph, or those of one rule, which may be easier to follow.
-        """
+        """Take in each state the type that the best schedules, or those of a rule, took most."""
         for schedules in zip(*[lesson.choices for lesson in self._taught]):
             votes: dict[State, dict[int, float]] = {}
             for lesson, choices in zip(self._taught, schedules):
@@ -214,20 +200,17 @@ class _Learner:
     def _keep_better(self, values: dict[State, dict[int, float]]) -> None:
         """Keep the table of the best types by value if the graphs need fewer batches with it."""
         table, batches = {state: _best(some) for state, some in values.items()}, 0
-        coarser, otherwise = self.encoding.coarser, UNSEEN[self._unseen]
+        otherwise = UNSEEN[self._unseen]
         for lesson in self._lessons:
             run = Run(lesson.graph)
-            run.finish(LookUp(run, self.encoding.follow(run), coarser, table, otherwise))
+            run.finish(LookUp(run, self.encoding, table, otherwise))
             self._effort.spend(run)
             batches += len(run)
         if batches < self.batches or (not self.table and batches == self.batches):
             self.table, self.batches = table, batches
 
     def q_learning(self, target: float) -> None:
-        """Look for a better table until the target is reached or half of the effort is spent.
-
-        Episodes have random decisions among those of the table; returns are of a few batches.
-        """
+        """Look for a better table until the target is reached or half of the effort is spent."""
         config, rng = self._config, Random(self._config.seed)
         until, epsilon, episode = self._effort.left / 2, config.epsilon, 0
         values = {state: {kind: 0.0} for state, kind in self.table.items()}

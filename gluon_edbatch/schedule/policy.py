@@ -33,7 +33,7 @@ def _look_ahead(run: Run) -> Rule:
     return (LookAhead if run.graph.num_types <= _FEW_TYPES else LongestWay)(run)
 
 
-# In the order of their cost, but for the first one, which costs most.
+# The first one costs most; the others are in the order of their cost.
 UNSEEN: dict[str, Callable[[Run], Rule]] = {
     'sufficient': SufficientCondition,
     'least deep': lambda run: LeastDeep(run.graph, run.frontier),
@@ -156,11 +156,10 @@ class Policy:
         Graphs of up to so many nodes are left to the sufficient condition, which reached the
         lower bound on all of that size that were learned from.
     unseen : {"sufficient", "least deep", "longest way", "look ahead"}, default "sufficient"
-        What chooses in a state that is not in the table: the sufficient condition, as of
-        `SufficientConditionScheduler`, or, where one of the others took no more batches on any of
-        the graphs that were learned from, the least mean depth, as of `AgendaScheduler`, the type
-        that begins the longest ways to the end (see `PathEncoding`), or a search of a few batches.
-        Where no table was better than this rule alone, the table is empty.
+        The rule for states that are not in the table: the sufficient condition
+        (`SufficientConditionScheduler`), the least mean depth (`AgendaScheduler`), the longest ways
+        to the end (`PathEncoding`), or a search of a few batches. Where no table was better than
+        this rule alone, the table is empty.
 
     References
     ----------
@@ -205,8 +204,7 @@ class Policy:
         run : Run
             Of a graph as `number` gives it.
         """
-        encoding = self.encoding
-        return LookUp(run, encoding.follow(run), encoding.coarser, self.table, self.otherwise)
+        return LookUp(run, self.encoding, self.table, self.otherwise)
 
     def otherwise(self, run: Run) -> Rule:
         """The rule that decides in states that are not known, from where a run stands.

@@ -1,7 +1,6 @@
 """Rules that choose among ready types, and the look-up of a state in a table.
 
-This module is compiled by Cython where a compiler is present (the types are in ``rules.pxd``), and
-runs as it stands where not.
+Cython compiles this module by ``rules.pxd`` where there is a compiler.
 """
 
 import math
@@ -25,15 +24,8 @@ _ROUNDED = 1e9  # sums of the same numbers in another order are to be the same
 class LeastDeep(Rule):
     """The ready type with the least mean depth, those that must run alone before others.
 
-    Of types with equal means the one with the lowest number.
-
-    Parameters
-    ----------
-    graph : Graph
-    frontier : Frontier
-        Of this graph; nothing ran.
-    remaining : bool
-        Whether the mean is taken over the nodes that have not run yet, not over all.
+    Of types with equal means the one with the lowest number. With `remaining` the mean is taken
+    over the nodes that have not run yet, else over all. Nothing of the frontier has run.
     """
 
     def __init__(self, graph: Any, frontier: Frontier, remaining: bool = False) -> None:
@@ -90,11 +82,6 @@ class LongestWay(Rule):
     """The ready type that presses most, by the longest ways to the end from its ready nodes.
 
     A way weighs e**2 times as much as one that is a node shorter.
-
-    Parameters
-    ----------
-    run : Run
-        The run to follow.
     """
 
     def __init__(self, run: Any) -> None:
@@ -173,11 +160,6 @@ class LookAhead(LongestWay):
     Nodes much nearer to the end than the farthest count for nothing; where many are about as far,
     the heaviest type is chosen, which is cheaper to find. What runs and is released in the search
     is undone at once; `Frontier` is as before.
-
-    Parameters
-    ----------
-    run : Run
-        The run to follow.
     """
 
     def __init__(self, run: Any) -> None:
@@ -308,35 +290,19 @@ class LookAhead(LongestWay):
 class LookUp(Rule):
     """The type that a table gives for the state of a run; another rule's where it has none.
 
-    Parameters
-    ----------
-    run : Run
-        The run to follow.
-    state_of : callable
-        Gives its state.
-    coarser : callable
-        Gives a state to look up instead, or None; see `StateEncoding`.
-    table : mapping
-        State -> type.
-    otherwise : callable
-        Makes the other rule of the run, if it is needed.
-
-    Attributes
-    ----------
-    unseen : int
-        How often the table had none.
+    `otherwise` makes the other rule, at the first of the `unseen` states that need it.
     """
 
     def __init__(
         self,
         run: Any,
-        state_of: Callable[[], tuple[int, ...]],
-        coarser: Callable[[tuple[int, ...]], Optional[tuple[int, ...]]],
+        encoding: Any,
         table: Mapping[tuple[int, ...], int],
         otherwise: Callable[[Any], Rule],
     ) -> None:
         self._run, self._frontier = run, run.frontier
-        self._state_of, self._coarser, self._table = state_of, coarser, table
+        self._state_of, self._coarser = encoding.follow(run), encoding.coarser
+        self._table = table
         self._make_other = otherwise
         self._other: Optional[Rule] = None
         self.unseen = 0

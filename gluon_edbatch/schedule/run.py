@@ -1,7 +1,6 @@
 """One graph on its way to a schedule: what is certainly right is done, the rest is asked for.
 
-This module is compiled by Cython where a compiler is present (the types are in ``run.pxd``), and
-runs as it stands where not.
+Cython compiles this module by ``run.pxd`` where there is a compiler.
 """
 
 import numpy as np
@@ -14,10 +13,8 @@ from .protocol import Schedule
 class Run:
     """Takes batches from the frontier of a graph, by itself where nothing can be lost.
 
-    A batch costs nothing if no other schedule can do without it: if all nodes of its type that
-    have not run yet are ready, if its nodes must run alone, or if no other type is ready. (Nodes
-    that ran earlier than need be hold nothing up.) What is left are the decisions for which
-    schedulers differ.
+    No schedule can do without a batch if all nodes of its type that have not run are ready, if its
+    nodes must run alone, or if no other type is ready. The other decisions are a `Rule`'s.
 
     Parameters
     ----------

@@ -1,12 +1,8 @@
 """The sufficient condition for a batch that costs nothing, and the scheduler that goes by it.
 
-Of a type's nodes that have not run, some have no node of the type above them that has not run
-either. A schedule needs one batch more for them than for the rest of the type. If they all are
-ready, running them is right (Chen et al., 2023); else the share of them that is ready says
-how nearly so.
-
-This module is compiled by Cython where a compiler is present (the types are in ``sufficient.pxd``),
-and runs as it stands where not.
+The first nodes of a type are those that have not run and wait for no other of the type. Running
+the type is right if all of them are ready (Chen et al., 2023); else the share that is ready counts.
+Cython compiles this module by ``sufficient.pxd`` where there is a compiler.
 """
 
 from typing import Any
@@ -45,14 +41,8 @@ class SufficientConditionScheduler:
 class SufficientCondition(Rule):
     """The ready type that comes nearest to the sufficient condition.
 
-    What it goes by are pairs of a type and a node that has not run: a node of the type itself, or
-    one on a way from a node of the type to another. A pair is free when no node of its type is
-    left above it.
-
-    Parameters
-    ----------
-    run : Run
-        Where the graph stands; also further batches of it are noticed.
+    It keeps pairs of a type and a node that has not run: a node of the type, or one on a way
+    between two of them. A pair is free when no node of its type is left above it.
     """
 
     def __init__(self, run: Run) -> None:
@@ -146,20 +136,10 @@ class SufficientCondition(Rule):
 
 
 def _pairs(graph: Graph, waiting: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The types with several nodes on a path, and which nodes lie on a path within them.
+    """Find the types with several nodes on a path, and the nodes that lie between them.
 
-    Parameters
-    ----------
-    graph : Graph
-    waiting : numpy.ndarray
-        (n,) bool, whether a node has not run.
-
-    Returns
-    -------
-    columns : numpy.ndarray
-        (num_types,) int32, the column of each type; -1 for one with a single node on any path.
-    cells : numpy.ndarray
-        (n, number of columns) int32, 0 for such a node that waits, else -1.
+    Returns (num_types,) int32, the column of each type or -1, and (n, number of columns) int32, 0
+    for a `waiting` node on a path within the type, else -1.
     """
     columns, parts = np.full(graph.num_types, _NONE, np.int32), []
     width = 0

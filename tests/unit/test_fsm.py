@@ -232,7 +232,7 @@ def heaviest(graph, frontier, top, steps):
 def test_look_ahead_begins_the_batches_that_weigh_most(words):
     graph = chains(*words)
     run = Run(graph)
-    choose = UNSEEN['look ahead'](run)
+    choose = UNSEEN['look ahead'](run).choose
     while run.settle():
         top = max(graph.height[run.frontier.ready(kind)].max() for kind in run.frontier.kinds())
         before, waiting = repr(run.frontier), run.frontier.copy()
@@ -302,9 +302,9 @@ def test_policy_without_a_table_goes_by_its_rule(unseen):
     graph = two_kinds(1)
     policy = replace(learn_policy([graph], 'E_base', QUICK), table={}, unseen=unseen)
     run = Run(policy.number(graph))
-    choose = UNSEEN[unseen](run)
+    rule = UNSEEN[unseen](run)
     while run.settle():
-        run.take(choose())
+        run.take(rule.choose())
     schedule = run_policy(graph, policy)
     assert np.array_equal(schedule.order, run.schedule().order) and not schedule.unseen_states
 
@@ -509,7 +509,7 @@ def test_what_was_learned_is_used_when_learning_is_switched_off():
 def test_equal_graphs_are_scheduled_once():
     cached = CachedScheduler(DepthScheduler(), capacity=2)
     first = cached.schedule(two_kinds(1))
-    assert cached.schedule(two_kinds(1)) is first and cached.cache.hits == 1
+    assert cached.schedule(two_kinds(1)) is first
     for seed in (2, 3):
         assert cached.schedule(two_kinds(seed)) is not first
     assert len(cached.cache) == 2 and cached.schedule(two_kinds(1)) is not first

@@ -1,4 +1,4 @@
-"""What a sample costs, before it is trained on."""
+"""Samples as a minibatch gives them, and what each of them costs."""
 
 from collections.abc import Sequence
 from typing import Any, Callable
@@ -8,6 +8,30 @@ import numpy as np
 from ..api.scope import lasting
 
 _TOGETHER = 64  # samples of a scope: what it keeps is small, and no scope is begun for each
+
+
+def as_list(samples: Sequence[Any]) -> list[Any]:
+    """The samples of a minibatch as a list: scopes batch trees and graphs, nothing stacks them.
+
+    For `gluon.data.DataLoader`, whose own function makes arrays of them; its ``num_workers``
+    processes then parse and build the samples of the next ``prefetch`` minibatches meanwhile.
+
+    Parameters
+    ----------
+    samples : sequence
+        Of any kind.
+
+    Returns
+    -------
+    list
+
+    Examples
+    --------
+    >>> loader = gluon.data.DataLoader(
+    ...     dataset, batch_sampler=sampler.epoch(1), batchify_fn=edb.data.as_list, num_workers=2
+    ... )
+    """
+    return list(samples)
 
 
 def recorded_calls(net: Callable[[Any], Any], samples: Sequence[Any]) -> np.ndarray:
