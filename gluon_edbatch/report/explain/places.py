@@ -17,7 +17,7 @@ from ..analysed import analysed
 from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Reason, SiteReport
 from .given import costs_by_place, given_in_all
-from .history import Groups, History, distinct
+from .history import Groups, History, distinct, seconds_of_calls
 from .reasons import (
     Asked,
     Use,
@@ -30,18 +30,10 @@ from .reasons import (
     scheduler_reason,
     type_reasons,
 )
-from .times import seconds_of_calls
 
 
 def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation:
-    """Why the calls of a recording were batched as they were; evaluates nothing.
-
-    Parameters
-    ----------
-    recording : Recording or None
-    scheduler : Scheduler
-        The scope's.
-    """
+    """Why the calls of a recording were batched as they were; evaluates nothing."""
     if recording is None or not len(recording.node_forms):
         return Explanation(scheduler.name, 0, 0, 0, 0, 0, '', ())
     counts = recording.evaluator.counts
@@ -56,8 +48,8 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
         )
         for count in counts
     ]
-    places = _Places(history, counts, asked, scheduler.name, costs, seconds).all()
-    places.sort(key=_rank)
+    found = _Places(history, counts, asked, scheduler.name, costs, seconds)
+    places = sorted(map(found.place, range(len(history.places))), key=_rank)
     first: dict[Site, tuple] = {}
     for place in places:
         first.setdefault(place.site, _rank(place))
@@ -115,11 +107,8 @@ class _Places:
         self._uses = _uses(history, _more_apart(history, (history.batch >= 0) | self._early))
         self._bars = _bars(history)
 
-    def all(self) -> list[SiteReport]:
-        """One by one."""
-        return [self._place(number) for number in range(len(self._history.places))]
-
-    def _place(self, number: int) -> SiteReport:
+    def place(self, number: int) -> SiteReport:
+        """Explain one place."""
         history = self._history
         site, operation = history.places[number]
         waiting, bars = self._waiting[number], self._bars[number]
