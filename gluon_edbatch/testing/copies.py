@@ -75,13 +75,7 @@ class other_parameters:
 def other_samples(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
     """The same with copies of the floating-point arrays in nested lists, tuples and dicts.
 
-    Parameters
-    ----------
-    value
-    copy : function
-    copies : dict
-        The copy of each NDArray by its id; these are added.
-    """
+    The copies of NDArrays are added to `copies`, by the ids of these."""
     if isinstance(value, NDArray) and _is_floating(value):
         if id(value) not in copies:
             copies[id(value)] = copy(value.detach())

@@ -93,13 +93,7 @@ class Noise:
 def eager_in_float64(known: Known, noise: Optional[Noise] = None) -> Iterator[None]:
     """While it lasts, operators that this thread calls outside scopes compute in float64.
 
-    Parameters
-    ----------
-    known : dict
-        float64 arrays that stand for others, by the ids of these.
-    noise : Noise, optional
-        Added to all results.
-    """
+    `known` has float64 arrays that stand for others, by their ids. `noise` is added to results."""
     with _hooked(known, True, noise):
         yield
 
