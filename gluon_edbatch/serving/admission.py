@@ -111,13 +111,7 @@ class Admission:
 
 class EarlyRefusal:
     """Answers 503 before a body is read, if it is short: the connection goes on behind it.
-    It counts nobody: who sends slowly keeps no others out.
-
-    Parameters
-    ----------
-    app : ASGI application
-    admission : Admission
-    """
+    It counts nobody: who sends slowly keeps no others out."""
 
     def __init__(self, app: Any, admission: Admission):
         self._app, self._admission = app, admission
@@ -134,13 +128,7 @@ class EarlyRefusal:
 
 
 class BoundedRequests(EarlyRefusal):
-    """Answers 503 where too many requests are on their way, and counts those that are.
-
-    Parameters
-    ----------
-    app, admission
-        See `EarlyRefusal`.
-    """
+    """Answers 503 where too many requests are on their way, and counts those that are."""
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """See ASGI."""

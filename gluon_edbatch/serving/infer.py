@@ -16,14 +16,7 @@ _PATH = re.compile('/v2/models/([^/]+)(?:/versions/([^/]+))?/infer')
 class ShortWay:
     """Answers as MLServer's route for inference does, in half of the time: pydantic reads and
     writes the JSON itself. What is not plain is left to that route: another path or type, and a
-    body in which something is wrong.
-
-    Parameters
-    ----------
-    app : ASGI application
-        It has the routes, and gets bodies in one piece.
-    plane : mlserver.handlers.DataPlane
-    """
+    body in which something is wrong. `app` has the routes, and gets bodies in one piece."""
 
     def __init__(self, app: Any, plane: Any):
         self._app, self._plane = app, plane

@@ -47,17 +47,7 @@ _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be anothe
 
 
 class Lanes:
-    """The samples of one model that are on their way.
-
-    Parameters
-    ----------
-    predict : callable
-        Of one sample: a function, or one that waits for values as those of `run_concurrently` do.
-    scheduler : Scheduler
-    options : CompileOptions
-    max_rounds : int
-        Rounds that a sample may take.
-    """
+    """The samples of one model that are on their way; see `Engine` for the parameters."""
 
     def __init__(
         self,

@@ -11,20 +11,14 @@ _LITTLE = 0.5  # of what may be before a request
 class Overload:
     """Tells whether what is before a request would take too long.
 
-    A burst is none: who comes to an engine that has nothing to do, and who comes soon after, has a
-    list, and waits for it; and where there was little to do just now, more came by chance, or the
-    machine was slow, for a moment. But not where others were refused just now: at a load that is
-    too high there is little to do, too, whenever many are answered together.
+    A burst is not overload: who comes to an idle engine, or soon after, has a list and waits for
+    it. Where there was little to do just now, more came by chance, or the machine was slow. That
+    does not hold where others were refused just now: under too high a load there is little to do,
+    too, whenever many are answered together.
 
     As many as in a burst may be on their way until there is nothing to do again: who sends another
-    one for each that was answered is never refused. A load that is too high is known by coming
-    whatever becomes of it, so each refusal takes one of these places away.
-
-    Parameters
-    ----------
-    expectation : Expectation
-        Of how long it takes, and what is too long.
-    """
+    one for each that was answered is never refused. A load that is too high comes whatever becomes
+    of it, so each refusal takes one of these places away."""
 
     def __init__(self, expectation: Expectation):
         self._expectation = expectation

@@ -20,12 +20,7 @@ class ProgramRounds:
 
     The first block at which somebody waits runs, so that samples meet where their ways do. Those
     that join would keep the others waiting for ever where they are many: none joins while somebody
-    was passed over several times.
-
-    Parameters
-    ----------
-    program : Program or ControlFlowProgram
-    """
+    was passed over several times."""
 
     def __init__(self, program: Union[Program, ControlFlowProgram]):
         self._program = program

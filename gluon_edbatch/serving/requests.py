@@ -17,21 +17,11 @@ GROUPS = 2  # of as many samples as may be on their way
 
 
 class Request:
-    """A sample that somebody waits for.
+    """A sample that somebody waits for with `reply`, a future of asyncio or of threads.
 
-    Attributes
-    ----------
-    sample
-    reply : asyncio.Future or concurrent.futures.Future
-        What they wait with; cancelled, if they do not wait any more.
-    arrived, deadline : float
-        Seconds of the clock; infinite without a deadline.
-    expected : float
-        Seconds from then on that it was expected to take when it came, if it has a deadline.
-    begun : float
-        When its evaluation began.
-    result, error
-        What came out.
+    The reply is cancelled if they do not wait any more. `arrived`, `deadline` and `begun`, when
+    evaluation began, are seconds of the clock. `expected` are the seconds from its arrival that it
+    was expected to take, if it has a deadline.
     """
 
     __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'expected', 'begun', 'result', 'error')
@@ -54,13 +44,7 @@ class Request:
 
 
 class Update(Future):
-    """Something to do while no request is evaluated.
-
-    Parameters
-    ----------
-    do : callable
-        Its result is the future's.
-    """
+    """Something to `do` while no request is evaluated; its result is the future's."""
 
     def __init__(self, do: Callable[[], Any]):
         super().__init__()
@@ -70,22 +54,12 @@ class Update(Future):
 class RequestQueue:
     """Between those who ask, in any thread, and the one thread that evaluates.
 
-    Parameters
-    ----------
-    most : int
-        Requests that may wait.
-    expectation : Expectation
-        Of how long they will.
-
     Attributes
     ----------
-    refused : int
-        Requests that were not taken as too many waited, or too many for their deadlines.
-    cancelled : int
-        Requests that were taken out to make room.
+    refused, cancelled : int
+    Requests that were not taken (see `put`), and those that were taken out to make room.
     begun : set of Request
-        Those that were taken from here; who answers them leaves them out.
-    """
+    Those that were taken from here; who answers them leaves them out."""
 
     def __init__(self, most: int, expectation: Expectation):
         self._most, self.refused, self.cancelled = most, 0, 0

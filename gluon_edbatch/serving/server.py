@@ -42,14 +42,7 @@ _NO_BRACKETS = re.compile(rb'[^\[\]{}]+')
 
 
 class DrainingServer(MLServer):
-    """Ends when what was taken is done: MLServer ends its workers first.
-
-    Parameters
-    ----------
-    settings : mlserver.Settings
-    max_bytes : int
-        Of the body of a request.
-    """
+    """Ends when what was taken is done: MLServer ends its workers first."""
 
     def __init__(self, settings: Settings, max_bytes: int):
         super().__init__(settings)
@@ -94,13 +87,7 @@ class DrainingServer(MLServer):
 
 
 class BoundedPlane:
-    """MLServer's data plane for requests that come by gRPC: refuses what `BoundedRequests` does.
-
-    Parameters
-    ----------
-    plane : mlserver.handlers.DataPlane
-    admission : Admission
-    """
+    """MLServer's data plane for requests that come by gRPC: refuses what `BoundedRequests` does."""
 
     def __init__(self, plane: Any, admission: Admission):
         self._plane, self._admission = plane, admission
@@ -109,13 +96,7 @@ class BoundedPlane:
         return getattr(self._plane, name)
 
     async def infer(self, *args: Any, **options: Any) -> Any:
-        """See MLServer.
-
-        Raises
-        ------
-        MLServerError
-            With status 503, if too many requests are on their way.
-        """
+        """See MLServer; raises its error with status 503 if too many requests are on their way."""
         refusal = self._admission.refusal()
         if refusal is not None:
             raise MLServerError(refusal, UNAVAILABLE)
