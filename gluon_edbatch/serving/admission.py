@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Optional
 
-from .expectation import Expectation
-from .overload import Overload
+from .expectation import Expectation, Overload
 from .requests import PATIENCE
 
 UNAVAILABLE, TOO_LATE = 503, 504
@@ -179,20 +178,13 @@ async def respond(
     await send({'type': 'http.response.body', 'body': body})
 
 
-class OnlyFaults(logging.Filter):
-    """Leaves out of a log that a request was refused, or too late: where that is, there is no time
-    for tracebacks."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """See logging."""
-        error = record.exc_info[1] if record.exc_info else None
-        return getattr(error, 'status_code', None) not in (UNAVAILABLE, TOO_LATE)
-
-
 def log_only_faults() -> None:
-    """In this process."""
+    """Leave out of this process's logs that a request was refused, or too late: where that is,
+    there is no time for tracebacks."""
     for name in ('mlserver.parallel', 'mlserver.grpc'):
-        logging.getLogger(name).addFilter(_ONLY_FAULTS)
+        logging.getLogger(name).addFilter(_is_fault)
 
 
-_ONLY_FAULTS = OnlyFaults()
+def _is_fault(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return getattr(error, 'status_code', None) not in (UNAVAILABLE, TOO_LATE)

@@ -9,8 +9,7 @@ from threading import Condition
 from typing import Any, Callable, Optional
 
 from ..errors import EngineClosedError, QueueFullError
-from .expectation import Expectation
-from .overload import Overload
+from .expectation import Expectation, Overload
 
 PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
 GROUPS = 2  # of as many samples as may be on their way
