@@ -134,14 +134,12 @@ def _hooked(known: Known, eager: bool, noise: Optional[Noise]) -> Iterator[None]
     """Put hooks over those of scopes, which stay below them as long as these are there."""
     owner = object()
     hooks.install(owner)
+    _count(1)
     try:
-        _count(1)
-        try:
-            with _running(known, eager, noise):
-                yield
-        finally:
-            _count(-1)
+        with _running(known, eager, noise):
+            yield
     finally:
+        _count(-1)
         hooks.remove(owner)
 
 
@@ -153,6 +151,11 @@ def _count(more: int) -> None:
         if _owners == max(more, 0):
             for owner, name, hook, original in _HOOKS:
                 setattr(owner, name, hook if more > 0 else original)
+
+
+def _known_eagerly() -> Optional[Known]:
+    """What is known of an eager run of this thread, outside scopes; None if it has no such run."""
+    return _run.known if _run.eager and hooks.current_recording() is None else None
 
 
 def widened(array: NDArray, known: Known) -> NDArray:
@@ -199,8 +202,8 @@ def _invoke_in_float64(
     output_is_list: bool,
 ) -> Any:
     """Run an operator in float64. See `mx.invoke`."""
-    known = _run.known
-    if known is None or not _run.eager or hooks.current_recording() is not None:
+    known = _known_eagerly()
+    if known is None:
         return hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
     if out is not None:
         target = out if isinstance(out, NDArray) else out[0]
@@ -242,12 +245,7 @@ def _hooked_allocator(allocate: Callable[..., Any]) -> Callable[..., Any]:
     """Allocate float64 for float32."""
 
     def allocated(shape: Any, ctx: Any, delay_alloc: bool, dtype: Any = mx.base.mx_real_t) -> Any:
-        if (
-            _run.known is not None
-            and _run.eager
-            and hooks.current_recording() is None
-            and _is_narrow(dtype)
-        ):
+        if _known_eagerly() is not None and _is_narrow(dtype):
             dtype = np.float64
         return allocate(shape, ctx, delay_alloc, dtype)
 
@@ -270,8 +268,8 @@ def _hooked_creator(create: Callable[..., NDArray]) -> Callable[..., NDArray]:
 
 def _uncached(self: gluon.HybridBlock, *args: Any) -> Any:
     """Run a hybridized block, which the caller of the judge did not name, as if it were not."""
-    known = _run.known
-    if known is None or not _run.eager or hooks.current_recording() is not None:
+    known = _known_eagerly()
+    if known is None:
         return _call_cached_op(self, *args)
     if isinstance(self, gluon.SymbolBlock):
         return _call_cached_op(self, *[widened(arg, known) for arg in args])
