@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import shlex
 import socket
 import sys
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Serve until a signal comes; gives the exit status."""
     options = _options(arguments)
     try:
-        name = _check(options)
+        name, warm_up = _check(options)
     except (CommandError, FolderError) as error:
         print(f'serve: {error}', file=sys.stderr)
         return 1
@@ -40,7 +41,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         'parallel_workers': options.workers,
         'debug': options.verbose,
     }
-    example = _example(options.folder)
+    example = _example(warm_up)
     ready = _ready(options, name, example)
     install_uvloop_event_loop()
     return asyncio.run(serve(options.folder, settings, options.max_bytes, ready, example))
@@ -90,8 +91,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _check(options: argparse.Namespace) -> str:
-    """That it can be served; gives the model's name."""
+def _check(options: argparse.Namespace) -> tuple[str, Sequence[Any]]:
+    """That it can be served; gives the model's name, and what it warms up with."""
     settings, name = options.folder / 'model-settings.json', ''
     if not options.folder.is_dir():
         raise CommandError(f'{options.folder}: there is no such folder')
@@ -111,8 +112,7 @@ def _check(options: argparse.Namespace) -> str:
         ) from None
     for port in PORTS:
         _check_port(options.host, getattr(options, port), f'--{port.replace("_", "-")}')
-    load_folder(options.folder)
-    return str(name)
+    return str(name), load_folder(options.folder).warm_up
 
 
 def _check_port(host: str, port: int, option: str) -> None:
@@ -130,10 +130,9 @@ def _ready(options: argparse.Namespace, name: str, example: Any) -> list[str]:
     base = f'http://{options.host}:{options.port}'
     lines = [f'serve: {name} is ready at {base}, metrics at port {options.metrics_port}']
     if example is not None:
-        text = json.dumps(example)
         lines.append(
             f"curl -s {base}/v2/models/{name}/infer -H 'Content-Type: application/json' "
-            f"-d '{_quoted(text)}'"
+            f'-d {shlex.quote(json.dumps(example))}'
         )
     if (options.folder / 'page.html').is_file():
         lines.append(f'page: {base}/')
@@ -147,15 +146,10 @@ def request_of(samples: Sequence[Any]) -> dict[str, Any]:
     return {'inputs': [tensor]}
 
 
-def _example(folder: Path) -> Any:
+def _example(warm_up: Sequence[Any]) -> Any:
     """The body of a request, if there is one to warm up with."""
-    warm_up = load_folder(folder).warm_up
     shortest = min(warm_up, key=lambda each: len(json.dumps(each)), default=None)
     return None if shortest is None else request_of([shortest])
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "'\\''")
 
 
 if __name__ == '__main__':

@@ -29,7 +29,7 @@ class Expectation:
         self._done = self._evaluated = 0.0  # requests, and in which seconds, lately
         self._seconds = 0.0  # of a request, once it has begun
         self._alone = 0.0  # of a request beside which there is no other
-        self._margin = 1.0  # times what is expected, that rarely is not enough
+        self.margin = 1.0  # times `seconds`, which a request rarely takes longer than
 
     def tells_speed(self, running: int, waiting: int) -> bool:
         """Whether a round with so many tells how many can be done, and not how many come: rounds
@@ -58,9 +58,9 @@ class Expectation:
         """Requests that were answered together took so long from when they came, and this long was
         expected then, without a margin: which grows until one of a hundred takes longer. What holds
         up one holds up those beside it, so they count as one."""
-        longer = [seconds > self._margin * expected for seconds, expected in totals]
-        margin = self._margin * math.exp(_STEP * (sum(longer) / len(longer) - _RARE))
-        self._margin = min(max(1.0, margin), _WIDEST)
+        longer = [seconds > self.margin * expected for seconds, expected in totals]
+        margin = self.margin * math.exp(_STEP * (sum(longer) / len(longer) - _RARE))
+        self.margin = min(max(1.0, margin), _WIDEST)
 
     def work(self, requests: int) -> float:
         """Seconds until so many are done; 0 if nothing is known."""
@@ -69,11 +69,6 @@ class Expectation:
     def seconds(self, waiting: int) -> float:
         """Of a request for which so many are before it."""
         return self.work(waiting) + self._seconds if self._done else 0.0
-
-    @property
-    def margin(self) -> float:
-        """Times `seconds`, which a request rarely takes longer than."""
-        return self._margin
 
     @property
     def patience(self) -> float:

@@ -42,10 +42,6 @@ from ..subgraph.options import CompileOptions, current_options
 
 Known = dict[int, NDArray]  # arrays by their ids, in float64
 _NARROW = frozenset(('float16', 'float32'))
-_ALLOCATORS = tuple(
-    (module, '_new_alloc_handle', module._new_alloc_handle)
-    for module in (mx.nd.ndarray, mx.np.multiarray)
-)
 _CREATORS = (
     *[hook[:3] for hook in created.HOOKS if hook[1] in ('array', 'full')],
     (mx.np, 'array', mx.np.array),
@@ -304,17 +300,13 @@ _HOOKS = (
     (*INVOKE, _invoke_in_float64, hooked_invoke),
     (*CREATE_SYMBOL, _symbol_in_float64, create_symbol),
     *[
-        (module, name, _hooked_allocator(allocate), allocate)
-        for module, name, allocate in _ALLOCATORS
+        (module, '_new_alloc_handle', _hooked_allocator(allocate), allocate)
+        for module in (mx.nd.ndarray, mx.np.multiarray)
+        for allocate in (module._new_alloc_handle,)
     ],
     (autograd.Function, '__call__', _call_function, hooks.hooked_call_function),
     *[(module, name, _hooked_creator(create), create) for module, name, create in _CREATORS],
-    (
-        CALL_CACHED_OP,
-        '__code__',
-        calling(_uncached, CALL_CACHED_OP),
-        CALL_CACHED_OP.__code__,
-    ),
+    (CALL_CACHED_OP, '__code__', calling(_uncached, CALL_CACHED_OP), CALL_CACHED_OP.__code__),
 )
 
 
