@@ -242,11 +242,11 @@ class Engine:
         self.close()
 
     async def __aenter__(self) -> 'Engine':
-        await asyncio.get_running_loop().run_in_executor(None, self.start)
+        await asyncio.to_thread(self.start)
         return self
 
     async def __aexit__(self, *_: Any) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self.close)
+        await asyncio.to_thread(self.close)
 
     # --- the thread that evaluates -------------------------------------------------------------
 

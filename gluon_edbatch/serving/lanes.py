@@ -1,18 +1,14 @@
 """Samples of models on their way: they join at each round, and leave when they are done.
 
-A lane is one scope and the samples that record into it. All samples that come go into the newest
-lane. It gets a successor when much is recorded, as a scope keeps what was: the older lane's samples
-then come to their ends there. One without samples stays as long as others come at once, as entering
-a scope is a tenth of a round. And where an evaluation fails nobody knows whose fault it was: the
-lane's samples begin again in two lanes of half as many, until one is alone with its error.
+A lane is one scope and the samples that record into it. New samples go into the newest lane. A lane
+gets a successor when much is recorded, as a scope keeps what was; its samples then end there. An
+empty lane stays as long as others come at once, as entering a scope is a tenth of a round. Where an
+evaluation fails nobody knows whose fault it was: the lane's samples begin again in two lanes of
+half as many, until one is alone with its error.
 
-What was computed before the oldest sample on its way began is forgotten, so that a lane's memory
-is that of the samples that are in it; but not of a model that remembers values from one sample for
-the next, which shows when a lane ends.
-
-What samples need first may take much longer than what they need later, as an encoder does: it is
-handed over, and the others' rounds go on beside it until it is there.
-"""
+What was computed before the oldest sample on its way began is forgotten, unless the model remembers
+values from one sample for the next, which shows when a lane ends. What samples need first, as an
+encoder, may take long: it is handed over, and the others' rounds go on beside it."""
 
 import gc
 from collections.abc import Sequence
