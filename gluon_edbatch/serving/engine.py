@@ -116,8 +116,6 @@ class Engine:
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
 
-    # --- for those who ask ---------------------------------------------------------------------
-
     def submit(self, sample: Any, deadline: Optional[float] = None) -> 'asyncio.Future[Any]':
         """Ask for a sample's result, in asyncio: ``result = await engine.submit(sample)``.
 
@@ -210,8 +208,6 @@ class Engine:
         queue = self._queue
         return self._counting.metrics(len(queue), len(self._rounds), queue.refused, queue.cancelled)
 
-    # --- begin and end -------------------------------------------------------------------------
-
     def start(self) -> None:
         """Warm up, then take requests.
 
@@ -247,8 +243,6 @@ class Engine:
 
     async def __aexit__(self, *_: Any) -> None:
         await asyncio.to_thread(self.close)
-
-    # --- the thread that evaluates -------------------------------------------------------------
 
     def _work(self) -> None:
         try:

@@ -88,7 +88,7 @@ class Lanes:
         for lane in list(self._lanes):
             before = len(done)
             try:
-                lane.round(done, nobody_goes_on, is_only)
+                lane.run(lane.round, done, nobody_goes_on, is_only)
             except Exception as error:
                 self._part(lane, error, done)
             self._note_results(done[before:])
@@ -109,7 +109,7 @@ class Lanes:
 
     def _admit(self, lane: 'Lane', requests: Sequence[Request], done: list[Request]) -> None:
         """Those that fail as others may have made them fail begin again, alone."""
-        for request in lane.admit(requests, done):
+        for request in lane.run(lane.admit, requests, done):
             self._note_error(request.error)
             if len(requests) == 1 and not len(lane):
                 done.append(request)
@@ -183,9 +183,9 @@ class Lane:
         self._predict, self._max_rounds, self._waiter = predict, max_rounds, waiter
         self._forgets, self._has_failed = forgets, False
         self._collections = 0
-        self._context = Context()
+        self.run = Context().run
         self._scope = lasting(scheduler, compile_options=options)
-        self._context.run(self._scope.__enter__)
+        self.run(self._scope.__enter__)
         self._running: list[_OnItsWay] = []
         self._beginning: Optional[_Beginning] = None
 
@@ -221,7 +221,7 @@ class Lane:
     @property
     def is_outdated(self) -> bool:
         """Whether all samples have left, and somebody has written to the model since."""
-        return not len(self) and self._context.run(_touched)
+        return not len(self) and self.run(_touched)
 
     def collect_garbage(self) -> None:
         """If much was recorded since the last time: as long as somebody has a scope, Python's
@@ -231,11 +231,8 @@ class Lane:
             collect(int(self._collections % _OLDER == 0))
 
     def admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
-        """Let samples run until they wait for values. Those that are over at once are `done`;
-        gives those that failed where an evaluation did, maybe of another sample's calls."""
-        return self._context.run(self._admit, requests, done)
-
-    def _admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
+        """Let samples run until they wait for values; to be called by `run`. Those that are over at
+        once are `done`; gives those that failed where an evaluation did, maybe of another's."""
         suspects: list[Request] = []
         before = self._scope.evaluations
         for request in requests:
@@ -253,11 +250,9 @@ class Lane:
         return suspects
 
     def round(self, done: list[Request], may_wait: bool, is_only: bool) -> None:
-        """See `Lanes`; adds to what is done. If it may not wait, those whose beginning is not over
-        stay where they are. Somebody begins beside the others in the only lane that has samples."""
-        self._context.run(self._round, done, may_wait, is_only)
-
-    def _round(self, done: list[Request], may_wait: bool, is_only: bool) -> None:
+        """See `Lanes`; adds to what is done; to be called by `run`. If it may not wait, those whose
+        beginning is not over stay where they are. Somebody begins beside the others in the only
+        lane that has samples."""
         now = monotonic()
         if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
             self._leave_out_given_up(now, done)
@@ -327,11 +322,11 @@ class Lane:
         """Leave the scope; gives the requests that were in it."""
         samples, self._has_failed = self._samples, self._has_failed or error is not None
         for each in samples:
-            self._context.run(each.close)
+            self.run(each.close)
         if self._beginning is not None and error is not None:
             self._beginning.over.exception()  # who begins again is not to hear of it
         self._running, self._beginning = [], None
-        self._context.run(self._scope.__exit__, error and type(error), error, None)
+        self.run(self._scope.__exit__, error and type(error), error, None)
         return [each.request for each in samples]
 
     @property
