@@ -38,17 +38,8 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
         return Explanation(scheduler.name, 0, 0, 0, 0, 0, '', ())
     counts = recording.evaluator.counts
     history = History.of(recording)
-    costs, seconds = costs_by_place(recording, history.place), seconds_of_calls(recording)
-    asked = [
-        Asked(
-            count.asked_by,
-            count.early,
-            count.asked_by in recording.evaluator.rounds,
-            recording.evaluator.reasons.get(count.asked_by, ''),
-        )
-        for count in counts
-    ]
-    found = _Places(history, counts, asked, scheduler.name, costs, seconds)
+    seconds = seconds_of_calls(recording)
+    found = _Places(recording, history, scheduler.name, seconds)
     places = sorted(map(found.place, range(len(history.places))), key=_rank)
     first: dict[Site, tuple] = {}
     for place in places:
@@ -78,20 +69,20 @@ def _rank(place: SiteReport) -> tuple:
 class _Places:
     """All places of a scope, from groups of its calls."""
 
-    def __init__(
-        self,
-        history: History,
-        counts: list[Counts],
-        asked: list[Asked],
-        scheduler: str,
-        costs: dict[int, list[Reason]],
-        seconds: np.ndarray,
-    ):
-        self._history = history
-        self._costs = costs
+    def __init__(self, recording: Recording, history: History, scheduler: str, seconds: np.ndarray):
+        self._history, self._scheduler = history, scheduler
+        evaluator, counts = recording.evaluator, recording.evaluator.counts
+        self._costs = costs_by_place(recording, history.place)
         self._seconds = np.bincount(history.place, seconds).tolist()
-        self._scheduler = scheduler
-        self._asked = asked
+        self._asked = [
+            Asked(
+                count.asked_by,
+                count.early,
+                count.asked_by in evaluator.rounds,
+                evaluator.reasons.get(count.asked_by, ''),
+            )
+            for count in counts
+        ]
         self._large = [count.are_large for count in counts]
         self._taken = _taken(history, counts)
         self._advice = analysed(advice_for_scheduler, counts) if self._taken else ''
