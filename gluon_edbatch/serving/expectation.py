@@ -16,13 +16,8 @@ _WIDEST = 4.0  # margin: what came between once is no reason to refuse for long
 class Expectation:
     """Estimates, told by the thread that evaluates and asked by those who take requests.
 
-    Parameters
-    ----------
-    max_wait : float, optional
-        Seconds that may be before a request, if that is given; see `patience`.
-    most : float
-        Seconds, if not: what is found is no more.
-    """
+    `max_wait` are the seconds that may be before a request; without it `patience` finds them, and
+    they are no more than `most`."""
 
     def __init__(self, max_wait: Optional[float] = None, most: float = math.inf) -> None:
         self._max_wait, self._most = max_wait, most

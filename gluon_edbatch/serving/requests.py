@@ -51,19 +51,13 @@ class Update(Future):
 
 
 class RequestQueue:
-    """Between those who ask, in any thread, and the one thread that evaluates.
-
-    Attributes
-    ----------
-    refused, cancelled : int
-    Requests that were not taken (see `put`), and those that were taken out to make room.
-    begun : set of Request
-    Those that were taken from here; who answers them leaves them out."""
+    """Between those who ask, in any thread, and the one thread that evaluates."""
 
     def __init__(self, most: int, expectation: Expectation):
-        self._most, self.refused, self.cancelled = most, 0, 0
+        self._most = most
+        self.refused = self.cancelled = 0  # requests not taken, and taken out to make room
         self._expectation, self._overload = expectation, Overload(expectation)
-        self.begun: set[Request] = set()
+        self.begun: set[Request] = set()  # taken from here; who answers them leaves them out
         self._waiting: list[tuple[float, int, Request]] = []
         self._updates: deque[Update] = deque()
         self._number = 0
@@ -84,16 +78,8 @@ class RequestQueue:
         return len(self._waiting)
 
     def put(self, requests: Sequence[Request]) -> None:
-        """Let requests wait.
-
-        Raises
-        ------
-        QueueFullError
-            If too many would wait, or so many that the deadline is not to be met, or that it would
-            take too long; none of these does then.
-        EngineClosedError
-            If none is taken.
-        """
+        """Let requests wait. Raises QueueFullError, and takes none of them, if too many would wait,
+        or for too long; raises EngineClosedError if no requests are taken."""
         with self._changed:
             self._check_open()
             if not requests:
