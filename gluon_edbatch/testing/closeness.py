@@ -95,8 +95,9 @@ def differences(
     Raises
     ------
     AssertionError
-    For what no rounding explains: another structure, shape, dtype, integer, or an infinity
-    or NaN elsewhere. The message begins with `case`."""
+        For what no rounding explains: another structure, shape, dtype, integer, or an infinity or
+        NaN elsewhere. The message begins with `case`.
+    """
     suspects = []
     paths = [list(run.results) + list(run.plain) for run in (found, expected)]
     ensure(

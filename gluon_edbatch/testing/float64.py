@@ -1,12 +1,9 @@
 """Run a model with float64 for all floating-point numbers, whatever dtypes its code asks for.
 
-The samples and parameters of such a run are copies in float64 (see `copies`). The model may also
-make float32 arrays, or keep some elsewhere. Operators and recordings widen these when they read
-them. Operators that would give float32, such as ``one_hot`` or ``astype('float32')``, give float64.
-
-An eager run needs hooks in MXNet, and a batched run needs one for the graphs of blocks. They stand
-above the hooks of scopes. Each asks first whether this thread has such a run.
-"""
+Samples and parameters are copies in float64 (see `copies`). Operators and recordings widen other
+arrays when they read them, and operators that would give float32, such as ``one_hot``, give
+float64. The hooks in MXNet for that stand above those of scopes, and each asks first whether this
+thread has such a run."""
 
 import threading
 from collections.abc import Iterator, Sequence
