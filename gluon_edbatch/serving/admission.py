@@ -65,7 +65,8 @@ class Admission:
         self._open, self._ended, self._is_alone = 0, 0.0, False
         self._expectation = Expectation(most=PATIENCE)
         self._overload = Overload(self._expectation)
-        self.turn = OneByOne().turn  # of a request that is on its way
+        self._row = OneByOne()
+        self.turn = self._row.turn  # of a request that is on its way
 
     def refusal(self) -> Optional[str]:
         """Why one more is not taken: what is on its way would take too long."""
