@@ -118,7 +118,7 @@ class Report(NamedTuple):
             f'rows read: {self.gathered_rows} gathered, {self.sliced_rows} as slices',
             f'record {self.record_ms:.2f} ms, {learned}schedule {self.schedule_ms:.2f} ms, '
             f'execute {self.execute_ms:.2f} ms (submission); '
-            f'native operators use {_threads(self.threads)}',
+            f'native operators use {self.threads} thread{"s" * (self.threads > 1)}',
         ]
         folded = _folded(self.types)
         width = max([len(kind.name) for kind in folded], default=0)
@@ -140,10 +140,6 @@ class Report(NamedTuple):
             for site in dict.fromkeys(self.forced)
         ]
         return '\n'.join(lines)
-
-
-def _threads(number: int) -> str:
-    return f'{number} threads' if number > 1 else '1 thread'
 
 
 def _folded(types: Iterable[TypeReport]) -> list[TypeReport]:

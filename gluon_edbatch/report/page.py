@@ -50,18 +50,12 @@ class Page:
     """Axes whose coordinates are pixels, to the right and downwards.
 
     What is drawn may lie anywhere: the file shows all of it.
-
-    Attributes
-    ----------
-    axes : matplotlib.axes.Axes
-    y : float
-        Middle of the next line of text.
     """
 
     def __init__(self, axes: Any, width: float, height: float) -> None:
         axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
         self.axes = axes
-        self.y = 0.0
+        self.y = 0.0  # middle of the next line of text
         self._titles: dict[str, Sequence[str]] = {}
 
     def box(self, x: float, y: float, width: float, height: float) -> 'Page':

@@ -55,15 +55,7 @@ class _Box(NamedTuple):
 def draw_program(page: Page, graph: ProgramGraph, taken: Taken, runs: int) -> None:
     """Draw blocks in columns, the ways between them, and a legend of the networks.
 
-    Parameters
-    ----------
-    page : Page
-    graph : ProgramGraph
-    taken : sequence of sequence of int
-        How many samples took each way of each block.
-    runs : int
-        Of blocks, so far.
-    """
+    `taken` has how many samples took each way of each block, in so many runs of blocks."""
     page.write(_heading(graph, taken, runs), weight='bold')
     top = page.y = page.y + LINE / 2
     boxes: list[_Box] = []

@@ -120,18 +120,10 @@ def program(program: Any, path: Union[str, Path]) -> None:
 class _Placement:
     """Where the nodes of a graph are within its samples, those parts that nothing connects.
 
-    Attributes
-    ----------
-    edges : np.ndarray
-        (m, 2), which node is read by which, once each.
-    joins : np.ndarray
-        (n,) bool, whether a node adds up samples, so that it is in a part of its own.
-    part : np.ndarray
-        (n,) int, which part each node is in, in the order of their first nodes.
-    column, level : np.ndarray
-        (n,) float and int, the node's place in its part, to the right and upwards.
-    widths, heights : np.ndarray
-        Pixels of each part, with the space to the next one.
+    `edges` (m, 2) has which node is read by which, once each. Of each node, `joins` tells whether
+    it adds up samples, so that it is in a part of its own; `part` is counted by first nodes;
+    `column` and `level` are its place in its part, to the right and upwards. `widths` and `heights`
+    are the pixels of each part, with the space to the next one.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Optional
 
-from .expectation import Expectation
-from .overload import Overload
+from .expectation import Expectation, Overload
 from .requests import PATIENCE
 
 UNAVAILABLE, TOO_LATE = 503, 504
@@ -67,10 +66,7 @@ class Admission:
         self._expectation = Expectation(most=PATIENCE)
         self._overload = Overload(self._expectation)
         self._row = OneByOne()
-
-    async def turn(self) -> None:
-        """Wait for the turn of a request that is on its way."""
-        await self._row.turn()
+        self.turn = self._row.turn  # of a request that is on its way
 
     def refusal(self) -> Optional[str]:
         """Why one more is not taken: what is on its way would take too long."""
@@ -111,13 +107,7 @@ class Admission:
 
 class EarlyRefusal:
     """Answers 503 before a body is read, if it is short: the connection goes on behind it.
-    It counts nobody: who sends slowly keeps no others out.
-
-    Parameters
-    ----------
-    app : ASGI application
-    admission : Admission
-    """
+    It counts nobody: who sends slowly keeps no others out."""
 
     def __init__(self, app: Any, admission: Admission):
         self._app, self._admission = app, admission
@@ -134,13 +124,7 @@ class EarlyRefusal:
 
 
 class BoundedRequests(EarlyRefusal):
-    """Answers 503 where too many requests are on their way, and counts those that are.
-
-    Parameters
-    ----------
-    app, admission
-        See `EarlyRefusal`.
-    """
+    """Answers 503 where too many requests are on their way, and counts those that are."""
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """See ASGI."""
@@ -191,20 +175,13 @@ async def respond(
     await send({'type': 'http.response.body', 'body': body})
 
 
-class OnlyFaults(logging.Filter):
-    """Leaves out of a log that a request was refused, or too late: where that is, there is no time
-    for tracebacks."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """See logging."""
-        error = record.exc_info[1] if record.exc_info else None
-        return getattr(error, 'status_code', None) not in (UNAVAILABLE, TOO_LATE)
-
-
 def log_only_faults() -> None:
-    """In this process."""
+    """Leave out of this process's logs that a request was refused, or too late: where that is,
+    there is no time for tracebacks."""
     for name in ('mlserver.parallel', 'mlserver.grpc'):
-        logging.getLogger(name).addFilter(_ONLY_FAULTS)
+        logging.getLogger(name).addFilter(_is_fault)
 
 
-_ONLY_FAULTS = OnlyFaults()
+def _is_fault(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return getattr(error, 'status_code', None) not in (UNAVAILABLE, TOO_LATE)

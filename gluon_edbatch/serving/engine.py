@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import cycle, islice
 from time import monotonic, perf_counter
-from typing import Any, Callable, Optional, Protocol, Union
+from typing import Any, Callable, Optional, Union
 
 from ..branching.program_interpreter import ControlFlowProgram
 from ..errors import DeadlineError, EngineClosedError
@@ -23,29 +23,6 @@ from .requests import Request, RequestQueue, Update
 from .turns import ShortTurns
 
 _MEASURED = 8  # samples that run alone when all are warm
-
-
-class Rounds(Protocol):
-    """Samples on their way, in the evaluating thread."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-
-    @property
-    def is_beginning(self) -> bool:
-        """Whether what those who joined last need first is still being computed."""
-
-    def admit(self, requests: Sequence[Request]) -> list[Request]:
-        """Begin with some more; gives those that are over at once."""
-
-    def round(self) -> list[Request]:
-        """Advance them; gives those that are done."""
-
-    def rest(self) -> None:
-        """Nobody is on the way, and nobody waits."""
-
-    def close(self) -> None:
-        """Leave nothing behind."""
 
 
 class Engine:
@@ -121,7 +98,7 @@ class Engine:
         if max_wait is not None and not max_wait >= 0:
             raise ValueError(f'max_wait is 0 or more, not {max_wait}')
         self._scheduler = FSMScheduler() if scheduler is None else get_scheduler(scheduler)
-        self._rounds: Rounds
+        self._rounds: Union[Lanes, ProgramRounds]
         if isinstance(predict, (Program, ControlFlowProgram)):
             self._rounds, most = ProgramRounds(predict), 64
         else:
@@ -138,8 +115,6 @@ class Engine:
         self._replies: dict[asyncio.AbstractEventLoop, list[Request]] = {}
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
-
-    # --- for those who ask ---------------------------------------------------------------------
 
     def submit(self, sample: Any, deadline: Optional[float] = None) -> 'asyncio.Future[Any]':
         """Ask for a sample's result, in asyncio: ``result = await engine.submit(sample)``.
@@ -168,9 +143,7 @@ class Engine:
         EngineClosedError
             If the engine was not started, or was told to stop.
         """
-        reply = asyncio.get_running_loop().create_future()
-        self._queue.put([Request(sample, reply, monotonic(), deadline)])
-        return reply
+        return self.submit_all([sample], deadline)[0]
 
     def submit_all(
         self, samples: Sequence[Any], deadline: Optional[float] = None
@@ -235,8 +208,6 @@ class Engine:
         queue = self._queue
         return self._counting.metrics(len(queue), len(self._rounds), queue.refused, queue.cancelled)
 
-    # --- begin and end -------------------------------------------------------------------------
-
     def start(self) -> None:
         """Warm up, then take requests.
 
@@ -267,13 +238,11 @@ class Engine:
         self.close()
 
     async def __aenter__(self) -> 'Engine':
-        await asyncio.get_running_loop().run_in_executor(None, self.start)
+        await asyncio.to_thread(self.start)
         return self
 
     async def __aexit__(self, *_: Any) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self.close)
-
-    # --- the thread that evaluates -------------------------------------------------------------
+        await asyncio.to_thread(self.close)
 
     def _work(self) -> None:
         try:

@@ -54,13 +54,8 @@ def load_folder(folder: Union[str, Path]) -> Served:
         spec.loader.exec_module(module)
         served = module.load(folder)
     except Exception as error:
-        raise FolderError(
-            f'{path}: does not load: {type(error).__name__}: {_first_line(error)}'
-        ) from error
+        first_line = (str(error).splitlines() or [''])[0]
+        raise FolderError(f'{path}: does not load: {type(error).__name__}: {first_line}') from error
     if not isinstance(served, Served):
         raise FolderError(f'{path}: load() is to return gluon_edbatch.serving.Served')
     return served
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [''])[0]

@@ -1,12 +1,8 @@
 """How often samples join those that are on their way.
 
-What a sample does first may take much longer than what all do later: an encoder, before a step of a
-decoder. If some joined in each round, the others would wait for an encoder in each of their steps.
-So rounds in which nobody joins get a share of the seconds of one in which somebody did, before
-others join: where joining costs nothing that is soon, and where it costs much, they join in groups
-that are the larger the more come. Few groups are on their way then, and a round reads what few of
-them have computed.
-"""
+What a sample does first, as an encoder, may take much longer than later steps, and all others would
+wait for it. So rounds in which nobody joins get a share of the seconds of one in which somebody
+did: where joining costs much, samples join in groups that are the larger the more come."""
 
 from collections import deque
 

@@ -1,18 +1,14 @@
 """Samples of models on their way: they join at each round, and leave when they are done.
 
-A lane is one scope and the samples that record into it. All samples that come go into the newest
-lane. It gets a successor when much is recorded, as a scope keeps what was: the older lane's samples
-then come to their ends there. One without samples stays as long as others come at once, as entering
-a scope is a tenth of a round. And where an evaluation fails nobody knows whose fault it was: the
-lane's samples begin again in two lanes of half as many, until one is alone with its error.
+A lane is one scope and the samples that record into it. New samples go into the newest lane. A lane
+gets a successor when much is recorded, as a scope keeps what was; its samples then end there. An
+empty lane stays as long as others come at once, as entering a scope is a tenth of a round. Where an
+evaluation fails nobody knows whose fault it was: the lane's samples begin again in two lanes of
+half as many, until one is alone with its error.
 
-What was computed before the oldest sample on its way began is forgotten, so that a lane's memory
-is that of the samples that are in it; but not of a model that remembers values from one sample for
-the next, which shows when a lane ends.
-
-What samples need first may take much longer than what they need later, as an encoder does: it is
-handed over, and the others' rounds go on beside it until it is there.
-"""
+What was computed before the oldest sample on its way began is forgotten, unless the model remembers
+values from one sample for the next, which shows when a lane ends. What samples need first, as an
+encoder, may take long: it is handed over, and the others' rounds go on beside it."""
 
 import gc
 from collections.abc import Sequence
@@ -47,17 +43,7 @@ _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be anothe
 
 
 class Lanes:
-    """The samples of one model that are on their way.
-
-    Parameters
-    ----------
-    predict : callable
-        Of one sample: a function, or one that waits for values as those of `run_concurrently` do.
-    scheduler : Scheduler
-    options : CompileOptions
-    max_rounds : int
-        Rounds that a sample may take.
-    """
+    """The samples of one model that are on their way; see `Engine` for the parameters."""
 
     def __init__(
         self,
@@ -102,7 +88,7 @@ class Lanes:
         for lane in list(self._lanes):
             before = len(done)
             try:
-                lane.round(done, nobody_goes_on, is_only)
+                lane.run(lane.round, done, nobody_goes_on, is_only)
             except Exception as error:
                 self._part(lane, error, done)
             self._note_results(done[before:])
@@ -123,7 +109,7 @@ class Lanes:
 
     def _admit(self, lane: 'Lane', requests: Sequence[Request], done: list[Request]) -> None:
         """Those that fail as others may have made them fail begin again, alone."""
-        for request in lane.admit(requests, done):
+        for request in lane.run(lane.admit, requests, done):
             self._note_error(request.error)
             if len(requests) == 1 and not len(lane):
                 done.append(request)
@@ -197,9 +183,9 @@ class Lane:
         self._predict, self._max_rounds, self._waiter = predict, max_rounds, waiter
         self._forgets, self._has_failed = forgets, False
         self._collections = 0
-        self._context = Context()
+        self.run = Context().run
         self._scope = lasting(scheduler, compile_options=options)
-        self._context.run(self._scope.__enter__)
+        self.run(self._scope.__enter__)
         self._running: list[_OnItsWay] = []
         self._beginning: Optional[_Beginning] = None
 
@@ -235,7 +221,7 @@ class Lane:
     @property
     def is_outdated(self) -> bool:
         """Whether all samples have left, and somebody has written to the model since."""
-        return not len(self) and self._context.run(_touched)
+        return not len(self) and self.run(_touched)
 
     def collect_garbage(self) -> None:
         """If much was recorded since the last time: as long as somebody has a scope, Python's
@@ -245,11 +231,8 @@ class Lane:
             collect(int(self._collections % _OLDER == 0))
 
     def admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
-        """Let samples run until they wait for values. Those that are over at once are `done`;
-        gives those that failed where an evaluation did, maybe of another sample's calls."""
-        return self._context.run(self._admit, requests, done)
-
-    def _admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
+        """Let samples run until they wait for values; to be called by `run`. Those that are over at
+        once are `done`; gives those that failed where an evaluation did, maybe of another's."""
         suspects: list[Request] = []
         before = self._scope.evaluations
         for request in requests:
@@ -267,11 +250,9 @@ class Lane:
         return suspects
 
     def round(self, done: list[Request], may_wait: bool, is_only: bool) -> None:
-        """See `Lanes`; adds to what is done. If it may not wait, those whose beginning is not over
-        stay where they are. Somebody begins beside the others in the only lane that has samples."""
-        self._context.run(self._round, done, may_wait, is_only)
-
-    def _round(self, done: list[Request], may_wait: bool, is_only: bool) -> None:
+        """See `Lanes`; adds to what is done; to be called by `run`. If it may not wait, those whose
+        beginning is not over stay where they are. Somebody begins beside the others in the only
+        lane that has samples."""
         now = monotonic()
         if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
             self._leave_out_given_up(now, done)
@@ -341,11 +322,11 @@ class Lane:
         """Leave the scope; gives the requests that were in it."""
         samples, self._has_failed = self._samples, self._has_failed or error is not None
         for each in samples:
-            self._context.run(each.close)
+            self.run(each.close)
         if self._beginning is not None and error is not None:
             self._beginning.over.exception()  # who begins again is not to hear of it
         self._running, self._beginning = [], None
-        self._context.run(self._scope.__exit__, error and type(error), error, None)
+        self.run(self._scope.__exit__, error and type(error), error, None)
         return [each.request for each in samples]
 
     @property

@@ -134,7 +134,7 @@ class Counting:
 
     def note_round(self, samples: int, queued: int) -> None:
         """So many samples are evaluated together."""
-        self._seen['batch_size'].add(samples)
+        self._seen['batch_size'].add([samples])
         if self._observer is not None:
             self._observer.observe('batch_size', samples)
             self._observer.observe('queued', queued)
@@ -144,7 +144,7 @@ class Counting:
         self.count('answered', len(waited))
         total = [sum(both) for both in zip(waited, evaluated)]
         for name, values in (('waited', waited), ('evaluated', evaluated), ('total', total)):
-            self._seen[name].add_all(values)
+            self._seen[name].add(values)
             if self._observer is not None:
                 for value in values:
                     self._observer.observe(f'{name}_seconds', value)
@@ -163,11 +163,7 @@ class _Buckets:
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
 
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
-
-    def add_all(self, values: Sequence[float]) -> None:
+    def add(self, values: Sequence[float]) -> None:
         for value in values:
             self._counts[bisect_left(self._bounds, value)] += 1
         self._total += sum(values)

@@ -20,12 +20,9 @@ class ProgramRounds:
 
     The first block at which somebody waits runs, so that samples meet where their ways do. Those
     that join would keep the others waiting for ever where they are many: none joins while somebody
-    was passed over several times.
+    was passed over several times."""
 
-    Parameters
-    ----------
-    program : Program or ControlFlowProgram
-    """
+    is_beginning = False  # nobody has a beginning that others do not wait for
 
     def __init__(self, program: Union[Program, ControlFlowProgram]):
         self._program = program
@@ -37,11 +34,6 @@ class ProgramRounds:
 
     def __len__(self) -> int:
         return len(self._requests) - len(self._free) + len(self._waiting)
-
-    @property
-    def is_beginning(self) -> bool:
-        """Nobody has a beginning that others do not wait for."""
-        return False
 
     def admit(self, requests: Sequence[Request]) -> list[Request]:
         """Begin to evaluate, as soon as nobody was passed over too often."""

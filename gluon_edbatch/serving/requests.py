@@ -9,29 +9,18 @@ from threading import Condition
 from typing import Any, Callable, Optional
 
 from ..errors import EngineClosedError, QueueFullError
-from .expectation import Expectation
-from .overload import Overload
+from .expectation import Expectation, Overload
 
 PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
 GROUPS = 2  # of as many samples as may be on their way
 
 
 class Request:
-    """A sample that somebody waits for.
+    """A sample that somebody waits for with `reply`, a future of asyncio or of threads.
 
-    Attributes
-    ----------
-    sample
-    reply : asyncio.Future or concurrent.futures.Future
-        What they wait with; cancelled, if they do not wait any more.
-    arrived, deadline : float
-        Seconds of the clock; infinite without a deadline.
-    expected : float
-        Seconds from then on that it was expected to take when it came, if it has a deadline.
-    begun : float
-        When its evaluation began.
-    result, error
-        What came out.
+    The reply is cancelled if they do not wait any more. `arrived`, `deadline` and `begun`, when
+    evaluation began, are seconds of the clock. `expected` are the seconds from its arrival that it
+    was expected to take, if it has a deadline.
     """
 
     __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'expected', 'begun', 'result', 'error')
@@ -54,13 +43,7 @@ class Request:
 
 
 class Update(Future):
-    """Something to do while no request is evaluated.
-
-    Parameters
-    ----------
-    do : callable
-        Its result is the future's.
-    """
+    """Something to `do` while no request is evaluated; its result is the future's."""
 
     def __init__(self, do: Callable[[], Any]):
         super().__init__()
@@ -68,29 +51,13 @@ class Update(Future):
 
 
 class RequestQueue:
-    """Between those who ask, in any thread, and the one thread that evaluates.
-
-    Parameters
-    ----------
-    most : int
-        Requests that may wait.
-    expectation : Expectation
-        Of how long they will.
-
-    Attributes
-    ----------
-    refused : int
-        Requests that were not taken as too many waited, or too many for their deadlines.
-    cancelled : int
-        Requests that were taken out to make room.
-    begun : set of Request
-        Those that were taken from here; who answers them leaves them out.
-    """
+    """Between those who ask, in any thread, and the one thread that evaluates."""
 
     def __init__(self, most: int, expectation: Expectation):
-        self._most, self.refused, self.cancelled = most, 0, 0
+        self._most = most
+        self.refused = self.cancelled = 0  # requests not taken, and taken out to make room
         self._expectation, self._overload = expectation, Overload(expectation)
-        self.begun: set[Request] = set()
+        self.begun: set[Request] = set()  # taken from here; who answers them leaves them out
         self._waiting: list[tuple[float, int, Request]] = []
         self._updates: deque[Update] = deque()
         self._number = 0
@@ -111,16 +78,8 @@ class RequestQueue:
         return len(self._waiting)
 
     def put(self, requests: Sequence[Request]) -> None:
-        """Let requests wait.
-
-        Raises
-        ------
-        QueueFullError
-            If too many would wait, or so many that the deadline is not to be met, or that it would
-            take too long; none of these does then.
-        EngineClosedError
-            If none is taken.
-        """
+        """Let requests wait. Raises QueueFullError, and takes none of them, if too many would wait,
+        or for too long; raises EngineClosedError if no requests are taken."""
         with self._changed:
             self._check_open()
             if not requests:

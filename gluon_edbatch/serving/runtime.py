@@ -7,7 +7,6 @@ here, in the thread of the event loop, before the engine sees them. Answers are 
 import asyncio
 import gc
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -46,7 +45,7 @@ class Runtime(mlserver.MLModel):
         """Ready when it is warm."""
         log_only_faults()
         self._folder = Path(await get_model_uri(self._settings))
-        served = await _elsewhere(load_folder, self._folder)
+        served = await asyncio.to_thread(load_folder, self._folder)
         self._checked, self._served = TypeAdapter(served.request), served
         samples = [served.read(self._checked.validate_json(to_json(each)))
                    for each in served.warm_up]  # fmt: skip
@@ -55,7 +54,7 @@ class Runtime(mlserver.MLModel):
         # are on their way is for the process that listens to say.
         options = {'max_wait': PATIENCE, **served.options}
         self._engine = Engine(served.predict, samples, observe=observe, **options)
-        await _elsewhere(self._engine.start)
+        await asyncio.to_thread(self._engine.start)
         gc.collect()
         gc.freeze()  # no later collection walks through MXNet's half a million objects
         return True
@@ -64,7 +63,7 @@ class Runtime(mlserver.MLModel):
         """Finish what was taken."""
         engine: Optional[Engine] = getattr(self, '_engine', None)
         if engine is not None:
-            await _elsewhere(engine.close)
+            await asyncio.to_thread(engine.close)
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
@@ -90,13 +89,7 @@ class Runtime(mlserver.MLModel):
         return InferenceResponse(model_name=self.name, id=payload.id, outputs=[output])
 
     def _samples(self, payload: InferenceRequest) -> list[Any]:
-        """Those of a request.
-
-        Raises
-        ------
-        MLServerError
-            If something is wrong with one.
-        """
+        """Those of a request; raises MLServerError if something is wrong with one."""
         if len(payload.inputs) != 1 or payload.inputs[0].datatype != 'BYTES':
             raise InferenceError('a request has one input, of datatype BYTES: a text a sample')
         data = payload.inputs[0].data.root
@@ -139,10 +132,6 @@ def _first(error: ValidationError) -> str:
     """What is wrong, and where, without what was sent."""
     found = error.errors(include_url=False, include_context=False, include_input=False)[0]
     return f'{found["msg"]} ({".".join(map(str, found["loc"])) or "all of it"})'[:300]
-
-
-async def _elsewhere(do: Any, *args: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(None, partial(do, *args))
 
 
 _made: dict[str, Any] = {}  # of this process, whatever models it has

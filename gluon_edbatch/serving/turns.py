@@ -1,9 +1,7 @@
 """How long a thread that computes keeps others from running Python.
 
-The thread that evaluates is mostly Python, and so is the event loop that takes requests and sends
-answers: it waits for a turn at each of them, 5 ms by Python's default, which is as long as the
-evaluation of a small batch.
-"""
+The event loop waits 5 ms by Python's default for each turn that the evaluating thread leaves it,
+which is as long as the evaluation of a small batch."""
 
 import sys
 import threading

@@ -28,31 +28,17 @@ _KNOBS = (
 
 
 class Measured(NamedTuple):
-    """What a run gave.
+    """What a run gave."""
 
-    Attributes
-    ----------
-    results, gradients : dict of str to numpy.ndarray
-        Arrays by their paths in the results, and by the names of parameters and inputs.
-    plain : dict
-        Results that are no arrays, by path.
-    """
-
-    results: dict[str, np.ndarray]
-    gradients: dict[str, np.ndarray]
-    plain: Mapping[str, Any] = MappingProxyType({})
+    results: dict[str, np.ndarray]  # by their paths in the results
+    gradients: dict[str, np.ndarray]  # by the names of parameters and inputs
+    plain: Mapping[str, Any] = MappingProxyType({})  # results that are no arrays, by path
 
 
 class Exact(NamedTuple):
-    """What a run in float64 gave.
+    """What a run in float64 gave, as in `Measured`, and the scale of the terms of each array.
 
-    Attributes
-    ----------
-    results, gradients : dict of str to numpy.ndarray
-        As in `Measured`.
-    added : dict of str to float
-        The scale of the terms of each array. They may cancel to nearly nothing, but their
-        roundings do not.
+    Terms may cancel to nearly nothing, but their roundings do not.
     """
 
     results: dict[str, np.ndarray]
@@ -61,26 +47,16 @@ class Exact(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """An array in which a batched run is not close to eager.
+    """An array in which a batched run is not close to eager."""
 
-    Attributes
-    ----------
-    part : str
-        The field of `Measured` that has it, as `name`.
-    worst, allowed : float
-        The largest difference, and what may be.
-    tolerance, atol : float
-        Of the scale, and in addition.
-    """
-
-    part: str
+    part: str  # the field of `Measured` that has it
     name: str
     found: np.ndarray
     expected: np.ndarray
-    worst: float
+    worst: float  # the largest difference
     allowed: float
-    tolerance: float
-    atol: float
+    tolerance: float  # of the scale
+    atol: float  # in addition
 
     def __str__(self) -> str:
         return f'{_WORDS[self.part]} {self.name}'
@@ -113,23 +89,14 @@ def differences(
 ) -> list[Suspect]:
     """The arrays that are further apart than the tolerance.
 
-    Parameters
-    ----------
-    found, expected : Measured
-    case : str
-        Begins a message.
-    rtol : float or None
-        The tolerance, of the scale; None for that of an array's dtype.
-    atol : float
-        The tolerance in addition.
-    narrow : bool
-        Whether results of float64 were computed from numbers that are less exact.
+    That is `rtol` of the scale, None for what their dtype has, and `atol` in addition. `narrow`
+    tells that results of float64 were computed from numbers that are less exact.
 
     Raises
     ------
     AssertionError
-        For what no rounding explains: another structure, shape, dtype, integer, or an infinity
-        or NaN elsewhere.
+        For what no rounding explains: another structure, shape, dtype, integer, or an infinity or
+        NaN elsewhere. The message begins with `case`.
     """
     suspects = []
     paths = [list(run.results) + list(run.plain) for run in (found, expected)]
@@ -207,15 +174,7 @@ def judge(
     """Those that are no rounding: further from float64 than eager and than the tolerance, or
     another result in float64, too.
 
-    Parameters
-    ----------
-    suspects : sequence of Suspect
-    eager : sequence of Measured
-        Eager Gluon's distance from float64 is the largest of these runs.
-    exact : Exact
-    in_float64 : Measured or None
-        The batched run in float64.
-    """
+    Eager Gluon's distance from float64 is the largest of its runs."""
     verdicts = []
     for suspect in suspects:
         part, name = suspect.part, suspect.name
@@ -237,13 +196,8 @@ def judge(
 def scales_of_terms(exact: Measured, noisy: Sequence[Measured]) -> dict[str, float]:
     """The scale of what was added up to each array, by its path or name.
 
-    Parameters
-    ----------
-    exact : Measured
-    noisy : sequence of Measured
-        Runs with random changes of `ROUNDING` in all numbers between. What such a change makes of
-        an array is as large as its terms, whichever operators or samples add them.
-    """
+    Noisy runs have random changes of `ROUNDING` in all numbers between. What such a change makes
+    of an array is as large as its terms, whichever operators or samples add them."""
     alike = [run for run in noisy if comparable(exact, run)]  # some may take another branch
     scales = {}
     for part in _PARTS:

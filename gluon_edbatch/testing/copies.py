@@ -33,19 +33,23 @@ def nudged(seed: int) -> Copy:
     return copy
 
 
+def parameters_of(blocks: Sequence[gluon.Block]) -> list[gluon.Parameter]:
+    """The parameters of some blocks, each once."""
+    return unique([one for block in blocks for one in block.collect_params().values()])
+
+
+def unique(items: Sequence[Any]) -> list[Any]:
+    """The objects, each once."""
+    return list({id(item): item for item in items}.values())
+
+
 class other_parameters:
     """While it lasts, the parameters of these blocks are copies with gradients of their own. All
     that is known of a parameter is put back afterwards: its arrays stay the same."""
 
     def __init__(self, blocks: Sequence[gluon.Block], copy: Copy):
         self._copy = copy
-        self._parameters = list(
-            {
-                id(parameter): parameter
-                for block in blocks
-                for parameter in block.collect_params().values()
-            }.values()
-        )
+        self._parameters = parameters_of(blocks)
         self._before: list[tuple[gluon.Parameter, dict[str, Any]]] = []
 
     def __enter__(self) -> None:
@@ -75,13 +79,7 @@ class other_parameters:
 def other_samples(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
     """The same with copies of the floating-point arrays in nested lists, tuples and dicts.
 
-    Parameters
-    ----------
-    value
-    copy : function
-    copies : dict
-        The copy of each NDArray by its id; these are added.
-    """
+    The copies of NDArrays are added to `copies`, by the ids of these."""
     if isinstance(value, NDArray) and _is_floating(value):
         if id(value) not in copies:
             copies[id(value)] = copy(value.detach())

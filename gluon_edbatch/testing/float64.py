@@ -1,12 +1,9 @@
 """Run a model with float64 for all floating-point numbers, whatever dtypes its code asks for.
 
-The samples and parameters of such a run are copies in float64 (see `copies`). The model may also
-make float32 arrays, or keep some elsewhere. Operators and recordings widen these when they read
-them. Operators that would give float32, such as ``one_hot`` or ``astype('float32')``, give float64.
-
-An eager run needs hooks in MXNet, and a batched run needs one for the graphs of blocks. They stand
-above the hooks of scopes. Each asks first whether this thread has such a run.
-"""
+Samples and parameters are copies in float64 (see `copies`). Operators and recordings widen other
+arrays when they read them, and operators that would give float32, such as ``one_hot``, give
+float64. The hooks in MXNet for that stand above those of scopes, and each asks first whether this
+thread has such a run."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -42,10 +39,6 @@ from ..subgraph.options import CompileOptions, current_options
 
 Known = dict[int, NDArray]  # arrays by their ids, in float64
 _NARROW = frozenset(('float16', 'float32'))
-_ALLOCATORS = tuple(
-    (module, '_new_alloc_handle', module._new_alloc_handle)
-    for module in (mx.nd.ndarray, mx.np.multiarray)
-)
 _CREATORS = (
     *[hook[:3] for hook in created.HOOKS if hook[1] in ('array', 'full')],
     (mx.np, 'array', mx.np.array),
@@ -93,13 +86,7 @@ class Noise:
 def eager_in_float64(known: Known, noise: Optional[Noise] = None) -> Iterator[None]:
     """While it lasts, operators that this thread calls outside scopes compute in float64.
 
-    Parameters
-    ----------
-    known : dict
-        float64 arrays that stand for others, by the ids of these.
-    noise : Noise, optional
-        Added to all results.
-    """
+    `known` has float64 arrays that stand for others, by their ids. `noise` is added to results."""
     with _hooked(known, True, noise):
         yield
 
@@ -140,14 +127,12 @@ def _hooked(known: Known, eager: bool, noise: Optional[Noise]) -> Iterator[None]
     """Put hooks over those of scopes, which stay below them as long as these are there."""
     owner = object()
     hooks.install(owner)
+    _count(1)
     try:
-        _count(1)
-        try:
-            with _running(known, eager, noise):
-                yield
-        finally:
-            _count(-1)
+        with _running(known, eager, noise):
+            yield
     finally:
+        _count(-1)
         hooks.remove(owner)
 
 
@@ -159,6 +144,11 @@ def _count(more: int) -> None:
         if _owners == max(more, 0):
             for owner, name, hook, original in _HOOKS:
                 setattr(owner, name, hook if more > 0 else original)
+
+
+def _known_eagerly() -> Optional[Known]:
+    """What is known of an eager run of this thread, outside scopes; None if it has no such run."""
+    return _run.known if _run.eager and hooks.current_recording() is None else None
 
 
 def widened(array: NDArray, known: Known) -> NDArray:
@@ -205,8 +195,8 @@ def _invoke_in_float64(
     output_is_list: bool,
 ) -> Any:
     """Run an operator in float64. See `mx.invoke`."""
-    known = _run.known
-    if known is None or not _run.eager or hooks.current_recording() is not None:
+    known = _known_eagerly()
+    if known is None:
         return hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
     if out is not None:
         target = out if isinstance(out, NDArray) else out[0]
@@ -248,12 +238,7 @@ def _hooked_allocator(allocate: Callable[..., Any]) -> Callable[..., Any]:
     """Allocate float64 for float32."""
 
     def allocated(shape: Any, ctx: Any, delay_alloc: bool, dtype: Any = mx.base.mx_real_t) -> Any:
-        if (
-            _run.known is not None
-            and _run.eager
-            and hooks.current_recording() is None
-            and _is_narrow(dtype)
-        ):
+        if _known_eagerly() is not None and _is_narrow(dtype):
             dtype = np.float64
         return allocate(shape, ctx, delay_alloc, dtype)
 
@@ -276,8 +261,8 @@ def _hooked_creator(create: Callable[..., NDArray]) -> Callable[..., NDArray]:
 
 def _uncached(self: gluon.HybridBlock, *args: Any) -> Any:
     """Run a hybridized block, which the caller of the judge did not name, as if it were not."""
-    known = _run.known
-    if known is None or not _run.eager or hooks.current_recording() is not None:
+    known = _known_eagerly()
+    if known is None:
         return _call_cached_op(self, *args)
     if isinstance(self, gluon.SymbolBlock):
         return _call_cached_op(self, *[widened(arg, known) for arg in args])
@@ -312,17 +297,13 @@ _HOOKS = (
     (*INVOKE, _invoke_in_float64, hooked_invoke),
     (*CREATE_SYMBOL, _symbol_in_float64, create_symbol),
     *[
-        (module, name, _hooked_allocator(allocate), allocate)
-        for module, name, allocate in _ALLOCATORS
+        (module, '_new_alloc_handle', _hooked_allocator(allocate), allocate)
+        for module in (mx.nd.ndarray, mx.np.multiarray)
+        for allocate in (module._new_alloc_handle,)
     ],
     (autograd.Function, '__call__', _call_function, hooks.hooked_call_function),
     *[(module, name, _hooked_creator(create), create) for module, name, create in _CREATORS],
-    (
-        CALL_CACHED_OP,
-        '__code__',
-        calling(_uncached, CALL_CACHED_OP),
-        CALL_CACHED_OP.__code__,
-    ),
+    (CALL_CACHED_OP, '__code__', calling(_uncached, CALL_CACHED_OP), CALL_CACHED_OP.__code__),
 )
 
 

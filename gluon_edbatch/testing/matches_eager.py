@@ -7,12 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import partial
 from numbers import Number
-from typing import (
-    Any,
-    Callable,
-    Optional,
-    Union,
-)
+from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -41,7 +36,15 @@ from .closeness import (
     worst_by_eager,
     worst_by_float64,
 )
-from .copies import Copy, in_float64, nudged, other_parameters, other_samples
+from .copies import (
+    Copy,
+    in_float64,
+    nudged,
+    other_parameters,
+    other_samples,
+    parameters_of,
+    unique,
+)
 from .float64 import Noise, eager_in_float64, recording_in_float64, traces_in_float64
 
 SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
@@ -49,8 +52,6 @@ SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
 _OTHER_HEADS = (1.375, 0.8125)
 _NOISY_RUNS = 2
 _PLAIN = (Number, np.generic, str, bytes)
-
-_HybridState = tuple[gluon.HybridBlock, bool, dict[str, Any]]
 
 
 def assert_matches_eager(
@@ -147,19 +148,14 @@ def assert_matches_eager(
             comparison.run(train, active, schedulers)
 
 
-def _hybrid_state(block: gluon.Block) -> list[_HybridState]:
+def _hybrid_states(block: gluon.Block) -> list[tuple[gluon.HybridBlock, bool, dict[str, Any]]]:
     """Hybridization of a block and its descendants, parents first."""
     states = []
     if isinstance(block, gluon.HybridBlock):
         states.append((block, block._active, dict(block._flags)))
     for child in block._children.values():
-        states += _hybrid_state(child)
+        states += _hybrid_states(child)
     return states
-
-
-def _restore(states: Sequence[_HybridState]) -> None:
-    for block, active, flags in states:
-        block.hybridize(active, **flags)
 
 
 class _Comparison:
@@ -258,29 +254,26 @@ class _Model:
     ) -> None:
         self.model, self.samples, self.unpack = model, samples, unpack
         self.blocks, self.seed = blocks, seed
-        self.inputs = _unique(list(inputs) + _arrays_with_gradient(samples))
+        trained = [array for array in _arrays(samples) if array.grad is not None]
+        self.inputs = unique([*inputs, *trained])
         self.ctx = next((ctx for ctx in map(context_of, blocks) if ctx is not None), None)
 
     def is_narrow(self) -> bool:
         """Whether any number that it is given is less exact than float64."""
-        dtypes = [
-            parameter.dtype
-            for block in self.blocks
-            for parameter in block.collect_params().values()
-        ] + [array.dtype for array in (*self.inputs, *_arrays(self.samples))]
-        return any([np.dtype(dtype).name in ('float16', 'float32') for dtype in dtypes])
+        given = [*parameters_of(self.blocks), *self.inputs, *_arrays(self.samples)]
+        return any([np.dtype(one.dtype).name in ('float16', 'float32') for one in given])
 
     @contextmanager
     def hybridized(self, active: bool) -> Iterator[None]:
         """While it lasts, all blocks are hybridized, or none."""
-        before = [_hybrid_state(block) for block in self.blocks]
+        before = [state for block in self.blocks for state in _hybrid_states(block)]
         try:
             for block in self.blocks:
                 block.hybridize(active)
             yield
         finally:
-            for states in before:
-                _restore(states)
+            for block, was_active, flags in before:
+                block.hybridize(was_active, **flags)
 
     def eager(self, train: bool, factor: float = 1.0) -> Measured:
         """One sample after the other; the gradients of a linear function that is `factor` times
@@ -387,12 +380,7 @@ class _Model:
     def _trained(self) -> list[tuple[str, NDArray]]:
         """Parameters and inputs that have a gradient, on each of their contexts."""
         named = [(f'input {i}', array) for i, array in enumerate(self.inputs)]
-        parameters = {
-            id(parameter): parameter
-            for block in self.blocks
-            for parameter in block.collect_params().values()
-        }
-        for parameter in parameters.values():
+        for parameter in parameters_of(self.blocks):
             if parameter.grad_req != 'null' and parameter._data is not None:
                 named += [
                     (f'{parameter.name} on {array.ctx}', array) for array in parameter.list_data()
@@ -428,10 +416,6 @@ def _backward(total: NDArray) -> None:
             raise
 
 
-def _arrays_with_gradient(value: Any) -> list[NDArray]:
-    return [array for array in _arrays(value) if array.grad is not None]
-
-
 def _arrays(value: Any) -> list[NDArray]:
     """The arrays in nested lists, tuples and dicts."""
     if isinstance(value, NDArray):
@@ -441,10 +425,6 @@ def _arrays(value: Any) -> list[NDArray]:
     if isinstance(value, (list, tuple)):
         return [array for item in value for array in _arrays(item)]
     return []
-
-
-def _unique(arrays: Sequence[NDArray]) -> list[NDArray]:
-    return list({id(array): array for array in arrays}.values())
 
 
 def _leaves(results: Any) -> list[tuple[str, Any]]:

@@ -1,5 +1,7 @@
 """What every scheduler must keep to, whoever wrote it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..graph.graph import Graph
@@ -26,18 +28,12 @@ def check_scheduler(scheduler: Scheduler, graph: Graph) -> Schedule:
     Schedule
         What the scheduler made of the graph.
     """
-    twin = Graph(
-        graph.types.copy(),
-        graph.offsets.copy(),
-        graph.inputs.copy(),
-        graph.num_types,
-        graph.alone.copy(),
-        graph.type_names,
-    )
+    arrays = {name: getattr(graph, name).copy() for name in ('types', 'offsets', 'inputs', 'alone')}
+    twin = replace(graph, **arrays)
     schedule = scheduler.schedule(graph)
-    for name in ('types', 'offsets', 'inputs', 'alone'):
+    for name, array in arrays.items():
         ensure(
-            np.array_equal(getattr(graph, name), getattr(twin, name)),
+            np.array_equal(getattr(graph, name), array),
             f'{scheduler!r} changed {name} of the graph',
         )
     check_schedule(schedule, graph)

@@ -20,8 +20,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.serving import engine as engines
 from gluon_edbatch.serving import join_pace as pace
 from gluon_edbatch.serving import lanes
-from gluon_edbatch.serving.expectation import Expectation
-from gluon_edbatch.serving.overload import Overload
+from gluon_edbatch.serving.expectation import Expectation, Overload
 from gluon_edbatch.serving.requests import Request, RequestQueue
 from gluon_edbatch.serving.turns import SECONDS, ShortTurns
 from tests.support.models import HIDDEN, TreeLSTM, random_trees, started

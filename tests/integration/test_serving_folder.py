@@ -20,7 +20,7 @@ import pytest
 
 import gluon_edbatch as edb
 from gluon_edbatch.serving import admission
-from gluon_edbatch.serving.command import main, request_of
+from gluon_edbatch.serving.__main__ import main, request_of
 from gluon_edbatch.serving.folder import load_folder
 from tests.support.processes import ROOT, free_ports, start
 from tests.support.tiers import sampled
@@ -261,7 +261,7 @@ class Plane:
 
 def short_way(plane, path='/v2/models/a b/infer', body=None, **scope):
     """What is sent, and what the routes of FastAPI are asked for."""
-    from gluon_edbatch.serving.infer import ShortWay
+    from gluon_edbatch.serving.server import ShortWay
 
     sent, left = [], []
 

@@ -15,22 +15,12 @@ from .explanation import Cause
 
 
 class Difference(NamedTuple):
-    """Something in which calls differ.
-
-    Attributes
-    ----------
-    what : str
-        An argument, attribute, …
-    values : tuple
-        The most frequent first.
-    calls : tuple of int
-        How many calls have each.
-    """
+    """Something in which calls differ."""
 
     cause: Cause
-    what: str
-    values: tuple[Any, ...]
-    calls: tuple[int, ...]
+    what: str  # an argument, attribute, …
+    values: tuple[Any, ...]  # the most frequent first
+    calls: tuple[int, ...]  # how many calls have each value
 
 
 class Word(str):
@@ -49,15 +39,7 @@ _PLAIN = (bool, int, float, str, type(None))
 def differences(
     types: Sequence[NodeType], block: Optional[gluon.Block], calls: Sequence[int]
 ) -> list[Difference]:
-    """In what some types of one block or operator differ.
-
-    Parameters
-    ----------
-    types : sequence of NodeType
-    block : gluon.Block or None
-    calls : sequence of int
-        How many calls there are of each type.
-    """
+    """In what some types of one block or operator differ, each of which has so many calls."""
     seen: dict[tuple[Cause, str], Counter[tuple]] = {}
     for node_type, count in zip(types, calls):
         for cause, what, value in _aspects(node_type, block):

@@ -179,9 +179,7 @@ class Explanation(NamedTuple):
         well: list[str] = []
         for site, group in groupby(self.places, lambda place: place.site):
             places = list(group)
-            if _is_known_chain(places, given):
-                well += [f'{shown(site)}  {headline(place)}' for place in places]
-            elif any(place.reasons for place in places):
+            if any(place.reasons for place in places) and not _is_known_chain(places, given):
                 line = f'{shown(site)}: {places[0].source}'.rstrip(': ')
                 lines += ['', line if len(line) <= _WIDTH else line[: _WIDTH - 1] + '…']
                 for place in places:
@@ -288,9 +286,10 @@ def _place_lines(place: SiteReport, given: set[str]) -> list[str]:
 
 def _is_known_chain(places: Sequence[SiteReport], given: set[str]) -> bool:
     """Return whether only dependencies keep calls of a line apart, and that was said already."""
-    reasons = [reason for place in places for reason in place.reasons]
-    return bool(reasons) and all(
-        [reason.cause is Cause.DEPENDENCY and reason.advice in given for reason in reasons]
+    return all(
+        reason.cause is Cause.DEPENDENCY and reason.advice in given
+        for place in places
+        for reason in place.reasons
     )
 
 

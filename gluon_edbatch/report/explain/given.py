@@ -41,12 +41,7 @@ def given_in_all(recording: Recording) -> tuple[tuple[str, int], ...]:
 def costs_by_place(recording: Recording, place: np.ndarray) -> dict[int, list[Reason]]:
     """For places the reasons why calls there take longer to record than they had to.
 
-    Parameters
-    ----------
-    recording : Recording
-    place : numpy.ndarray
-        Of each call.
-    """
+    `place` has the place of each call."""
     ways, calls = _ways(recording), np.bincount(place).tolist()
     args = recording.node_args.since(0)
     reads = np.flatnonzero((args < 0) & (args % 2 == 0))

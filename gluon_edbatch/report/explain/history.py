@@ -17,51 +17,27 @@ from ...subgraph.node_type import NodeType
 class Groups(NamedTuple):
     """Calls that agree in some columns, one entry a group.
 
-    Attributes
-    ----------
-    keys : numpy.ndarray
-        (k, columns), what they agree in; ascending.
-    longest : numpy.ndarray
-        (k,), the most calls of the group of which each depends on the one before: so many batches
-        a group needs at least, and with nothing else in the way it needs no more.
-    widest : numpy.ndarray
-        (k,), the most calls of the group that have equally many of it below them: these do not
-        depend on each other.
+    The longest chain of calls that depend on each other is how many batches a group needs. The
+    widest set of calls with equally many of the group below them could be one batch.
     """
 
-    keys: np.ndarray
-    longest: np.ndarray
-    widest: np.ndarray
+    keys: np.ndarray  # (k, columns), what the calls agree in; ascending
+    longest: np.ndarray  # (k,)
+    widest: np.ndarray  # (k,)
 
 
 class History(NamedTuple):
-    """The calls of a scope in the order in which they were recorded; n of them.
+    """The n calls of a scope in the order in which they were recorded; arrays are (n,) int64."""
 
-    Attributes
-    ----------
-    places : list of (Site, str)
-        Where calls were made, and of which operator or class of blocks.
-    types : list of NodeType
-    blocks : list of gluon.Block or None
-        What was called, by type; None for operators.
-    place, type, block : numpy.ndarray
-        (n,) int64; blocks are counted in the order in which they were met. Additions that ran as
-        sums have the types of these.
-    batch, evaluation : numpy.ndarray
-        (n,) int64, over all evaluations; -1 for calls that wait.
-    graph : Graph
-        All calls, with their places as types.
-    """
-
-    places: list[tuple[Site, str]]
+    places: list[tuple[Site, str]]  # with the operator or class of blocks that was called there
     types: list[NodeType]
-    blocks: list[Optional[gluon.Block]]
+    blocks: list[Optional[gluon.Block]]  # what was called, by type; None for operators
     place: np.ndarray
-    type: np.ndarray
-    block: np.ndarray
-    batch: np.ndarray
-    evaluation: np.ndarray
-    graph: Graph
+    type: np.ndarray  # additions that ran as sums have the types of these
+    block: np.ndarray  # counted in the order in which they were met
+    batch: np.ndarray  # over all evaluations; -1 for calls that wait
+    evaluation: np.ndarray  # -1 for calls that wait
+    graph: Graph  # all calls, with their places as types
 
     @classmethod
     def of(cls, recording: Recording) -> 'History':
@@ -171,3 +147,16 @@ def _graph(recording: Recording, place: np.ndarray, places: int) -> Graph:
         places,
         np.zeros(places, bool),
     )
+
+
+def seconds_of_calls(recording: Recording) -> np.ndarray:
+    """How long each call took, of each batch a share by rows; 0 where nobody measured it."""
+    rows = form_table(recording).rows[recording.node_forms.since(0)]
+    seconds = np.zeros(len(rows))
+    for count in recording.evaluator.counts:
+        of_batch = count.clock.seconds() if count.clock else np.zeros(count.plan.size)
+        for group in count.plan.groups:
+            calls, sizes = count.calls[group.nodes], np.diff(group.bounds)
+            in_batch = np.add.reduceat(rows[calls], group.bounds[:-1])
+            seconds[calls] += rows[calls] * np.repeat(of_batch[group.numbers] / in_batch, sizes)
+    return seconds

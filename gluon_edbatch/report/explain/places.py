@@ -17,7 +17,7 @@ from ..analysed import analysed
 from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Reason, SiteReport
 from .given import costs_by_place, given_in_all
-from .history import Groups, History, distinct
+from .history import Groups, History, distinct, seconds_of_calls
 from .reasons import (
     Asked,
     Use,
@@ -30,34 +30,17 @@ from .reasons import (
     scheduler_reason,
     type_reasons,
 )
-from .times import seconds_of_calls
 
 
 def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation:
-    """Why the calls of a recording were batched as they were; evaluates nothing.
-
-    Parameters
-    ----------
-    recording : Recording or None
-    scheduler : Scheduler
-        The scope's.
-    """
+    """Why the calls of a recording were batched as they were; evaluates nothing."""
     if recording is None or not len(recording.node_forms):
         return Explanation(scheduler.name, 0, 0, 0, 0, 0, '', ())
     counts = recording.evaluator.counts
     history = History.of(recording)
-    costs, seconds = costs_by_place(recording, history.place), seconds_of_calls(recording)
-    asked = [
-        Asked(
-            count.asked_by,
-            count.early,
-            count.asked_by in recording.evaluator.rounds,
-            recording.evaluator.reasons.get(count.asked_by, ''),
-        )
-        for count in counts
-    ]
-    places = _Places(history, counts, asked, scheduler.name, costs, seconds).all()
-    places.sort(key=_rank)
+    seconds = seconds_of_calls(recording)
+    found = _Places(recording, history, scheduler.name, seconds)
+    places = sorted(map(found.place, range(len(history.places))), key=_rank)
     first: dict[Site, tuple] = {}
     for place in places:
         first.setdefault(place.site, _rank(place))
@@ -86,20 +69,20 @@ def _rank(place: SiteReport) -> tuple:
 class _Places:
     """All places of a scope, from groups of its calls."""
 
-    def __init__(
-        self,
-        history: History,
-        counts: list[Counts],
-        asked: list[Asked],
-        scheduler: str,
-        costs: dict[int, list[Reason]],
-        seconds: np.ndarray,
-    ):
-        self._history = history
-        self._costs = costs
+    def __init__(self, recording: Recording, history: History, scheduler: str, seconds: np.ndarray):
+        self._history, self._scheduler = history, scheduler
+        evaluator, counts = recording.evaluator, recording.evaluator.counts
+        self._costs = costs_by_place(recording, history.place)
         self._seconds = np.bincount(history.place, seconds).tolist()
-        self._scheduler = scheduler
-        self._asked = asked
+        self._asked = [
+            Asked(
+                count.asked_by,
+                count.early,
+                count.asked_by in evaluator.rounds,
+                evaluator.reasons.get(count.asked_by, ''),
+            )
+            for count in counts
+        ]
         self._large = [count.are_large for count in counts]
         self._taken = _taken(history, counts)
         self._advice = analysed(advice_for_scheduler, counts) if self._taken else ''
@@ -115,11 +98,8 @@ class _Places:
         self._uses = _uses(history, _more_apart(history, (history.batch >= 0) | self._early))
         self._bars = _bars(history)
 
-    def all(self) -> list[SiteReport]:
-        """One by one."""
-        return [self._place(number) for number in range(len(self._history.places))]
-
-    def _place(self, number: int) -> SiteReport:
+    def place(self, number: int) -> SiteReport:
+        """Explain one place."""
         history = self._history
         site, operation = history.places[number]
         waiting, bars = self._waiting[number], self._bars[number]

@@ -28,26 +28,17 @@ from .advice import (
     advice_for_weight,
 )
 from .differences import PARAMETERS, Difference, differences, value_text
-from .explanation import Bar, Cause, Reason, shown
+from .explanation import Bar, Cause, Reason, counted, shown
 
 
 class Use(NamedTuple):
-    """The calls of one type at one place.
-
-    Attributes
-    ----------
-    calls : int
-    needed : int
-        The batches that they need, since they depend on each other.
-    more_apart : int
-        So many more they need because they are of several evaluations.
-    """
+    """The calls of one type at one place."""
 
     node_type: NodeType
     block: Optional[gluon.Block]
     calls: int
-    needed: int
-    more_apart: int
+    needed: int  # batches, since the calls depend on each other
+    more_apart: int  # batches in addition, as the calls are of several evaluations
 
 
 class Asked(NamedTuple):
@@ -63,15 +54,7 @@ class Asked(NamedTuple):
 def block_reasons(uses: Sequence[Use], needed: int, by_block: dict[int, int]) -> list[Reason]:
     """Several blocks of one class are called.
 
-    Parameters
-    ----------
-    uses : sequence of Use
-        Those of a place.
-    needed : int
-        The batches that all their calls need, since they depend on each other.
-    by_block : dict
-        The same of the calls of each block.
-    """
+    All calls of the place need `needed` batches, and those of each block `by_block`."""
     calls: Counter[gluon.Block] = Counter()
     for use in uses:
         calls[use.block] += use.calls
@@ -79,7 +62,7 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: dict[int, int]) ->
     if len(by_block) == 1 or not more:
         return []
     first, second = (block for block, _ in calls.most_common(2))
-    named = [f'{block.name} ({_calls(count)})' for block, count in calls.most_common(3)]
+    named = [f'{block.name} ({counted("call", count)})' for block, count in calls.most_common(3)]
     text = f'{len(calls)} blocks are called here, each in batches of its own: ' + ', '.join(
         named + ['…'] * (len(calls) > 3)
     )
@@ -93,13 +76,7 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: dict[int, int]) ->
 def type_reasons(uses: Sequence[Use], needed: int) -> list[Reason]:
     """One block or operator has several types.
 
-    Parameters
-    ----------
-    uses : sequence of Use
-        Of that block or operator at a place.
-    needed : int
-        The batches that those of its calls need that can be batched.
-    """
+    Its calls that can be batched need `needed` batches."""
     uses = [use for use in uses if not use.node_type.alone]
     more = sum(use.needed for use in uses) - needed
     if len(uses) < 2 or more <= 0:
@@ -152,12 +129,7 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
 def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> list[Reason]:
     """Calls of one block or operator must run one by one.
 
-    Parameters
-    ----------
-    uses : sequence of Use
-    needed, batched : int
-        The batches that all its calls need, and those of them that can be batched.
-    """
+    All its calls need `needed` batches, those of them that can be batched `batched`."""
     alone = [use for use in uses if use.node_type.alone]
     calls = sum(use.calls for use in alone)
     more = calls + batched - needed
@@ -183,34 +155,17 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> list[Reason
 
 
 def large_reasons(bars: Sequence[Bar], needed: int) -> list[Reason]:
-    """Large calls ran eagerly.
-
-    Parameters
-    ----------
-    bars : sequence of Bar
-        Theirs, one a call.
-    needed : int
-        The batches that all calls of the place need, since they depend on each other.
-    """
+    """Large calls, one in each of these bars, ran eagerly."""
     if not bars:
         return []
-    text = f'{_calls(len(bars))} ran eagerly, as large calls do: {WHY}'
+    text = f'{counted("call", len(bars))} ran eagerly, as large calls do: {WHY}'
     more = max(0, len(bars) - needed)
     advice = advice_for(Cause.AT_ONCE)
     return [Reason(Cause.AT_ONCE, text, advice, (len(bars),), (), more)]
 
 
 def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> list[Reason]:
-    """Calls ran in several evaluations.
-
-    Parameters
-    ----------
-    uses : sequence of Use
-    asked : sequence of Asked
-        For the evaluations that calls of the place ran in, in order.
-    waiting : int
-        Calls that are left for a later one.
-    """
+    """Calls ran in several evaluations, `asked` for in this order; some are still `waiting`."""
     more = sum(use.more_apart for use in uses if not use.node_type.alone)
     before = asked if waiting else asked[:-1]
     if not more or not before:
@@ -242,11 +197,7 @@ def scheduler_reason(
 ) -> list[Reason]:
     """The scheduler took more batches than the lower bound.
 
-    Parameters
-    ----------
-    taken : dict
-        Type -> batches that it took, in the whole scope, and the fewest that there might be.
-    """
+    `taken` has the types for which it did: batches in the whole scope, and the fewest possible."""
     found = [taken[use.node_type] for use in uses if use.node_type in taken]
     batches, bound = (sum(column) for column in zip(*found)) if found else (0, 0)
     if batches == bound:
@@ -296,7 +247,7 @@ def _in_words(found: Sequence[Difference]) -> str:
     one, other = (value_text(first.cause, value) for value in first.values[:2])
     if other == one:
         other = 'another'
-    text = f'{first.what} {verb} {one} in {_calls(first.calls[0])}'
+    text = f'{first.what} {verb} {one} in {counted("call", first.calls[0])}'
     if len(first.values) == 2:
         text += f' and {other} in {first.calls[1]}'
     else:
@@ -312,7 +263,3 @@ def _in_words(found: Sequence[Difference]) -> str:
             + (', …' if len(found) > 4 else '')
         )
     return text
-
-
-def _calls(count: int) -> str:
-    return f'{count} call' + 's' * (count != 1)
