@@ -9,12 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
-from typing import (
-    Any,
-    Callable,
-    NamedTuple,
-    Optional,
-)
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -106,31 +101,14 @@ def value(values: Any = None) -> Any:
 
 
 class AdvancingSample:
-    """One of the samples on its way.
-
-    Parameters
-    ----------
-    fn : callable
-        See `run_concurrently`.
-    sample
-        Its argument.
-    index : int
-        Tells it from others in messages.
-
-    Attributes
-    ----------
-    wanted
-        What it waits for.
-    result
-        What it has returned.
-    """
+    """One of the samples of `run_concurrently` on its way; messages tell its index."""
 
     __slots__ = ('_fn', '_index', '_steps', 'wanted', 'result')
 
     def __init__(self, fn: Callable[[Any], Any], sample: Any, index: int):
         self._fn, self._index = fn, index
-        self.wanted: Any = None
-        self.result: Any = None
+        self.wanted: Any = None  # what it waits for
+        self.result: Any = None  # what `fn` has returned
         try:
             steps = fn(sample)
         except Exception as error:
@@ -186,13 +164,7 @@ def _returned(result: Any) -> Generator[None, Any, Any]:
 
 
 def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> list[Any]:
-    """Advance samples together until all have come to their ends; gives their results.
-
-    Parameters
-    ----------
-    first : int
-        Index of the first of them.
-    """
+    """Advance samples, numbered from `first` on, together to their ends; gives their results."""
     with ExitStack() as stack:
         running = []
         for index, sample in enumerate(samples, first):
@@ -220,13 +192,8 @@ def contents_of(values: list[Any]) -> list[Any]:
 
 
 def hand_over(values: list[Any]) -> Optional[NDArray]:
-    """Evaluate what `contents_of` will give, and do not wait for it.
-
-    Returns
-    -------
-    NDArray or None
-        Something that is written when all is there; None if it is already, or calls ran one by one.
-    """
+    """Evaluate what `contents_of` will give, and do not wait for it. Returns what is written when
+    all is there; None if it is already, or calls ran one by one."""
     before = last_under_way()
     _flush_if_asked(values)
     leaves: list[Any] = []
