@@ -6,7 +6,7 @@ wait, too; one evaluation serves all.
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
 from typing import Any, Callable, NamedTuple, Optional
@@ -80,7 +80,9 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[A
     samples = list(samples)
     if current_recording() is not None:
         return _run(fn, samples)
-    with _eager_calls(fn):
+    # Let blocks take numbers and NumPy arrays, as in a scope.
+    owner = getattr(fn, '__self__', None)
+    with eagerly(context_of(owner)) if local.eager is None else nullcontext():
         return [_run(fn, [sample], index)[0] for index, sample in enumerate(samples)]
 
 
@@ -260,14 +262,6 @@ def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: list[Any]) -> None:
         own = block[(begins - first)[:, None] + np.arange(store.spec.rows)]
         for position, array in zip(positions, own.reshape((len(positions), *store.shape))):
             found[position] = array
-
-
-def _eager_calls(fn: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Let blocks take numbers and NumPy arrays, as in a scope."""
-    if local.eager is not None:
-        return nullcontext()
-    owner = getattr(fn, '__self__', None)
-    return eagerly(context_of(owner))
 
 
 def _name(fn: Callable[[Any], Any]) -> str:
