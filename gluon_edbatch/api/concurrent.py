@@ -6,15 +6,10 @@ wait, too; one evaluation serves all.
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
-from typing import (
-    Any,
-    Callable,
-    NamedTuple,
-    Optional,
-)
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -85,7 +80,9 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[A
     samples = list(samples)
     if current_recording() is not None:
         return _run(fn, samples)
-    with _eager_calls(fn):
+    # Let blocks take numbers and NumPy arrays, as in a scope.
+    owner = getattr(fn, '__self__', None)
+    with eagerly(context_of(owner)) if local.eager is None else nullcontext():
         return [_run(fn, [sample], index)[0] for index, sample in enumerate(samples)]
 
 
@@ -106,31 +103,14 @@ def value(values: Any = None) -> Any:
 
 
 class AdvancingSample:
-    """One of the samples on its way.
-
-    Parameters
-    ----------
-    fn : callable
-        See `run_concurrently`.
-    sample
-        Its argument.
-    index : int
-        Tells it from others in messages.
-
-    Attributes
-    ----------
-    wanted
-        What it waits for.
-    result
-        What it has returned.
-    """
+    """One of the samples of `run_concurrently` on its way; messages tell its index."""
 
     __slots__ = ('_fn', '_index', '_steps', 'wanted', 'result')
 
     def __init__(self, fn: Callable[[Any], Any], sample: Any, index: int):
         self._fn, self._index = fn, index
-        self.wanted: Any = None
-        self.result: Any = None
+        self.wanted: Any = None  # what it waits for
+        self.result: Any = None  # what `fn` has returned
         try:
             steps = fn(sample)
         except Exception as error:
@@ -186,13 +166,7 @@ def _returned(result: Any) -> Generator[None, Any, Any]:
 
 
 def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> list[Any]:
-    """Advance samples together until all have come to their ends; gives their results.
-
-    Parameters
-    ----------
-    first : int
-        Index of the first of them.
-    """
+    """Advance samples, numbered from `first` on, together to their ends; gives their results."""
     with ExitStack() as stack:
         running = []
         for index, sample in enumerate(samples, first):
@@ -220,13 +194,8 @@ def contents_of(values: list[Any]) -> list[Any]:
 
 
 def hand_over(values: list[Any]) -> Optional[NDArray]:
-    """Evaluate what `contents_of` will give, and do not wait for it.
-
-    Returns
-    -------
-    NDArray or None
-        Something that is written when all is there; None if it is already, or calls ran one by one.
-    """
+    """Evaluate what `contents_of` will give, and do not wait for it. Returns what is written when
+    all is there; None if it is already, or calls ran one by one."""
     before = last_under_way()
     _flush_if_asked(values)
     leaves: list[Any] = []
@@ -293,14 +262,6 @@ def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: list[Any]) -> None:
         own = block[(begins - first)[:, None] + np.arange(store.spec.rows)]
         for position, array in zip(positions, own.reshape((len(positions), *store.shape))):
             found[position] = array
-
-
-def _eager_calls(fn: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Let blocks take numbers and NumPy arrays, as in a scope."""
-    if local.eager is not None:
-        return nullcontext()
-    owner = getattr(fn, '__self__', None)
-    return eagerly(context_of(owner))
 
 
 def _name(fn: Callable[[Any], Any]) -> str:

@@ -336,7 +336,9 @@ def ragged(
     """
     values = [_as_value(value, ctx) for value in values]
     if values:
-        _check_one_kind(values)
+        kinds = {spec_of(value.shape, value.dtype, value.ctx) for value in values}
+        if len(kinds) > 1:
+            raise RecordError(one_kind_needed(kinds))
         compute(values)
         shape, dtype, ctx = values[0].shape, values[0].dtype, values[0].ctx
     elif not shape:
@@ -389,12 +391,6 @@ def each(values: Sequence[Any]) -> Each:
     ...     vector, _ = attend_sentences(edb.ragged(vectors))
     """
     return each_of(list(values))
-
-
-def _check_one_kind(values: Sequence[NDArray]) -> None:
-    kinds = {spec_of(value.shape, value.dtype, value.ctx) for value in values}
-    if len(kinds) > 1:
-        raise RecordError(one_kind_needed(kinds))
 
 
 def _as_value(value: Any, ctx: Optional[mx.Context]) -> NDArray:

@@ -15,13 +15,7 @@ from ..subgraph.options import CompileOptions
 
 
 class _Circumstances:
-    """What a sample's record depends on but for its key; hashed as itself, which is quick.
-
-    Parameters
-    ----------
-    of : tuple
-        The function, autograd's mode, options.
-    """
+    """What a sample's record depends on but for its key; hashed as itself, which is quick."""
 
     def __init__(self, of: tuple[Callable[..., Any], Mode, CompileOptions]):
         self.of = of

@@ -34,11 +34,7 @@ class EvaluationCounts(NamedTuple):
     recurs: bool = False  # the plan was there already, as one of `plans`
     plans: Optional[RecurringPlans] = None
     sums: Optional[Sums] = None  # the additions that ran as sums, if some did
-
-    @property
-    def are_large(self) -> bool:
-        """Whether the calls ran eagerly as they are large: these ran in batches."""
-        return False
+    are_large: bool = False  # whether the calls ran eagerly as they are large
 
 
 class Work(NamedTuple):

@@ -1,7 +1,7 @@
 """Calls that run eagerly: one by one, operator by operator, on the user's own tape.
 
 Operators that make a gradient of their own run so (see `subgraph.own_gradient`), with whatever
-reads their results: after all batches of an evaluation. So do large calls (see `cost_model`),
+reads their results: after all batches of an evaluation. So do large calls (see `executable`),
 before the batches, if they read only what is given, what was computed before, and each other.
 """
 

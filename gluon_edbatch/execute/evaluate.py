@@ -40,10 +40,9 @@ from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey
 from .backward import BackwardPass, connect
 from .clock import Clock, span
-from .cost_model import is_faster_eagerly
 from .counts import Counts, EagerCounts, EvaluationCounts, Work
 from .eager import EagerCalls, that_read_no_batch
-from .executable import executable
+from .executable import executable, is_faster_eagerly
 from .execution_state import Machine
 from .steps import is_run, steps, traits_of
 from .verify import needs_verification, verify

@@ -22,7 +22,7 @@ from ..record.stores import Arena
 from ..subgraph.node_type import NodeType
 from .clock import Clock
 from .gradients import Gradients
-from .native.gather import gather
+from .native.library import gather
 from .weights import Weights
 
 _MOST_ELEMENTS_NOW = 1 << 18  # of an arena: to compute larger ones takes too long to run now

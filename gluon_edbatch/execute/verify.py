@@ -28,22 +28,9 @@ def needs_verification(node_type: NodeType) -> bool:
 
 
 def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> None:
-    """Compare the batch that just ran with one of its calls.
-
-    Parameters
-    ----------
-    lengths : numpy.ndarray
-        (calls, ragged arguments) how many values each call gave.
-    rows : numpy.ndarray
-        (calls,) rows of each call.
-    line : str
-        The user's line that recorded the first call.
-
-    Raises
-    ------
-    RowDependenceError
-        If they differ; the message names the block and the line that called it.
-    """
+    """Compare the batch that just ran with one of its calls; raises `RowDependenceError` if they
+    differ. `lengths` (calls, ragged arguments) and `rows` (calls,) are of the calls, and `line` is
+    the user's that recorded the first."""
     node_type = batch.node_type
     if node_type.packed:
         _verify_packed(machine, batch, line)

@@ -52,7 +52,6 @@ class RecurringPlans:
     use it."""
 
     def __init__(self) -> None:
-        self.hits = 0  # how often a plan was found
         # By schedule and identity of the forms; a reused identity is seen when plans are compared.
         self._kept: OrderedDict[tuple[Schedule, int], Optional[_KeptPlan]] = OrderedDict()
         self._lock = threading.Lock()
@@ -70,7 +69,6 @@ class RecurringPlans:
         if kept is None or not kept.fits(recording, calls, table):
             return None
         recording.locations.row[kept.planned.plan.values] = kept.rows
-        self.hits += 1
         return kept.planned
 
     def keep(

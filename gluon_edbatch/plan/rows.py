@@ -58,13 +58,8 @@ def words(numbers: np.ndarray, most: int) -> Optional[np.ndarray]:
 
 
 def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the different ones of small integers (int64, none of them negative), in linear time.
-
-    Returns
-    -------
-    first, which : numpy.ndarray
-        int64: where each of them stands first, in this order; and which of these each key is.
-    """
+    """Where each of the different keys stands first, and for each key which of these it is, both
+    int64, in linear time. Keys are small integers (int64), none of them negative."""
     numbers, known, count = keys.data, _room_by_key(keys), len(keys)
     first, which = np.empty(count, np.int64), np.empty(count, np.int64)
     firsts, places, found = first.data, which.data, 0

@@ -157,22 +157,12 @@ class CallColumns:
 
 
 class Prefix:
-    """A place in the search for the form of a call: some arguments are known to be of it.
-
-    Attributes
-    ----------
-    form : Form or None
-        Of the call with these arguments and no others.
-    constants : dict or None
-        By type and value, the prefixes after numbers that are attributes of an operator; other
-        numbers are values. None where all are.
-    packs : bool
-        Whether an array that comes next is to be packed if it can be (see `packed`).
-    """
+    """A place in the search for the form of a call: some arguments are known to be of it."""
 
     def __init__(self):
-        self.form = None
-        self.packs = False
+        self.form = None  # of the call with these arguments and no others
+        self.packs = False  # whether an array that comes next is packed if it can be
+        # Prefixes after numbers that are attributes, by type and value; None if all are values.
         self.constants: Optional[dict[tuple, Prefix]] = None
         self._key = self._next = None
         self._others: dict[Any, Prefix] = {}
@@ -211,75 +201,32 @@ class Prefix:
 
 
 class Callee:
-    """A block, or an operator with its keyword arguments, as its calls see it in one mode.
-
-    Attributes
-    ----------
-    block : gluon.Block or None
-        None for an operator.
-    function, options
-        An operator as its user calls it, and its keyword arguments.
-    shared : tuple of (int, NDArray)
-        Arguments that are not values but arrays that its calls share, by position.
-    place : tuple
-        What tells an operator with its keyword arguments from others.
-    recorded : bool
-        Whether calls are recorded; other blocks run.
-    children : int
-        How many ragged arguments are made of a last argument that is a list of children, if it is.
-    first : Prefix
-        Where the search for the form of a call begins.
-    known : dict or None
-        What `remembered` has of its kinds of calls; None before that was asked.
-    of_any_rows, families, packed : dict
-        By kinds of arguments, but for numbers of rows or lengths: the first form of such calls; how
-        `families` records them; and the calls whose arguments are packed.
-    """
+    """A block, or an operator with its keyword arguments, as its calls see it in one mode."""
 
     def __init__(
         self, block: Optional[gluon.Block], function=None, options=None, shared=(), place=()
     ):
-        self.block = block
-        self.place = place
-        self.known: Any = None
+        self.block = block  # None for an operator
+        self.place = place  # tells an operator with its keyword arguments from others
+        self.known: Any = None  # what `remembered` has of its calls, once that was asked
         self.mutable: Any = None
+        # An operator, its keyword arguments, and arrays that its calls share, with their positions.
         self.function, self.options, self.shared = function, options, shared
-        self.recorded = block is None or is_recorded(block)
+        self.recorded = block is None or is_recorded(block)  # other blocks run
+        # How many ragged arguments are made of a last argument that is a list of children.
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
-        self.first = Prefix()
+        self.first = Prefix()  # where the search for the form of a call begins
+        # By kinds of arguments but for rows or lengths: the first form of such calls, how
+        # `families` records them, and the calls whose arguments are packed.
         self.of_any_rows: dict[tuple, Form] = {}
         self.families: dict[tuple, Any] = {}
         self.packed: dict[tuple, Any] = {}
 
 
 class Form:
-    """A type of node with the shapes of one kind of call, within one recording.
-
-    Attributes
-    ----------
-    index : int
-        What is appended to `CallLog.node_forms`.
-    rows : int
-        Rows of the arguments.
-    stores : list of Store
-        Of the outputs.
-    length : int
-        Of sentences that are packed (see `packed`); 0 if there are none.
-    block : gluon.Block or None
-        What is called; None for operators.
-    mutable : tuple or None
-        The containers among the attributes of the block and what they held, to be compared at
-        each call; most blocks have none.
-    lengths : int
-        `ANY`, `EQUAL` or `CHECKED`.
-    nested
-        The results as a call returns them, with the number of an output in place of each.
-    elements
-        How such calls are recorded for each value of ragged arguments (see `element_calls`);
-        False if they are not, None before that was asked.
-    """
+    """A type of node with the shapes of one kind of call, within one recording."""
 
     def __init__(
         self,
@@ -291,20 +238,24 @@ class Form:
         block: Any,
         mutable: Any,
     ):
-        self.index = index
+        self.index = index  # what is appended to `CallLog.node_forms`
         self.node_type = node_type
-        self.rows = rows
+        self.rows = rows  # of the arguments
         self.outputs = len(stores)
-        self.length = length
+        self.length = length  # of packed sentences, else 0
         self.numpy = node_type.mode.numpy
-        self.lengths = _lengths(node_type)
+        self.lengths = _lengths(node_type)  # `ANY`, `EQUAL` or `CHECKED`
+        # What is called, None for operators; and the containers among its attributes, if it has
+        # some, with what they held, which is compared at each call.
         self.block, self.mutable = block, mutable
+        # How such calls are recorded for each value of ragged arguments: see `element_calls`;
+        # False if they are not, None before that was asked.
         self.elements: Any = None
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.stores = stores
         self.first = self.second = None
-        self.nested = node_type.nested
+        self.nested = node_type.nested  # results, with numbers of outputs in their places
         self.shape = _NESTED if _is_nested(self.nested) else _OTHER
         if self.nested == 0:
             self.shape, self.first = _ONE, stores[0]
@@ -356,63 +307,37 @@ def _lengths(node_type) -> int:
 class CallLog(Entered):
     """Calls of one scope, in the order in which they were made: arrays that only grow.
 
-    A value is an int: outputs of calls count up from 0, call by call; inputs are negative.
-
-    Attributes
-    ----------
-    node_forms : Ints
-        Form of each call.
-    node_ends, node_args : Ints
-        Call ``i`` reads the values ``node_args[node_ends[i - 1]:node_ends[i]]``; those of ragged
-        arguments follow the others.
-    node_lengths : Ints
-        Lengths of the ragged arguments of the calls that have some, in order.
-    node_codes, node_instructions : Ints
-        Where in the user's code each call was made (see `sites`).
-    scalars : list
-        Python numbers that were given as arguments.
-    callees, forms_by_key : dict
-        In autograd's present mode: `Callee` by block, or by operator and keyword arguments; and
-        forms of other calls by what makes them.
-    form_summaries, output_rows : array
-        The forms as later stages see them (see `graph.collect.FormTable`): six numbers a form, and
-        rows of each output.
-    by_length : dict of int to tuple
-        By index, what makes the forms of calls with other lengths (see `Forms`) where these count.
-    watched : set of NodeType
-        Remembered types whose parameters are watched.
-    stores_by_kind, all_stores
-        Stores while recording, and weak references to them: values keep theirs alive later.
-    shared : dict of int to NDArray
-        Arrays, by id, that operators on values were found to share.
-    copied_below : int
-        NDArrays with fewer elements are copied when they are recorded, and others watched.
-    """
+    A value is an int: outputs of calls count up from 0, call by call; inputs are negative."""
 
     def __init__(self, value_type: Any):
         Entered.__init__(self)
         self.value_type = value_type
         self.node_forms = Ints()
+        # Call i reads the values node_args[node_ends[i - 1]:node_ends[i]], ragged ones last.
         self.node_ends = Ints()
         self.node_args = Ints()
-        self.node_lengths = Ints()
-        self.node_codes = Ints()
+        self.node_lengths = Ints()  # of ragged arguments, in the order of the calls
+        self.node_codes = Ints()  # with the instructions, the user's place in the code: see `sites`
         self.node_instructions = Ints()
         self._room = 0  # calls for which there is room in all of their columns
         self.next_value = 0
-        self.scalars: list[float] = []
+        self.scalars: list[float] = []  # Python numbers that were given as arguments
         self._given = False  # whether the call under way was given arrays
+        # In autograd's present mode: by block, or by operator and keyword arguments; and the forms
+        # of other calls, by what makes them.
         self.callees: dict[gluon.Block, Callee] = {}
         self.forms_by_key: dict[tuple, Any] = {}
         self.forms: list[Form] = []
+        # What `graph.collect.FormTable` reads: six numbers a form, and rows of each output.
         self.form_summaries, self.output_rows = Column('q'), Column('q')
+        # By index of a form, what makes those for other lengths, where lengths count.
         self.by_length: dict[int, tuple] = {}
-        self.watched: set[Any] = set()
-        self.stores_by_kind: dict[Any, Store] = {}
-        self.all_stores: list[Any] = []
-        self.shared: dict[int, NDArray] = {}
+        self.watched: set[Any] = set()  # remembered types whose parameters are watched
+        self.stores_by_kind: dict[Any, Store] = {}  # while recording; values keep theirs later
+        self.all_stores: list[Any] = []  # weak references
+        self.shared: dict[int, NDArray] = {}  # by id, arrays that operators were found to share
         self.taped = False
-        self.copied_below = _LARGE
+        self.copied_below = _LARGE  # NDArrays with fewer elements are copied, others watched
         self._node_at = -1  # see `reading.node_offset`
         self._met: dict[int, tuple] = {}  # NumPy arrays by id, what they held, values that they are
         self._read: dict[tuple, Any] = {}  # small arrays as values, by what they hold
@@ -498,21 +423,9 @@ class CallLog(Entered):
         return prefix.form is not None
 
     def describe(self, args, kinds: list[Any], leaves: list[Any], most: int = -1) -> bool:
-        """Append what the search goes by, and the values and numbers among `args`.
-
-        Parameters
-        ----------
-        args : sequence
-        kinds, leaves : list
-            What is appended to.
-        most : int, default -1
-            Arrays with more elements are not known, as they would be copied once more; by default
-            all are.
-
-        Returns
-        -------
-        bool
-            Whether the search knows such arguments.
+        """Append what the search goes by to `kinds`, and the values and numbers among `args` to
+        `leaves`; returns whether the search knows such arguments. Arrays with more than `most`
+        elements, if that is not negative, are not known, as they would be copied once more.
         """
         numbers = [arg for arg in args if isinstance(arg, NUMBERS)]
         for arg in args:

@@ -35,25 +35,14 @@ class PartCall(NamedTuple):
 
 
 class ElementCalls(NamedTuple):
-    """How a call of a form is recorded.
+    """How a call of a form is recorded."""
 
-    Attributes
-    ----------
-    template, leaves : tuple
-        The structure of its results (see `StaticGraph`).
-    whole : PartCall or None
-        Of all values.
-    each : PartCall or None
-        Of one.
-    axes : tuple of (int or None)
-        For each output the axis along which it is ragged, if it is. Where that is not axis 1, a
-        call by length has it, which is not computed if nobody looks at it.
-    """
-
-    template: tuple
+    template: tuple  # with `leaves`, the structure of its results: see `StaticGraph`
     leaves: tuple[int, ...]
-    whole: Optional[PartCall]
-    each: Optional[PartCall]
+    whole: Optional[PartCall]  # of all values
+    each: Optional[PartCall]  # of one
+    # For each output the axis along which it is ragged, if it is. Where that is not axis 1, a call
+    # by length has it, which is not computed if nobody looks at it.
     axes: tuple[Optional[int], ...]
 
     def fit(self, leaves: Sequence[NDArray]) -> bool:

@@ -40,19 +40,13 @@ _NONE: dict[tuple, tuple] = {}
 
 
 class Family:
-    """A block's calls whose arguments differ in lengths only; they are remembered with its types.
-
-    Attributes
-    ----------
-    padded : PaddedGraph or None
-        What runs in their place; None before two of them were seen that differ.
-    packed : dict
-        Their types on packed values, by options and axes.
-    """
+    """A block's calls whose arguments differ in lengths only, remembered with its types."""
 
     def __init__(self, shapes: Sequence[Shape], mode: Mode, dtypes: Sequence[Any]):
+        # What runs in place of the calls; None before two of them were seen that differ.
         self.padded: Optional[PaddedGraph] = None
         self._mode, self._dtypes = mode, dtypes
+        # Types of the calls on packed values, by options, context and axes.
         self.packed: dict[tuple, Optional[NodeType]] = {}
         self._shapes = shapes  # of the first call
 

@@ -48,25 +48,15 @@ from .stores import Store
 
 
 class Forms(Inputs):
-    """The forms of a recording's calls.
-
-    Attributes
-    ----------
-    model : ModelWatch
-        What calls read of the user's model.
-    pads : bool
-        Whether calls are recorded as padded ones.
-    options : CompileOptions
-        What the types of its calls are compiled with.
-    """
+    """The forms of a recording's calls."""
 
     def __init__(self, ctx: Optional[mx.Context], options: CompileOptions):
         super().__init__(ctx)
         self.options = options
-        self.model = ModelWatch()
+        self.model = ModelWatch()  # what calls read of the user's model
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: dict[Mode, tuple[dict[tuple, Any], dict[gluon.Block, Callee]]] = {}
-        self.pads = False
+        self.pads = False  # whether calls are recorded as padded ones
         self.update_mode()
 
     def update_mode(self) -> None:

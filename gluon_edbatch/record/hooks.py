@@ -20,7 +20,6 @@ from typing import Any, Callable
 
 import mxnet as mx
 from mxnet import autograd, gluon
-from mxnet.ndarray import NDArray
 
 from ..errors import ControlFlowError, RecordError
 from ..mx.invoke import INVOKE, invoke
@@ -28,6 +27,7 @@ from ..mx.methods import calling, unhooked
 from ..mx.modes import set_recording, set_training
 from . import created
 from .calls import BLOCK_CALL, hook_calls, hooked_call, hooked_invoke
+from .invoked import listed
 from .lazy import LazyArray
 from .scopes import current_recording, enter, leave, local  # noqa: F401
 from .sites import current_site
@@ -96,7 +96,7 @@ def _hooked_array(source_array, ctx=None, dtype=None):
 
 def _hooked_mark_variables(variables, gradients, grad_reqs='write'):
     if current_recording() is not None:
-        for array in (*_listed(variables), *_listed(gradients)):
+        for array in (*listed(variables), *listed(gradients)):
             if isinstance(array, LazyArray):
                 array.settled()
     _mark_variables(variables, gradients, grad_reqs)
@@ -108,7 +108,7 @@ def _hooked_grad(
     if (
         create_graph
         and current_recording() is not None
-        and any([isinstance(array, LazyArray) for array in _listed(heads)])
+        and any([isinstance(array, LazyArray) for array in listed(heads)])
     ):
         raise RecordError(
             f'{current_site()}: there are no second derivatives through a batch, so that '
@@ -116,10 +116,6 @@ def _hooked_grad(
             f'them outside of the scope, sample by sample'
         )
     return _grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)
-
-
-def _listed(arrays) -> Any:
-    return (arrays,) if isinstance(arrays, NDArray) else arrays
 
 
 _HOOKS = (

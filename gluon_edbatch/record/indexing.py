@@ -11,25 +11,13 @@ _OTHER = object()
 
 
 class Index(NamedTuple):
-    """What to take of an array.
+    """What to take of an array."""
 
-    Attributes
-    ----------
-    take : partial or None
-        Takes it of a value; None if that is all.
-    axis, position : int or None
-        Where it is one position of one axis: a number, which may vary.
-    shape : tuple of int
-        Of the result; none of a single element.
-    contiguous : bool
-        Whether it lies in one piece, so that eager Gluon gives a view of it.
-    """
-
-    take: Optional['partial[Any]']
-    axis: Optional[int]
-    position: Optional[int]
-    shape: tuple[int, ...]
-    contiguous: bool
+    take: Optional['partial[Any]']  # takes it of a value; None if that is all
+    axis: Optional[int]  # where it is one position of one axis
+    position: Optional[int]  # there: a number, which may vary
+    shape: tuple[int, ...]  # of the result; () for a single element
+    contiguous: bool  # whether it lies in one piece, so that eager Gluon gives a view of it
 
 
 def known_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:

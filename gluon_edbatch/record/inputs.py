@@ -27,19 +27,11 @@ _MX_DTYPES = frozenset(
 
 
 class GivenArray(NamedTuple):
-    """An NDArray that the user gave.
+    """An NDArray that the user gave."""
 
-    Attributes
-    ----------
-    original : NDArray or None
-        The user's as autograd knew it then, for gradients: it may be marked anew later. None if
-        it was on no tape, and its values are here.
-    values : NDArray, Watched or numpy.ndarray
-        Its values when the call was recorded.
-    """
-
+    # As autograd knew it then, for gradients: it may be marked anew later. None if on no tape.
     original: Optional[NDArray]
-    values: Any
+    values: Any  # when the call was recorded: an NDArray, a `Watched` or a NumPy array
 
     def contents(self) -> Union[NDArray, np.ndarray]:
         """The values, unknown to any tape."""
@@ -49,19 +41,13 @@ class GivenArray(NamedTuple):
 class Inputs(CallLog):
     """The numbers and arrays that the calls of a recording read.
 
-    Numbers are the values -1, -3, -5, … and arrays -2, -4, -6, ….
-
-    Attributes
-    ----------
-    arrays : list of (Spec, GivenArray or numpy.ndarray)
-        Arrays given by the user.
-    """
+    Numbers are the values -1, -3, -5, … and arrays -2, -4, -6, …."""
 
     mode: Any  # of autograd, see `Recording.update_mode`
 
     def __init__(self, ctx: Optional[mx.Context]):
         super().__init__(VALUES[mx.util.is_np_array()])
-        self.arrays: list[tuple[Spec, Any]] = []
+        self.arrays: list[tuple[Spec, Any]] = []  # `GivenArray` or NumPy arrays
         self._ctx = ctx
         self.sharing = Sharing()
         self._small: dict[tuple, LazyArray] = {}
@@ -245,14 +231,8 @@ class Inputs(CallLog):
         return self._ctx or mx.current_context()
 
     def numbers(self, first: int, last: int) -> np.ndarray:
-        """A range of the recorded Python numbers, to be read only.
-
-        Raises
-        ------
-        RecordError
-            If one is an integer that their dtype cannot hold exactly: word 16777217 would
-            silently be word 16777216.
-        """
+        """A range of the recorded Python numbers, to be read only. Raises `RecordError` if one is
+        no exact integer in their dtype: word 16777217 would silently be word 16777216."""
         if self._range[0] != (first, last):  # a plan asks, and then a machine
             self._range = (first, last), self._exact_numbers(first, last)
         return self._range[1]

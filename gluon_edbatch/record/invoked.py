@@ -23,7 +23,7 @@ _IN_PLACE = (
 def operator_called(self, handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     """What an operator gives, recorded if one of the arrays is a value."""
     if out is not None:
-        for array in _listed(out):
+        for array in listed(out):
             if isinstance(array, LazyArray):
                 return _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
     else:
@@ -55,7 +55,7 @@ def _recorder(handle, is_np_op, output_is_list) -> Callable[..., Any]:
 
 def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     """The same where results are written to lazy values."""
-    for array in _listed(out):
+    for array in listed(out):
         if isinstance(array, LazyArray):
             array.prepare_writing(ndargs)
     kind = out.__class__  # another once it is settled, as by an operator that runs
@@ -64,7 +64,7 @@ def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
         if value.__class__ is kind and value._store is out._store:
             out.become(value)
             return out
-    for array in _listed(out):
+    for array in listed(out):
         if isinstance(array, LazyArray):
             array.settled()
     try:
@@ -89,5 +89,6 @@ def _result_as_value(handle, ndargs, keys, vals, is_np_op) -> Any:
     return result
 
 
-def _listed(arrays) -> Any:
+def listed(arrays) -> Any:
+    """An array as a tuple; several as they are."""
     return (arrays,) if isinstance(arrays, NDArray) else arrays

@@ -20,15 +20,10 @@ def key_of(parameter: gluon.Parameter, ctx: mx.Context) -> tuple[int, int, int]:
 
 
 class ModelWatch:
-    """Parameters and attributes of blocks, as the calls of a recording read them.
-
-    Attributes
-    ----------
-    parameters : dict
-        By `key_of`, arrays of parameters when calls that use them were first recorded.
-    """
+    """Parameters and attributes of blocks, as the calls of a recording read them."""
 
     def __init__(self) -> None:
+        # By `key_of`, as they were when calls that use them were first recorded.
         self.parameters: dict[tuple[int, int, int], Watched] = {}
         self._owners: list[tuple[gluon.Parameter, Watched]] = []
         self._marks: dict[gluon.Block, Fingerprint] = {}

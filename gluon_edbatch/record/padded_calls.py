@@ -22,17 +22,10 @@ PAD, CUT = 'pad a length', 'cut off padding'  # operators that no user calls
 
 
 class Padded(NamedTuple):
-    """A value as padded calls take it: with any numbers behind its own, which get no gradient.
-
-    Attributes
-    ----------
-    value : LazyArray
-    axes : tuple of int
-        Along which it is padded.
-    """
+    """A value as padded calls take it: with any numbers behind its own, which get no gradient."""
 
     value: LazyArray
-    axes: tuple[int, ...]
+    axes: tuple[int, ...]  # along which it is padded
 
 
 class PaddedCall(NamedTuple):

@@ -50,15 +50,7 @@ from .varying import Varying, with_number
 
 
 class Recording(Forms):
-    """Calls of one scope and their values: what is done once for each kind of call, or once.
-
-    Attributes
-    ----------
-    ran : list of numpy.ndarray
-        Numbers of the calls that ran, evaluation by evaluation.
-    results : dict
-        Evaluation -> what it computed, by `ArenaKey`; empty once nothing is left to run.
-    """
+    """Calls of one scope and their values: what is done once for each kind of call, or once."""
 
     operator_called = operator_called
     function_called = function_called
@@ -75,9 +67,10 @@ class Recording(Forms):
         self.when_touched = WeakMethod(self.touched)
         self.evaluator = evaluator
         self.locations = Locations()
-        self.ran: list[np.ndarray] = []
+        self.ran: list[np.ndarray] = []  # numbers of the calls of each evaluation
         self.left_out = 0  # calls that compute partial sums, which nobody has asked for
         self._sums: dict[int, int] = {}  # forms of sums, by those of additions
+        # By evaluation; empty once nothing is left to run.
         self.results: dict[int, dict[ArenaKey, Union[Arena, EagerArena]]] = {}
         self._read_later: tuple[int, frozenset[int]] = (-1, frozenset())  # see `will_read`
         self.error: Optional[str] = None
@@ -261,15 +254,7 @@ class Recording(Forms):
         return self.append_call(form, leaves)
 
     def operator(self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any]) -> Any:
-        """Record one operator of MXNet's registry.
-
-        Parameters
-        ----------
-        op : str
-            Its name in the registry.
-        attrs : tuple of (str, str)
-        args : sequence of arrays or numbers
-        """
+        """Record a call of an operator, by its name in MXNet's registry, on arrays and numbers."""
         shared = self.sharing.positions(op, args)
         arrays = [args[position] for position in shared]
         if arrays and self._ctx is None:

@@ -21,23 +21,12 @@ from .shared import SharedTypes
 
 
 class Remembered(NamedTuple):
-    """A kind of call as later recordings find it.
-
-    Attributes
-    ----------
-    node_type : NodeType
-    rows : int
-        Rows of the arguments.
-    results : list of tuple
-        `Store.kind`, and spec and shape for users, of each.
-    by_length : tuple or None
-        What makes the forms of such calls with other lengths, see `Forms`.
-    """
+    """A kind of call as later recordings find it."""
 
     node_type: NodeType
-    rows: int
-    results: list[tuple]
-    by_length: Optional[tuple]
+    rows: int  # of the arguments
+    results: list[tuple]  # of each: `Store.kind`, and spec and shape for users
+    by_length: Optional[tuple]  # see `CallLog`
 
 
 tracing = threading.RLock()  # the name scope of a block serves one thread at a time
@@ -58,24 +47,12 @@ class Refusal(NamedTuple):
 
 
 class Maker(NamedTuple):
-    """What types of calls are made of: a block, or an operator.
+    """What types of calls are made of: a block, or an operator."""
 
-    Attributes
-    ----------
-    name : str
-        For users.
-    types : dict
-        Where its types are remembered.
-    head : tuple
-        What tells them apart but for arguments, mode and options.
-    made_with : tuple
-        See `NodeType`.
-    """
-
-    name: str
-    types: dict[tuple, Any]
-    head: tuple
-    made_with: tuple
+    name: str  # for users
+    types: dict[tuple, Any]  # where its types are remembered
+    head: tuple  # tells them apart but for arguments, mode and options
+    made_with: tuple  # see `NodeType`
 
 
 def operator_maker(

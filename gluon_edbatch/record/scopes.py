@@ -21,21 +21,11 @@ local = _ThreadState()
 
 
 class Entered:
-    """A scope that a thread or asyncio task has entered.
-
-    Attributes
-    ----------
-    outer : Entered or None
-        The scope around this one, while this one is open.
-    thread : int
-        The one that entered it.
-    closed : bool
-        Whether the scope has ended.
-    """
+    """A scope that a thread or asyncio task has entered."""
 
     def __init__(self):
-        self.outer: Optional[Entered] = None
-        self.thread = interpreter.thread()
+        self.outer: Optional[Entered] = None  # the scope around this one, while this one is open
+        self.thread = interpreter.thread()  # that entered it
         self.closed = False
 
     def call_block(self, block, args):

@@ -20,13 +20,7 @@ _MOST_ARRAYS = 64  # of one operator in a recording; more are data
 
 
 class SharedArray:
-    """An array as a type's parameter: what `gluon.Parameter` is asked for.
-
-    Parameters
-    ----------
-    name : str
-    array : NDArray
-    """
+    """An array as a type's parameter: what `gluon.Parameter` is asked for."""
 
     _deferred_init = ()
     _grad_stype = 'default'
@@ -40,13 +34,7 @@ class SharedArray:
         self._data = [array]
 
     def data(self, ctx: mx.Context) -> NDArray:
-        """The array.
-
-        Raises
-        ------
-        RuntimeError
-            If it is somewhere else.
-        """
+        """The array; raises RuntimeError if it is on another device."""
         if ctx != self._ctx:
             raise RuntimeError(f'the array {self.name} is on {self._ctx}')
         return self._data[0]

@@ -19,17 +19,7 @@ _MOST_AXES = 5  # of arrays whose views MXNet can differentiate
 
 
 class Arena:
-    """All rows of one kind that one evaluation computed.
-
-    Attributes
-    ----------
-    raw : NDArray
-        The rows, unknown to autograd.
-    is_over : bool
-        Whether they are known to be there, and not yet to be computed by the engine.
-    memory : Memory or None
-        What they are in, if it is handed on when this goes.
-    """
+    """All rows of one kind that one evaluation computed."""
 
     __slots__ = ('raw', 'is_over', 'memory', '_taped', '_connect')
 
@@ -40,9 +30,9 @@ class Arena:
         memory: Optional[Memory],
         is_over: bool = False,
     ):
-        self.raw = raw
-        self.is_over = is_over
-        self.memory = memory
+        self.raw = raw  # the rows, unknown to autograd
+        self.is_over = is_over  # whether the rows are known to be computed
+        self.memory = memory  # what the rows are in, if it is handed on when this goes
         self._taped: Optional[NDArray] = None
         self._connect = connect
 
@@ -92,18 +82,12 @@ class Arena:
 
 
 class EagerArena:
-    """Results of one kind that are on the user's own tape, each an array of its own.
-
-    Attributes
-    ----------
-    rows : dict
-        First row of a value -> what it is. There is no memory behind the numbers of rows.
-    """
+    """Results of one kind that are on the user's own tape, each an array of its own."""
 
     __slots__ = ('rows',)
 
     def __init__(self):
-        self.rows: dict[int, NDArray] = {}
+        self.rows: dict[int, NDArray] = {}  # by first row, a number that has no memory behind it
 
     def read(self, begin: int, _end: int, taped: bool) -> NDArray:
         """The value that begins at some row, connected to autograd if it was recorded so."""
@@ -130,25 +114,13 @@ _OF_NONE = tuple([np.zeros(0, dtype) for dtype in (np.int32, np.int64, np.int64,
 
 
 class Locations:
-    """Where the values of one recording are.
+    """Where the values of one recording are: arrays by value."""
 
-    Attributes
-    ----------
-    evaluation : numpy.ndarray
-        int32 by value, number of the evaluation that computed it, -1 before; -2 for a partial sum
-        that was left out (see `graph.collect.Pending`).
-    row : numpy.ndarray
-        int64 by value, its first row in the arena of its kind.
-    rows : numpy.ndarray
-        int64 by value, how many rows it has.
-    taped : numpy.ndarray
-        bool by value, whether it was recorded under ``autograd.record()``.
-    """
-
+    # int32, the evaluation that computed it; -1 before, and -2 for a partial sum that was left out
     evaluation: np.ndarray
-    row: np.ndarray
-    rows: np.ndarray
-    taped: np.ndarray
+    row: np.ndarray  # int64, its first row in the arena of its kind
+    rows: np.ndarray  # int64, how many rows it has
+    taped: np.ndarray  # bool, whether it was recorded under ``autograd.record()``
 
     def __init__(self):
         self.evaluation, self.row, self.rows, self.taped = _OF_NONE
@@ -188,40 +160,21 @@ class Locations:
 
 
 class Store:
-    """The values with one spec in one recording.
-
-    Attributes
-    ----------
-    recording : Recording or None
-        None once there is nothing left to run: values then need the results only, and keep
-        neither the recording nor the arenas of other kinds alive.
-    spec : Spec
-    shape : tuple of int
-        As users see it: ``()`` for some values of shape (1,), (1, L, ...) for packed ones.
-    kind : tuple
-        What it has in common with stores of other recordings: spec, and number of axes for users.
-    packed : bool
-        Whether its rows are positions along axis 1 (see `packed`).
-    ragged : object
-        Stands for "ragged values of this spec" in the key of a call.
-    arenas : dict
-        Evaluation -> `Arena` or `EagerArena`.
-    locations : Locations
-        Shared by all stores of a recording.
-    given : dict
-        Numbers and arrays of the user that somebody may ask for when the recording is gone: value
-        -> the number, or a function that makes an NDArray of it; what a constant holds.
-    """
+    """The values with one spec in one recording."""
 
     def __init__(self, recording, spec: Spec, shape: tuple[int, ...], kind: Any):
+        # None once nothing is left to run: values then need the results only, and keep neither the
+        # recording nor the arenas of other kinds alive.
         self.recording = recording
         self.spec = spec
-        self.shape = shape
-        self.kind = kind
-        self.packed = len(shape) > len(spec.shape)
-        self.ragged = object()
-        self.arenas: dict[int, Union[Arena, EagerArena]] = {}
+        self.shape = shape  # as users see it: () for some values (1,), (1, L, ...) for packed ones
+        self.kind = kind  # equal for such stores of other recordings: spec, and axes for users
+        self.packed = len(shape) > len(spec.shape)  # rows are positions along axis 1
+        self.ragged = object()  # stands for "ragged values of this spec" in the key of a call
+        self.arenas: dict[int, Union[Arena, EagerArena]] = {}  # by evaluation
         self.locations: Locations = recording.locations
+        # What somebody may ask for when the recording is gone, by value: a number, what a constant
+        # holds, or a function that makes the NDArray.
         self.given: dict[int, Any] = {}
 
     def arena(self, evaluation: int) -> Union[Arena, EagerArena]:

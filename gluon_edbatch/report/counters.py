@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..execute.cost_model import WHY
 from ..execute.counts import Counts, calls_written, options_among, passes_of
+from ..execute.executable import WHY
 from ..execute.native.threads import get_num_threads
 from ..record.calls import Form
 from ..record.families import why_not_padded

@@ -15,7 +15,7 @@ from gluon_edbatch.execute import execution_state as machine
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native import compiler, library, native_run
-from gluon_edbatch.execute.native.gather import gather
+from gluon_edbatch.execute.native.library import gather
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.ops.instructions import Opcode, Place

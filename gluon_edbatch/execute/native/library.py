@@ -20,13 +20,18 @@ import platform
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Optional
 
 import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
 
-from ...mx.invoke import load_operators
+from ...mx import fresh
+from ...mx.host import upload
+from ...mx.invoke import load_operators, run_for_effect
 from .compiler import (
     BUILT,
     FLAGS,
@@ -186,3 +191,43 @@ def _fingerprint(compiler: str, flags: tuple[str, ...]) -> str:
         digest.update(source.read_bytes())
     digest.update(' '.join([platform.machine(), *sorted(features())]).encode())
     return digest.hexdigest()[:16]
+
+
+def gather(
+    sources: Sequence[NDArray],
+    rows: Sequence[np.ndarray],
+    target: NDArray,
+    begin: int,
+    now: bool = False,
+) -> bool:
+    """Copy rows of some arrays, one after the other, to the rows of another one from `begin` on, by
+    one call of a native operator.
+
+    An operator that takes rows and one that copies them are 150 microseconds for each source, and
+    an evaluation of samples that joined one by one has some dozen sources.
+
+    `rows` are int64, for each source; autograd does not know `target`. With `now` this thread does
+    it: the target is new, and what is read is there. Returns False, and does nothing, if native
+    operators do not run here.
+    """
+    if target.ctx.device_type != 'cpu' or not available():
+        return False
+    counts = [len(each) for each in rows]
+    table = np.empty(2 + 2 * sum(counts), np.int64)
+    table[0] = int(np.prod(target.shape[1:])) * np.dtype(target.dtype).itemsize
+    table[1] = begin
+    table[2::2] = np.repeat(np.arange(len(counts)), counts)
+    table[3::2] = np.concatenate(rows)
+    if now:
+        handles = [source.handle for source in sources]
+        fresh.wait(handles)  # a user may have written to them
+        fresh.run(address('edb_gather_now'), table, [*handles, target.handle])
+        return True
+    arrays = [upload(table, target.ctx), *sources, target]
+    run_for_effect(
+        'edb_gather',
+        [array.handle for array in arrays],
+        inputs=str(len(arrays)),
+        written=str(len(arrays) - 1),
+    )
+    return True

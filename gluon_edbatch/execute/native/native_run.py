@@ -146,21 +146,11 @@ class NativeRun:
 
 
 def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDArray]) -> bool:
-    """Run batches forward; when this returns their results are in the arenas.
+    """Run batches forward; when this returns True their results are in the arenas. It returns
+    False, and nothing is done, if it would take long or a parameter is about to be used.
 
-    Parameters
-    ----------
-    words : numpy.ndarray
-        int64, the run's table.
-    weights : sequence of Watched
-        Dense parameters on the CPU.
-    arenas : sequence of NDArray
-        On the CPU: new ones, and such as are read only.
-
-    Returns
-    -------
-    bool
-        False, and nothing is done, if it would take long or a parameter is about to be used.
+    `words` (int64) is the run's table. `weights` are dense, and all is on the CPU; `arenas` are new
+    ones, and such as are read only.
     """
     if len(words) > _MOST_WORDS:
         return False

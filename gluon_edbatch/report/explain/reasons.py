@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 from mxnet import gluon
 
-from ...execute.cost_model import WHY
+from ...execute.executable import WHY
 from ...record.families import serves_padding, why_not_padded
 from ...record.sites import Site
 from ...subgraph.additions import is_addition
