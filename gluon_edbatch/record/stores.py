@@ -233,7 +233,7 @@ class Store:
         if found is None or (np.diff(found[1]) != 1).any():
             return None
         arena, rows, _ = found
-        return arena.read(int(rows[0]), int(rows[-1]) + 1, False)
+        return arena.read(int(rows[0]), int(rows[0]) + len(rows), False)
 
     def _among(self, values: Sequence[int]) -> Optional[tuple[Arena, np.ndarray, bool]]:
         """The arena that holds all of some values, their rows in it, and whether autograd records

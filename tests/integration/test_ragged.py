@@ -343,6 +343,7 @@ def test_memories_of_any_lengths_are_one_batch(name, dtype):
 
 @in_one_test('name', [*NATIVE, *PADDED])
 def test_which_run_natively(name, types):
+    types.clear()
     _, model = model_of({**NATIVE, **PADDED}[name], 'float32')
     attention_types(model, samples_of('float32'))
     ragged = [kind for kind in types if kind.ragged]

@@ -53,7 +53,12 @@ _lock = threading.Lock()
 
 
 def available() -> bool:
-    """Whether the native operators are loaded. The first call loads them, compiled if need be."""
+    """Whether the native operators are loaded. The first call loads them, compiled if need be.
+
+    Returns
+    -------
+    bool
+    """
     return loaded() is not None
 
 
