@@ -34,7 +34,7 @@ def given_to_engine(monkeypatch):
         names.extend(name for name in ['edb_push_backward'] if address(name) == function)
         return call(function, *args)
 
-    for module in ('gather', 'native_run'):
+    for module in ('library', 'native_run'):
         monkeypatch.setattr(f'gluon_edbatch.execute.native.{module}.run_for_effect', noted)
     monkeypatch.setattr(native_run.fresh, 'run', noted_call)
     return names
