@@ -40,7 +40,7 @@ def is_run(node_type: NodeType) -> bool:
 
 
 def traits_of(node_type: NodeType) -> Traits:
-    """Those of the first that can run the type."""
+    """Return the traits of the first backend that can run the type."""
     known = executable(node_type)
     if known.traits is None:
         traits = next(filter(None, (backend.traits(node_type) for backend in BACKENDS)))

@@ -335,7 +335,7 @@ def _along(name: str, key: str, default: Optional[int], **facts: Any) -> None:
 
 
 def _view(name: str, rule: Any, **facts: Any) -> None:
-    """The same elements in another shape."""
+    """Declare an operator that gives the same elements another shape."""
     facts = {'padding': padding.view, 'is_view': True, **facts}
     _each(name, rows=rule, whole=whole.reshaped, native=native.reshape, **facts)
 

@@ -393,7 +393,7 @@ class _FunctionRewriter:
         return _AsFunctions().visit(copy.deepcopy(node))
 
     def _with_parts(self, node: ast.expr) -> ast.expr:
-        """The same expression of simple parts."""
+        """Split an expression into simple parts."""
         made = copy.copy(node)
         fields = [
             (field, value)

@@ -133,7 +133,7 @@ class StateParts:
 def rebuilt(
     state: State, fresh: Sequence[Any], foreign: AbstractSet[int], widened: frozenset[Path]
 ) -> State:
-    """The same state with containers of its own, and other values in the place of its own."""
+    """Copy a state with its containers, and with other values in it."""
     walk = _Rebuilding(foreign, widened, iter(fresh))
     return tuple(
         [

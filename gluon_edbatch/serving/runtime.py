@@ -89,7 +89,7 @@ class Runtime(mlserver.MLModel):
         return InferenceResponse(model_name=self.name, id=payload.id, outputs=[output])
 
     def _samples(self, payload: InferenceRequest) -> list[Any]:
-        """Those of a request; raises MLServerError if something is wrong with one."""
+        """Read the samples of a request; raise MLServerError if one is wrong."""
         if len(payload.inputs) != 1 or payload.inputs[0].datatype != 'BYTES':
             raise InferenceError('a request has one input, of datatype BYTES: a text a sample')
         data = payload.inputs[0].data.root
