@@ -162,14 +162,15 @@ class Evaluator:
     def _large_types(self, recording: Recording, work: Work) -> list[NodeType]:
         if self._timing or not (recording.options.at_once and is_ours(self.scheduler)):
             return []
-        if not any([executable(kind).may_run_eagerly for kind in work.types]):
+        most = int(work.table.rows.max())
+        if not any([is_faster_eagerly(kind, 1, most) for kind in work.types]):  # most often
             return []
         calls = np.bincount(work.kinds).tolist()
         rows = np.bincount(work.kinds, work.table.rows[work.calls.forms]).astype(int).tolist()
         return [
             kind
             for kind, calls_of, rows_of in zip(work.types, calls, rows)
-            if executable(kind).may_run_eagerly and is_faster_eagerly(kind, calls_of, rows_of)
+            if is_faster_eagerly(kind, calls_of, rows_of)
         ]
 
     def _run_eagerly(self, recording: Recording, work: Work) -> None:

@@ -68,8 +68,8 @@ def may_run_eagerly(node_type: NodeType) -> bool:
 
 
 def is_faster_eagerly(node_type: NodeType, calls: int, rows: int) -> bool:
-    """Whether so many calls of a type, with so many rows together, take less time eagerly; the type
-    is one that may run so.
+    """Whether so many calls of a type, with so many rows together, may run eagerly and take less
+    time so.
 
     This is decided by shapes and by how many calls there are, never by a clock, so that a program
     runs in the same way each time. A batch copies arguments together. They and the results that
@@ -79,7 +79,7 @@ def is_faster_eagerly(node_type: NodeType, calls: int, rows: int) -> bool:
     """
     known = executable(node_type)
     copied = rows * known.row_bytes
-    if copied <= calls * _CALL:  # most often
+    if not known.may_run_eagerly or copied <= calls * _CALL:  # most often
         return False
     operators = sum(not node.is_variable for node in node_type.graph.subgraph.nodes)
     return copied > (

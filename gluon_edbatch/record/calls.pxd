@@ -59,6 +59,9 @@ cdef class Form:
     cdef public object block, mutable, elements
     cdef public bint numpy
     cdef public list stores
+    cdef _set_stores(self, list stores)
+    @cython.locals(form=Form)
+    cpdef Form again(self, Py_ssize_t index, list stores, object block, object mutable)
     @cython.locals(leaf=Py_ssize_t)
     cpdef results(self, Py_ssize_t base)
     cpdef bint changed(self) except -1
@@ -108,6 +111,9 @@ cdef class CallLog(Entered):
     cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
+    @cython.locals(numbers='float[::1]', scalars=list, place=Py_ssize_t, number=double,
+                   whole='long long', most=double)
+    cpdef exact_numbers(self, Py_ssize_t first, Py_ssize_t last)
     @cython.locals(known=tuple)
     cpdef constant(self, tuple key)
     @cython.locals(known=tuple)
@@ -133,11 +139,12 @@ cdef class CallLog(Entered):
     cdef int _make_room(self) except -1
     @cython.locals(value=lazy.LazyArray, store=stores.Store)
     cpdef common_store(self, list values)
-    @cython.locals(value=lazy.LazyArray, items=list, ids=list, store=stores.Store)
+    @cython.locals(value=lazy.LazyArray, ids=list, store=stores.Store, place=Py_ssize_t)
     cpdef ragged(self, object values, object shape=*, object dtype=*, object ctx=*)
     @cython.locals(store=stores.Store, place=tuple)
     cpdef concat_plain(self, list values)
     @cython.locals(form=Form, stores=list)
+    @cython.locals(known=Form, form=Form, stores=list)
     cpdef Form form_again(self, object kind, object block=*, object mutable=*)
     @cython.locals(form=Form)
     cpdef Form add_form(self, object node_type, Py_ssize_t rows, list stores, Py_ssize_t length=*,

@@ -48,7 +48,7 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
 _LENGTHS: Any = lazy.RaggedArray.__dict__['lengths']
-ndarray, numpy_ndarray = np.ndarray, mx.np.ndarray
+ndarray, numpy_ndarray, SettledArray = np.ndarray, mx.np.ndarray, lazy.SettledArray
 _GIVEN = frozenset(
     (
         ndarray,
@@ -56,7 +56,7 @@ _GIVEN = frozenset(
         numpy_ndarray,
         GuardedArray,
         GuardedNumpyArray,
-        lazy.SettledArray,
+        SettledArray,
         lazy.SettledNumpyArray,
     )
 )
@@ -253,15 +253,31 @@ class Form:
         self.elements: Any = None
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
-        self.stores = stores
-        self.first = self.second = None
         self.nested = node_type.nested  # results, with numbers of outputs in their places
         self.shape = _NESTED if _is_nested(self.nested) else _OTHER
         if self.nested == 0:
-            self.shape, self.first = _ONE, stores[0]
+            self.shape = _ONE
         elif self.nested == (0, 1) and type(self.nested) is tuple:
             self.shape = _PAIR
+        self._set_stores(stores)
+
+    def _set_stores(self, stores):
+        self.stores, self.first, self.second = stores, None, None
+        if self.shape == _ONE:
+            self.first = stores[0]
+        elif self.shape == _PAIR:
             self.first, self.second = stores
+
+    def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
+        """A copy for another recording: most recordings have forms that an earlier one had."""
+        form = Form.__new__(Form)
+        form.index, form.block, form.mutable, form.elements = index, block, mutable, None
+        form.node_type, form.rows, form.outputs = self.node_type, self.rows, self.outputs
+        form.length, form.lengths, form.numpy = self.length, self.lengths, self.numpy
+        form.template, form.leaves, form.nested = self.template, self.leaves, self.nested
+        form.shape = self.shape
+        form._set_stores(stores)
+        return form
 
     def results(self, base):
         """The structure of lazy values that a call returns whose first output is value `base`."""
@@ -573,6 +589,8 @@ class CallLog(Entered):
                 value = arg
                 self.node_args.append(value._id)
                 prefix = prefix.after(value._store)
+            elif (kind is int or kind is float) and not nested:
+                prefix = self._follow_number(prefix, arg)
             elif kind is list or kind is tuple:
                 prefix = prefix.after(kind)
                 if prefix is not None:
@@ -582,17 +600,10 @@ class CallLog(Entered):
             elif arg is None:
                 prefix = prefix.after(None)
             elif (
-                kind is ndarray
-                or kind is NDArray
-                or kind is lazy.SettledArray
-                or kind is numpy_ndarray
+                kind is ndarray or kind is NDArray or kind is SettledArray or kind is numpy_ndarray
             ):
                 prefix = self._follow_given(prefix, arg)
-            elif nested:
-                return None
-            elif kind is int or kind is float:
-                prefix = self._follow_number(prefix, arg)
-            elif kind is lazy.RaggedArray:
+            elif kind is lazy.RaggedArray and not nested:
                 ragged = True
                 several = arg
                 prefix = prefix.after(Ragged)
@@ -623,7 +634,7 @@ class CallLog(Entered):
 
     def _follow_given(self, prefix, array):
         """The same for an array of the user."""
-        if type(array) is lazy.SettledArray:
+        if type(array) is SettledArray:
             array = array._array
         if type(array) is ndarray:
             value = self._given_again(array)
@@ -670,6 +681,29 @@ class CallLog(Entered):
         key = found if self.taped else (found[0], found[1], b'')
         value = self._read.get(key) if len(found[1]) <= REMEMBERED else None
         return self.append_read(array, key) if value is None else value
+
+    def exact_numbers(self, first, last):
+        """A range of the recorded numbers, float32; None if one is large, or of another class than
+        Python's own."""
+        result = np.empty(last - first, np.float32)
+        numbers: Any = result.data
+        scalars, most = self.scalars, _EXACT
+        for place in range(first, last):
+            given = scalars[place]
+            if type(given) is float:
+                number = given
+            elif type(given) is int:
+                try:
+                    whole = given
+                except OverflowError:  # in C: Python's own int may be of any length
+                    return None
+                number = whole
+            else:
+                return None
+            if not -most < number < most:
+                return None
+            numbers[place - first] = number
+        return result
 
     def constant(self, key):
         """The constant that was made by this key, for its user alone; None if there was none."""
@@ -818,14 +852,21 @@ class CallLog(Entered):
 
     def ragged(self, values, shape=None, dtype='float32', ctx=None):
         """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
-        items = values if type(values) is list else list(values)
-        store = self.common_store(items)
-        if store is None or not store.shape or store.packed:
-            return self.ragged_unknown(items, shape, dtype, ctx)
-        ids: list[Any] = []
-        for item in items:
+        items = values if type(values) is list or type(values) is tuple else list(values)
+        store: Any = None
+        ids: list[Any] = [None] * len(items)
+        for place in range(len(items)):  # in one loop: nodes of trees call this more than any other
+            item = items[place]
+            if type(item) is not self.value_type:
+                return self.ragged_unknown(list(items), shape, dtype, ctx)
             value = item
-            ids.append(value._id)
+            if store is not value._store:
+                if store is not None:
+                    return self.ragged_unknown(list(items), shape, dtype, ctx)
+                store = value._store
+            ids[place] = value._id
+        if store is None or store.recording is not self or not store.shape or store.packed:
+            return self.ragged_unknown(list(items), shape, dtype, ctx)
         return interpreter.new_ragged(store, ids)
 
     def concat_plain(self, values: Sequence[Any]) -> Any:
@@ -844,14 +885,17 @@ class CallLog(Entered):
     def form_again(self, kind, block=None, mutable=None):
         """A form of calls of a kind that an earlier recording met; None if it has to be made
         anew."""
-        node_type = kind.node_type
-        if node_type not in self.watched and not self.watch_type(node_type):
+        known = kind.form
+        if known.node_type not in self.watched and not self.watch_type(known.node_type):
             return None
         stores = []
         for stored, spec, shown in kind.results:
             store = self.stores_by_kind.get(stored)
             stores.append(self.store(spec, shown) if store is None else store)
-        form = self.add_form(node_type, kind.rows, stores, 0, block, mutable)
+        form = known.again(len(self.forms), stores, block, mutable)
+        self.forms.append(form)
+        self.form_summaries.extend(kind.summary)
+        self.output_rows.extend(kind.output_rows)
         if kind.by_length is not None:
             self.by_length[form.index] = kind.by_length
         return form
@@ -860,17 +904,8 @@ class CallLog(Entered):
         """One more form of this recording; parameters are as for `Form`."""
         form = Form(len(self.forms), node_type, rows, stores, length, block, mutable)
         self.forms.append(form)
-        self.form_summaries.extend(
-            (
-                node_type.serial,
-                rows,
-                form.outputs,
-                node_type.of_many,
-                node_type.mode.recording,
-                node_type.addition,
-            )
-        )
-        self.output_rows.extend([store.spec.rows for store in stores])
+        self.form_summaries.extend(summary(form))
+        self.output_rows.extend(rows_of_outputs(form))
         return form
 
     def store(self, spec, shape=None):
@@ -897,6 +932,18 @@ class CallLog(Entered):
             self.node_args.append(value._id)
         self.node_lengths.append(len(values))
         return self._finish_call(form)
+
+
+def summary(form: Form) -> Column:
+    """What `graph.collect.FormTable` reads of a form."""
+    kind = form.node_type
+    mode = kind.mode.recording
+    return Column('q', [kind.serial, form.rows, form.outputs, kind.of_many, mode, kind.addition])
+
+
+def rows_of_outputs(form: Form) -> Column:
+    """The same of its outputs."""
+    return Column('q', [store.spec.rows for store in form.stores])
 
 
 def kept(kinds: Sequence[Any]) -> tuple:

@@ -24,7 +24,7 @@ from ..subgraph.trace import (
     trace_numbered,
     trace_operator,
 )
-from .calls import ANY, Callee, Form, kept
+from .calls import ANY, Callee, Form, kept, rows_of_outputs, summary
 from .hooks import tracing_block
 from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
@@ -284,7 +284,9 @@ class Forms(Inputs):
         if form.length:
             return None
         results = [(store.kind, store.spec, store.shown) for store in form.stores]
-        return Remembered(form.node_type, form.rows, results, self.by_length.get(form.index))
+        kept = form.again(-1, [None] * form.outputs, None, None)
+        by_length = self.by_length.get(form.index)
+        return Remembered(kept, summary(form), rows_of_outputs(form), results, by_length)
 
     def watch_type(self, node_type: NodeType) -> bool:
         """Watch the parameters of a type; gives whether it is still that of such calls."""

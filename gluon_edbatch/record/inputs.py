@@ -234,10 +234,11 @@ class Inputs(CallLog):
         """A range of the recorded Python numbers, to be read only. Raises `RecordError` if one is
         no exact integer in their dtype: word 16777217 would silently be word 16777216."""
         if self._range[0] != (first, last):  # a plan asks, and then a machine
-            self._range = (first, last), self._exact_numbers(first, last)
+            numbers = self.exact_numbers(first, last)
+            self._range = (first, last), self._exact(first, last) if numbers is None else numbers
         return self._range[1]
 
-    def _exact_numbers(self, first: int, last: int) -> np.ndarray:
+    def _exact(self, first: int, last: int) -> np.ndarray:
         given = self.scalars[first:last]
         try:
             exact = np.array(given, np.float64)

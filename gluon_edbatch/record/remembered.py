@@ -16,15 +16,15 @@ from mxnet import gluon
 
 from ..errors import EdbError
 from ..subgraph.fingerprint import Fingerprint
-from ..subgraph.node_type import NodeType
 from .shared import SharedTypes
 
 
 class Remembered(NamedTuple):
     """A kind of call as later recordings find it."""
 
-    node_type: NodeType
-    rows: int  # of the arguments
+    form: Any  # a `Form` of no recording
+    summary: Any  # with the rows of its outputs, see `CallLog.form_summaries`
+    output_rows: Any
     results: list[tuple]  # of each: `Store.kind`, and spec and shape for users
     by_length: Optional[tuple]  # see `CallLog`
 
