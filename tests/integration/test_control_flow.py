@@ -14,6 +14,7 @@ import gluon_edbatch as edb
 from tests.support.cases import in_one_test
 from tests.support.control_flow import WIDTH, ByName, net
 from tests.support.models import ndarrays, started
+from tests.support.tiers import sampled
 
 # Random blocks have layers that they do not call.
 pytestmark = pytest.mark.filterwarnings('ignore:Parameter .* is not used by any computation')
@@ -109,7 +110,7 @@ def check(seed: int) -> None:
                 np.testing.assert_allclose(mine, wanted, rtol=0, atol=1e-5 * scale, err_msg=before)
 
 
-@pytest.mark.parametrize('seed', [0, 3, 6, 9, 11])
+@pytest.mark.parametrize('seed', sampled(2, [0, 3, 6, 9, 11]))
 def test_random_blocks_equal_eager_whatever_was_called_before(seed):
     check(seed)
 

@@ -19,7 +19,7 @@ SHAPES = [(1, -1), (1, -1, 1), (1, 1, -1), (1, -1, 1, 1), (1, 1, -1, 1), (1, 1, 
 CASES = list(itertools.product(['native', 'mxnet', 'in turns'], ['fsm', 'unbatched']))
 
 
-@pytest.fixture(params=[[100, 1000], pytest.param([1000, 10000], marks=pytest.mark.slow)])
+@pytest.fixture(params=[[100, 500], pytest.param([1000, 10000], marks=pytest.mark.slow)])
 def sizes(request):
     return request.param
 

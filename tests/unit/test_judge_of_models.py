@@ -15,6 +15,7 @@ from gluon_edbatch.testing import assert_matches_eager
 from gluon_edbatch.testing import matches_eager as eager
 from tests.support.cases import in_one_test
 from tests.support.models import TreeLSTM, ndarrays, random_trees, started
+from tests.support.tiers import sampled
 
 FAST = dict(schedulers=['agenda'], hybridized=[False])
 WIDTH, WORDS = 12, 30
@@ -106,15 +107,13 @@ def names_of_gradients(comparison):
     ]
 
 
-@pytest.mark.parametrize('seed', range(2))
-@pytest.mark.parametrize('name', MODELS)
+@pytest.mark.parametrize('name, seed', sampled(3, MODELS, range(2)))
 def test_right_models_pass(name, seed):
     make, samples = MODELS[name]
     assert_matches_eager(started(make(), seed=seed), samples())
 
 
-@pytest.mark.parametrize('only_float32', [False, True])
-@pytest.mark.parametrize('name', MODELS)
+@pytest.mark.parametrize('name, only_float32', sampled(3, MODELS, [False, True]))
 def test_each_gradient_that_is_wrong_by_a_thousandth_fails(name, only_float32, monkeypatch):
     make, samples = MODELS[name]
     net, samples = started(make()), samples()
@@ -128,8 +127,7 @@ def test_each_gradient_that_is_wrong_by_a_thousandth_fails(name, only_float32, m
                 comparison.run(True, False, ['agenda'])
 
 
-@pytest.mark.parametrize('only_float32', [False, True])
-@pytest.mark.parametrize('name', ['reader', 'tree'])
+@pytest.mark.parametrize('name, only_float32', sampled(3, ['reader', 'tree'], [False, True]))
 def test_wrong_by_a_thousandth_where_eager_is_inexact(name, only_float32, monkeypatch):
     """Eager gradients are 3e-5 of the scale off, as those of some kernels of MXNet are."""
     make, samples = MODELS[name]
