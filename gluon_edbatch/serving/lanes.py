@@ -13,7 +13,7 @@ encoder, may take long: it is handed over, and the others' rounds go on beside i
 import gc
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextvars import Context
+from contextvars import Context, ContextVar
 from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Callable, NamedTuple, Optional
@@ -352,13 +352,42 @@ def own_error(error: Exception) -> Exception:
     return cause if isinstance(error, SampleError) and isinstance(cause, Exception) else error
 
 
+_advancing: ContextVar[Optional['_OnItsWay']] = ContextVar('edb_advancing', default=None)
+
+
+def emit(value: Any) -> None:
+    """Give a part of a sample's answer to whoever waits for it, from within `predict`.
+
+    Without effect where nobody has asked for parts, as outside of an `Engine`.
+
+    Parameters
+    ----------
+    value : object
+        Nothing that a scope has not computed: a number or a NumPy array that was looked at.
+
+    Examples
+    --------
+    >>> def predict(self, words):
+    ...     for state in states:
+    ...         scores = yield self.scores(state)
+    ...         edb.serving.emit(int(scores.argmax()))
+    """
+    sample = _advancing.get()
+    if sample is not None and sample.request.part is not None:
+        sample.emitted += 1
+        if sample.emitted > sample.request.emitted:  # or it began again, and this part was given
+            sample.request.emitted += 1
+            sample.request.part(value)
+
+
 class _OnItsWay:
     """A request's sample: on its way, and then waiting for its result as for other values."""
 
-    __slots__ = ('request', 'before', '_sample', '_ended', 'rounds', 'wanted')
+    __slots__ = ('request', 'before', 'emitted', '_sample', '_ended', 'rounds', 'wanted')
 
     def __init__(self, request: Request, predict: Callable[[Any], Any], before: int):
-        self.request, self.before, self.rounds = request, before, 0
+        self.request, self.before, self.rounds, self.emitted = request, before, 0, 0
+        _advancing.set(self)
         self.wanted: Any = predict(request.sample)
         self._sample: Optional[AdvancingSample] = None
         if isinstance(self.wanted, _STEPS):
@@ -369,6 +398,7 @@ class _OnItsWay:
     def advance(self, answer: Any) -> bool:
         """Whether it waits again."""
         self.rounds += 1
+        _advancing.set(self)  # in the lane's context: nobody else is in it
         if self._ended:
             self.request.result = answer
             return False
