@@ -68,6 +68,8 @@ def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
         add(f'--{name}', type=_count, default=default, metavar='N', help=help)
     add('--max-wait', type=float, default=0.15, metavar='SECONDS', help='of work that may be '
         'before a request; others are refused (default: %(default)s)')  # fmt: skip
+    add('--timeout', type=float, default=10.0, metavar='SECONDS', help='for the headers of a '
+        'request, and for its body (default: %(default)s)')  # fmt: skip
     add('--allowed-host', action='append', default=[], metavar='NAME',
         help='under which it is served, beside addresses and localhost')  # fmt: skip
     add('--model-control', action='store_true', help='load and unload models by requests')
@@ -131,9 +133,10 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     front = Front(pool, options)
     await pool.start()
     config = uvicorn.Config(_traced(front, options), lifespan='off', log_config=None, ws='none',
-                            access_log=False, timeout_keep_alive=int(IDLE))  # fmt: skip
+                            access_log=False, timeout_keep_alive=IDLE)  # fmt: skip
     state = ServerState()
-    Connection.most, Connection.soft_most = _most_connections(options.max_connections)
+    Connection.seconds = options.timeout
+    Connection.read, Connection.served = _most_connections(options.max_connections)
     servers = [
         await loop.create_server(lambda: Connection(config, state, {}), sock=each)
         for each in listeners
@@ -163,7 +166,7 @@ async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any)
     for connection in list(state.connections):
         connection.shutdown()
     await rpc.stop(max(0.0, until - asyncio.get_running_loop().time()))
-    await front.pool.close()
+    front.pool.close()
 
 
 def _most_connections(asked: int) -> tuple[int, int]:
@@ -199,7 +202,8 @@ def _ready(options: argparse.Namespace, pool: Any) -> list[str]:
     port = options.metrics_port or options.port
     verb = 'is' if len(pool.folders) == 1 else 'are'
     lines = [f'serve: {names} {verb} ready at {base}, metrics at port {port}']
-    for name, (_, example) in pool.models.items():
+    for name, metadata in pool.models.items():
+        example = metadata.get('parameters', {}).get('example')
         if example is not None:
             text = shlex.quote(json.dumps(request_of([example])))
             url = f'{base}/v2/models/{name}/infer'

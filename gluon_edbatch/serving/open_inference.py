@@ -1,4 +1,4 @@
-"""The Open Inference Protocol: requests and answers as JSON, with binary data behind it, and as gRPC.
+"""The Open Inference Protocol: requests and answers as JSON with binary data, and as gRPC.
 
 The specification is KServe's "Open Inference Protocol" v2; binary data is Triton's extension of it.
 """
@@ -105,7 +105,8 @@ def from_http(body: bytes, header_length: Optional[str]) -> Inference:
         raise RequestError(400, first_fault(error)) from None
     raw, inputs = memoryview(body)[end:], []
     for each in request.inputs:
-        size, data = each.parameters.get('binary_data_size'), each.data
+        size = each.parameters.get('binary_data_size')
+        data: Any = each.data
         if size is not None:
             if type(size) is not int or not 0 <= size <= len(raw):
                 raise RequestError(400, f'input {each.name}: binary_data_size is beyond the body')
@@ -122,7 +123,7 @@ def to_http(model: str, request: Inference, outputs: list[Tensor]) -> tuple[dict
     """Headers and body of an answer."""
     described, behind = [], []
     for each, raw in request.wanted(outputs):
-        entry = {'name': each.name, 'datatype': each.datatype, 'shape': each.shape}
+        entry: dict[str, Any] = {'name': each.name, 'datatype': each.datatype, 'shape': each.shape}
         if raw:
             behind.append(_raw(each))
             entry['parameters'] = {'binary_data_size': len(behind[-1])}

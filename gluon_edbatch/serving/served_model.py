@@ -139,16 +139,10 @@ class ServedModel:
                 for name, (datatype, shape) in tensors.items()
             ]
         if not self._served.inputs:
-            found['parameters'] = {'schema': self._check.json_schema()}
+            texts = map(to_json, self._served.warm_up)
+            example = from_json(min(texts, key=len, default=b'null'))
+            found['parameters'] = {'schema': self._check.json_schema(), 'example': example}
         return found
-
-    @property
-    def example(self) -> Any:
-        """The shortest sample that it warms up with, if samples are JSON."""
-        samples = () if self._served.inputs else self._served.warm_up
-        return min(
-            map(from_json, map(to_json, samples)), key=lambda each: len(str(each)), default=None
-        )
 
 
 _made: dict[str, Any] = {}  # of this process: a model that is loaded again goes on counting

@@ -13,18 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional
 
+import numpy as np
 import uvloop
 from google.protobuf.message import DecodeError
 from pydantic_core import to_json
 from tritonclient.grpc.service_pb2 import ModelInferRequest, ModelStreamInferResponse
 
 from ..errors import FolderError
-from .open_inference import (
-    RequestError, Tensor, from_grpc, from_http, to_grpc, to_http,
-)  # fmt: skip
+from . import open_inference as protocol
+from .open_inference import Inference, RequestError, Tensor
 from .served_model import ServedModel
 
 JSON = {'content-type': 'application/json'}
+LOG = logging.getLogger('edb.serving')
 
 
 class Call(NamedTuple):
@@ -53,15 +54,15 @@ def error(status: int, message: str) -> Answer:
 
 
 class Channel(asyncio.Protocol):
-    """Frames over a socket, each its length and what pickle makes of a tuple. `receive` gets what
-    is in them; `lost` is called at the end."""
+    """Frames over a socket, each its length and what pickle makes of a tuple: `receive` gets what
+    is in them, and `lost` is called at the end."""
 
     transport: Any = None
 
     def __init__(self, receive: Callable[..., None], lost: Callable[[], None]):
         self._receive, self._lost, self._rest = receive, lost, bytearray()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """See asyncio."""
         self.transport = transport
 
@@ -93,89 +94,81 @@ class Handler:
     def __init__(self, folders: dict[str, Path], loaded: Sequence[str]):
         self._folders, self._changing = folders, asyncio.Lock()
         self._models = {name: ServedModel(name, folders[name]) for name in loaded}
+        self.metadata = {name: each.metadata for name, each in self._models.items()}
         freeze()
 
-    def metadata(self) -> dict[str, Any]:
-        """Metadata and an example by model."""
-        return {name: (each.metadata, each.example) for name, each in self._models.items()}
-
-    async def answer(self, call: Call, part: Callable[[Answer], None]) -> Answer:
+    async def answer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
         """Answer a call, after parts if it asks for them."""
         try:
-            if call.kind in ('load', 'unload'):
-                return await self._change(call)
-            return await (self._http if call.kind == 'http' else self._grpc)(call, part)
-        except RequestError as fault:
-            return error(fault.status, str(fault))
+            if call.kind == 'http':
+                request = protocol.from_http(call.body, call.header_length)
+                return await self._infer(call, call.model, request, http, part)
+            if call.kind == 'grpc':
+                message = ModelInferRequest.FromString(call.body)
+                name = f'{message.model_name}/{message.model_version or 1}'
+                request = protocol.from_grpc(message)
+                return await self._infer(call, name, request, grpc, part)
+            return await self._change(call.kind, call.model)
+        except (RequestError, FolderError, DecodeError) as fault:
+            return error(getattr(fault, 'status', 400), str(fault))
         except Exception:
-            logging.getLogger('edb.serving').exception('request %s failed', call.id)
+            LOG.exception('request %s failed', call.id)
             return error(500, 'this should not have happened: the log tells more')
 
-    def _model(self, name: str, version: str) -> ServedModel:
-        if name in self._models and version in ('', '1'):
-            return self._models[name]
-        if name in self._folders and version in ('', '1'):
-            raise RequestError(503, f'the model {name} is not loaded now')
-        raise RequestError(404, f'there is no model {name[:100]} of version {version[:20] or 1}')
-
-    async def _http(self, call: Call, part: Callable[[Answer], None]) -> Answer:
-        model = self._model(call.model, '')
-        request = from_http(call.body, call.header_length)
+    async def _infer(
+        self, call: Call, name: str, request: Inference, write: Any, part: Callable[[Answer], Any]
+    ) -> Answer:
+        model = self._models.get(name.rpartition('/')[0]) if name.endswith('/1') else None
+        if model is None:
+            known = name.endswith('/1') and name[:-2] in self._folders
+            what = 'is not loaded now' if known else 'does not exist'
+            raise RequestError(503 if known else 404, f'the model {name[:100]} {what}')
         request = request._replace(id=request.id or call.id)
 
         def emitted(sample: int, value: Any) -> None:
-            text = to_json({'id': request.id, 'sample': sample, 'part': value})
-            part(Answer(200, event('part', text), is_last=False))
+            tensors = [
+                Tensor('sample', 'INT64', (1,), np.array([sample])),
+                Tensor('part', 'BYTES', (1,), [to_json(value)]),
+            ]
+            part(write(model.name, request._replace(outputs={}), tensors, False, True))
 
         outputs = await model.infer(request, emitted if call.streams else None)
-        headers, body = to_http(model.name, request, outputs)
-        return Answer(200, event('answer', body) if call.streams else body, headers)
+        return write(model.name, request, outputs, True, call.streams)
 
-    async def _grpc(self, call: Call, part: Callable[[Answer], None]) -> Answer:
-        try:
-            message = ModelInferRequest.FromString(call.body)
-        except DecodeError:
-            raise RequestError(400, 'the message is no ModelInferRequest') from None
-        model = self._model(message.model_name, message.model_version)
-        request = from_grpc(message)
-        request = request._replace(id=request.id or call.id)
-
-        def emitted(sample: int, value: Any) -> None:
-            tensors = [Tensor('part', 'BYTES', (1,), [to_json(value)])]
-            answer = to_grpc(model.name, request._replace(outputs={}), tensors)
-            answer.parameters['sample'].int64_param = sample
-            part(Answer(200, streamed(answer), is_last=False))
-
-        outputs = await model.infer(request, emitted if call.streams else None)
-        answer = to_grpc(model.name, request, outputs)
-        return Answer(200, streamed(answer) if call.streams else answer.SerializeToString())
-
-    async def _change(self, call: Call) -> Answer:
+    async def _change(self, kind: str, name: str) -> Answer:
         """Load a model, beside the one that is loaded, or unload it."""
         async with self._changing:
-            new, name = None, call.model
-            try:
-                if call.kind == 'load':
-                    new = await asyncio.to_thread(ServedModel, name, self._folders[name])
-            except FolderError as fault:
-                raise RequestError(400, str(fault)) from None
+            new = None
+            if kind == 'load':
+                new = await asyncio.to_thread(ServedModel, name, self._folders[name])
             old = self._models.pop(name, None)
             if new is not None:
                 self._models[name] = new
                 freeze()
             if old is not None:  # which finishes what it took
                 await asyncio.to_thread(old.close)
-        return Answer(200, json.dumps(new and (new.metadata, new.example)).encode())
+        return Answer(200, json.dumps(new and new.metadata).encode())
 
 
-def event(name: str, data: bytes) -> bytes:
-    """A server-sent event."""
-    return b'event: %s\ndata: %s\n\n' % (name.encode(), data)
+def http(*answer: Any) -> Answer:
+    """An answer by HTTP, or an event of a stream."""
+    model, request, outputs, is_last, streams = answer
+    if streams:
+        request = request._replace(is_raw=False, outputs=dict.fromkeys(request.outputs, False))
+    headers, body = protocol.to_http(model, request, outputs)
+    if streams:
+        body = b'event: %s\ndata: %s\n\n' % (b'answer' if is_last else b'part', body)
+        headers = {'content-type': 'text/event-stream', 'cache-control': 'no-store'}
+    return Answer(200, body, headers, is_last)
 
 
-def streamed(answer: Any) -> bytes:
-    """A message of a gRPC stream."""
-    return bytes(ModelStreamInferResponse(infer_response=answer).SerializeToString())
+def grpc(*answer: Any) -> Answer:
+    """An answer by gRPC, or a message of a stream."""
+    *rest, is_last, streams = answer
+    message = protocol.to_grpc(*rest)
+    if streams:
+        message = ModelStreamInferResponse(infer_response=message)
+    return Answer(200, message.SerializeToString(), {}, is_last)
 
 
 def freeze() -> None:
@@ -186,36 +179,35 @@ def freeze() -> None:
 
 async def work(connection: socket.socket, folders: dict[str, Path], loaded: Sequence[str]) -> None:
     """Answer calls until the other side is gone."""
-    loop, tasks = asyncio.get_running_loop(), {}
-    over = loop.create_future()
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    tasks: dict[int, asyncio.Task[Answer]] = {}
 
     def receive(number: int, call: Optional[Call]) -> None:
-        if call is None:
-            tasks[number].cancel() if number in tasks else None
-            return
-        send = partial(channel.send, number)
-        part = partial(loop.call_soon_threadsafe, send)
-        tasks[number] = task = loop.create_task(handler.answer(call, part))
-        task.add_done_callback(partial(done, number))
+        if call is not None:
+            part = partial(loop.call_soon_threadsafe, channel.send, number)
+            tasks[number] = task = loop.create_task(handler.answer(call, part))
+            task.add_done_callback(partial(done, number))
+        elif number in tasks:
+            tasks[number].cancel()
 
     def done(number: int, task: 'asyncio.Task[Answer]') -> None:
         del tasks[number]
         if not task.cancelled():
             channel.send(number, task.result())
 
-    channel = Channel(receive, lambda: over.done() or over.set_result(None))
+    channel = Channel(receive, over.set)
     await loop.create_unix_connection(lambda: channel, sock=connection)
     try:
         handler = Handler(folders, loaded)
     except FolderError as fault:
         channel.send(0, str(fault))
     else:
-        channel.send(0, handler.metadata())
-        await over
+        channel.send(0, handler.metadata)
+        await over.wait()
 
 
 def main() -> None:
-    """Work as a process that was started with a socket and folders by model."""
+    """Work as a process that was started with a socket, folders by model, and loaded models."""
     for each in (signal.SIGINT, signal.SIGTERM):  # the other side ends, and then this one
         signal.signal(each, signal.SIG_IGN)
     folders = {name: Path(folder) for name, folder in json.loads(sys.argv[2]).items()}
