@@ -11,9 +11,10 @@ values from one sample for the next, which shows when a lane ends. What samples 
 encoder, may take long: it is handed over, and the others' rounds go on beside it."""
 
 import gc
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextvars import Context, ContextVar
+from contextvars import Context
 from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Callable, NamedTuple, Optional
@@ -352,7 +353,7 @@ def own_error(error: Exception) -> Exception:
     return cause if isinstance(error, SampleError) and isinstance(cause, Exception) else error
 
 
-_advancing: ContextVar[Optional['_OnItsWay']] = ContextVar('edb_advancing', default=None)
+_local = threading.local()  # whose `sample` is being advanced in this thread
 
 
 def emit(value: Any) -> None:
@@ -372,7 +373,7 @@ def emit(value: Any) -> None:
     ...         scores = yield self.scores(state)
     ...         edb.serving.emit(int(scores.argmax()))
     """
-    sample = _advancing.get()
+    sample = getattr(_local, 'sample', None)
     if sample is not None and sample.request.part is not None:
         sample.emitted += 1
         if sample.emitted > sample.request.emitted:  # or it began again, and this part was given
@@ -387,8 +388,11 @@ class _OnItsWay:
 
     def __init__(self, request: Request, predict: Callable[[Any], Any], before: int):
         self.request, self.before, self.rounds, self.emitted = request, before, 0, 0
-        _advancing.set(self)
-        self.wanted: Any = predict(request.sample)
+        _local.sample = self
+        try:
+            self.wanted: Any = predict(request.sample)
+        finally:
+            _local.sample = None  # nothing outlives its sample
         self._sample: Optional[AdvancingSample] = None
         if isinstance(self.wanted, _STEPS):
             steps = self.wanted
@@ -397,8 +401,14 @@ class _OnItsWay:
 
     def advance(self, answer: Any) -> bool:
         """Whether it waits again."""
+        _local.sample = self
+        try:
+            return self._advance(answer)
+        finally:
+            _local.sample = None
+
+    def _advance(self, answer: Any) -> bool:
         self.rounds += 1
-        _advancing.set(self)  # in the lane's context: nobody else is in it
         if self._ended:
             self.request.result = answer
             return False
