@@ -294,7 +294,7 @@ def operate(op: str, values: Sequence[Any], **attrs: Any) -> Any:
     own = [log.value(value) for value in values]
     form = operator_form(op, [value.store for value in own], attrs)
     result = log.appended(form, [value.number for value in own])
-    return result.asnumpy() if scope is None else result
+    return log.run_alone()[0] if scope is None else result
 
 
 def _failed(kind: CellType, error: Exception) -> BatchError:
