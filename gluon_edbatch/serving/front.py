@@ -112,16 +112,20 @@ class Front:
         labels = metric(Counter, 'edb_answers', 'Requests by status.', ['protocol', 'status'])
         self._answers = lru_cache(None)(labels.labels)
 
-    @contextmanager
-    def admitted(self) -> Iterator[None]:
-        """While a request is open: no more than are done while one may wait, and refused at once
-        beyond that, or where the server ends. Raises RequestError."""
+    def check_room(self) -> None:
+        """Refuse one more request where more are open than are done while one may wait, or where
+        the server ends. Raises RequestError."""
         if self.is_draining:
             raise RequestError(503, 'the server ends: try elsewhere')
         seconds = self._expectation.work(self.open)
         if self.open >= LEAST_OPEN and seconds > self._options.max_wait:
             what = f'{self.open} requests are open, which takes some {1e3 * seconds:.0f} ms'
             raise RequestError(503, f'{what}: try again later')
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """While a request is open; raises RequestError if there is no room for it."""
+        self.check_room()
         self.open += 1
         if self.open == _BUSY:
             self._ended = monotonic()
@@ -183,15 +187,14 @@ class Front:
             if call is None:
                 await reply(await self._other(scope))
             else:
+                self.check_room()  # who sends slowly, meanwhile, takes nobody's place
+                call = call._replace(body=await self._body(receive))
                 with self.admitted():
-                    call = call._replace(body=await self._body(receive))
                     scope['task'] = asyncio.current_task()
                     async for answer in self.pool.ask(call):
                         await reply(answer)
                     del scope['task']
         except RequestError as fault:
-            if fault.status == 413:
-                await self._pass_over(receive)
             reply.ends |= fault.status == 413 or b'expect' in headers  # a body is not read
             await reply(error(fault.status, str(fault)))
         except asyncio.CancelledError:
@@ -208,8 +211,6 @@ class Front:
             raise RequestError(403, 'pages of other origins are not served')
         if scope.get('is_refused'):
             raise RequestError(503, 'too many connections: try again later')
-        if int(headers.get(b'content-length', b'0')) > self._options.max_bytes:
-            raise self._too_long()
         if headers.get(b'content-encoding', b'identity') != b'identity':
             raise RequestError(415, 'bodies are not to be compressed')
 
@@ -259,27 +260,19 @@ class Front:
         return error(404, 'there is nothing here: see the Open Inference Protocol')
 
     async def _body(self, receive: Any) -> bytes:
-        parts, size, more = [], 0, True
-        while more:
+        """All of a body. One that is too long is passed over, so that a client that is sending
+        hears the answer, but not without end."""
+        parts, size, more, most = [], 0, True, self._options.max_bytes
+        while more and size <= _PASSED_OVER * most:
             message = await receive()
             if message['type'] != 'http.request':
                 raise asyncio.CancelledError
-            parts.append(message['body'])
-            size, more = size + len(parts[-1]), message['more_body']
-            if size > self._options.max_bytes:
-                raise self._too_long()
+            size, more = size + len(message['body']), message['more_body']
+            if size <= most:
+                parts.append(message['body'])
+        if size > most:
+            raise RequestError(413, f'the body is longer than {most} bytes')
         return parts[0] if len(parts) == 1 else b''.join(parts)
-
-    def _too_long(self) -> RequestError:
-        return RequestError(413, f'the body is longer than {self._options.max_bytes} bytes')
-
-    async def _pass_over(self, receive: Any) -> None:
-        """What still comes, so that a client that is sending hears the answer; not without end."""
-        most, more = _PASSED_OVER * self._options.max_bytes, True
-        while more and most > 0:
-            message = await receive()
-            most -= len(message.get('body', b''))
-            more = message['type'] == 'http.request' and message['more_body']
 
 
 class _Reply:

@@ -173,7 +173,7 @@ class Recording(CallLog):
         numbers, lengths = self.node_args.since(0).tolist(), self.node_lengths.since(0).tolist()
         arguments = form.type.arguments
         later = len(arguments) - form.type.of_many  # where the values of ragged arguments begin
-        singles = _exact(self.numbers).astype(np.float32)[:, None] if self.numbers else None
+        singles = _exact(self.numbers or [0]).astype(np.float32)[:, None]
         given = [
             singles[-number // 2] if number % 2 else self.arrays[-number // 2 - 1]
             for number in numbers
