@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ..errors import FolderError
 from .folder import name_of
@@ -119,8 +119,8 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     from uvicorn.server import ServerState
 
     from .front import IDLE, Connection, Front
-    from .pool import Pool
     from .rpc import Service
+    from .worker_pool import WorkerPool
 
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -129,7 +129,7 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     if options.metrics_port:
         listeners.append(_listen(options.host, options.metrics_port, '--metrics-port'))
     _listen(options.host, options.grpc_port, '--grpc-port').close()
-    pool = Pool(folders, options.workers)
+    pool = WorkerPool(folders, options.workers)
     front = Front(pool, options)
     await pool.start()
     config = uvicorn.Config(_traced(front, options), lifespan='off', log_config=None, ws='none',
@@ -151,21 +151,26 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
 
 async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any) -> None:
     """Answer what was taken, tell others that the server ends, then end."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + GRACE_S
+
+    async def emptied(is_open: Callable[[], Any]) -> None:
+        while is_open() and loop.time() < until:
+            await asyncio.sleep(0.01)
+
     front.is_draining = True
-    until = asyncio.get_running_loop().time() + GRACE_S
     await asyncio.sleep(DRAINING_S)
-    while front.open and asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(0.01)
+    await emptied(lambda: front.open)
     for listener in listeners:
         listener.listen(0)  # who comes from now on finds nobody; who has come is still told
     await asyncio.sleep(0.05)
     for server in servers:
         server.close()
-    while state.tasks and asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(0.01)
+    await emptied(lambda: state.tasks)
     for connection in list(state.connections):
         connection.shutdown()
-    await rpc.stop(max(0.0, until - asyncio.get_running_loop().time()))
+    await emptied(lambda: state.connections)
+    await rpc.stop(max(0.0, until - loop.time()))
     front.pool.close()
 
 

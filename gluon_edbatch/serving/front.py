@@ -19,9 +19,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .expectation import Expectation
 from .open_inference import HEADER_LENGTH, RequestError
-from .pool import LOG, Pool
 from .served_model import metric
 from .worker import Answer, Call, error
+from .worker_pool import LOG, WorkerPool
 
 LEAST_OPEN = 64  # requests that may be open however long they take
 _BUSY = 16  # open requests, which tell how fast they can be done
@@ -104,7 +104,7 @@ class Connection(HttpToolsProtocol):
 class Front:
     """What is answered by whom; see ASGI. `options` are those of the command line."""
 
-    def __init__(self, pool: Pool, options: Any):
+    def __init__(self, pool: WorkerPool, options: Any):
         self.pool, self._options = pool, options
         self.open, self.is_draining = 0, False
         self._expectation, self._ended = Expectation(), 0.0
@@ -199,7 +199,8 @@ class Front:
             await reply(error(fault.status, str(fault)))
         except asyncio.CancelledError:
             reply.status = 499  # the client is gone
-        self.note('http', f'{scope["method"]} {scope["path"]}', name, reply.status, begun)
+        what = f'{scope["method"]} {scope["raw_path"].decode("latin-1")}'
+        self.note('http', what, name, reply.status, begun)
 
     def _check(self, scope: Any, headers: dict[bytes, bytes]) -> None:
         """Refuse what browsers send for pages of others, and what is too much."""

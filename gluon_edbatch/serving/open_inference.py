@@ -78,7 +78,7 @@ class _Input(_Output):
     data: list[Any] = []
 
 
-class _Body(BaseModel):
+class _JsonRequest(BaseModel):
     id: str = ''
     inputs: list[_Input] = Field(min_length=1)
     outputs: list[_Output] = []
@@ -100,7 +100,7 @@ def from_http(body: bytes, header_length: Optional[str]) -> Inference:
             raise RequestError(400, f'{HEADER_LENGTH} is not a length within the body')
         end = int(header_length)
     try:
-        request = _Body.model_validate_json(body[:end])
+        request = _JsonRequest.model_validate_json(body[:end])
     except ValidationError as error:
         raise RequestError(400, first_fault(error)) from None
     raw, inputs = memoryview(body)[end:], []

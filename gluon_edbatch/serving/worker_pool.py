@@ -65,7 +65,7 @@ class Worker:
             threading.Thread(target=self._process.wait, daemon=True).start()  # leaves no zombie
 
 
-class Pool:
+class WorkerPool:
     """Workers, of which each has all models; one that ends is replaced."""
 
     def __init__(self, folders: dict[str, Path], count: int):
@@ -121,7 +121,7 @@ class Pool:
                 yield part
         finally:
             del worker.calls[number]
-            if not is_last:  # nobody waits for it any more
+            if not is_last and worker in self.workers:  # nobody waits for it any more
                 worker.channel.send(number, None)
 
     async def change(self, kind: str, name: str) -> Answer:
