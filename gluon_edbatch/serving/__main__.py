@@ -120,6 +120,7 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
 
     from .front import IDLE, Connection, Front
     from .rpc import Service
+    from .worker import freeze
     from .worker_pool import WorkerPool
 
     loop, over = asyncio.get_running_loop(), asyncio.Event()
@@ -144,6 +145,7 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     rpc = Service(front).server(options.max_bytes)
     rpc.add_insecure_port(f'{options.host}:{options.grpc_port}')
     await rpc.start()
+    freeze()
     print('\n'.join(_ready(options, pool)), flush=True)
     await over.wait()
     await _drain(front, listeners, servers, state, rpc)
