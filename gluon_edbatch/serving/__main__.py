@@ -104,6 +104,10 @@ def _log(options: argparse.Namespace) -> None:
     logging.getLogger('edb.serving').setLevel(logging.INFO if options.verbose else logging.WARNING)
 
 
+def _bracketed(host: str) -> str:
+    return f'[{host}]' if ':' in host else host
+
+
 def _listen(host: str, port: int, option: str) -> socket.socket:
     try:
         family = socket.AF_INET6 if ':' in host else socket.AF_INET
@@ -143,7 +147,7 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
         for each in listeners
     ]
     rpc = Service(front).server(options.max_bytes)
-    rpc.add_insecure_port(f'{options.host}:{options.grpc_port}')
+    rpc.add_insecure_port(f'{_bracketed(options.host)}:{options.grpc_port}')
     await rpc.start()
     freeze()
     print('\n'.join(_ready(options, pool)), flush=True)
@@ -205,7 +209,7 @@ def _traced(app: Any, options: argparse.Namespace) -> Any:
 
 def _ready(options: argparse.Namespace, pool: Any) -> list[str]:
     """What to say when it is ready."""
-    base, names = f'http://{options.host}:{options.port}', ', '.join(pool.folders)
+    names, base = ', '.join(pool.folders), f'http://{_bracketed(options.host)}:{options.port}'
     port = options.metrics_port or options.port
     verb = 'is' if len(pool.folders) == 1 else 'are'
     lines = [f'serve: {names} {verb} ready at {base}, metrics at port {port}']

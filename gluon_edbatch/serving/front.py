@@ -53,8 +53,16 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._is_refused = len(self.connections) > self.served
         self._begin(_REFUSED_S if self._is_refused else self.seconds)
-        if len(self.connections) > self.read:
-            self._expire(error(503, 'too many connections: try again later'))
+        self._is_over = len(self.connections) > self.read
+        if self._is_over:
+            self._tell(error(503, 'too many connections: try again later'))
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio."""
+        if self._is_over:
+            self.transport.close()  # what was sent is read, so the answer is not lost by a reset
+        else:
+            super().data_received(data)
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         """See asyncio."""
@@ -93,12 +101,16 @@ class Connection(HttpToolsProtocol):
             self._limit.cancel()
 
     def _expire(self, answer: Answer) -> None:
+        if not self._is_over:
+            self._tell(answer)
+        self.transport.close()
+
+    def _tell(self, answer: Answer) -> None:
         cycle = self.cycle
         if cycle is None or not cycle.response_started or cycle.response_complete:
             headers = [b'%s: %s\r\n' % each for each in _headers(answer, True)]
             head = [STATUS_LINE[answer.status], *headers, b'\r\n']
             self.transport.write(b''.join([*head, answer.body]))
-        self.transport.close()
 
 
 class Front:
