@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import json
-import logging
 import pickle
 import signal
 import socket
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from traceback import format_exc
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
@@ -25,7 +25,6 @@ from .open_inference import Inference, RequestError, Tensor
 from .served_model import ServedModel
 
 JSON = {'content-type': 'application/json'}
-LOG = logging.getLogger('edb.serving')
 
 
 class Call(NamedTuple):
@@ -46,6 +45,7 @@ class Answer(NamedTuple):
     body: bytes = b'{}'
     headers: dict[str, str] = JSON
     is_last: bool = True
+    traceback: str = ''  # for the log
 
 
 def error(status: int, message: str) -> Answer:
@@ -112,8 +112,8 @@ class Handler:
         except (RequestError, FolderError, DecodeError) as fault:
             return error(getattr(fault, 'status', 400), str(fault))
         except Exception:
-            LOG.exception('request %s failed', call.id)
-            return error(500, 'this should not have happened: the log tells more')
+            failed = error(500, 'this should not have happened: the log tells more')
+            return failed._replace(traceback=format_exc())
 
     async def _infer(
         self, call: Call, name: str, request: Inference, write: Any, part: Callable[[Answer], Any]

@@ -118,6 +118,8 @@ class WorkerPool:
             while not is_last:
                 part = await parts.get()
                 is_last = part.is_last
+                if part.traceback:
+                    LOG.error('request %s failed: %s', call.id, part.traceback)
                 yield part
         finally:
             del worker.calls[number]
