@@ -172,6 +172,7 @@ async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any)
     await asyncio.sleep(0.05)
     for server in servers:
         server.close()
+    await asyncio.sleep(DRAINING_S)  # for the requests of those who have come last
     await emptied(lambda: state.tasks)
     for connection in list(state.connections):
         connection.shutdown()
