@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Serves the sentiment of trees: makes the environment and the model's folder if need be, and starts
-# MLServer around it.
+# the server.
 set -euo pipefail
 
 usage() {
@@ -13,6 +13,7 @@ build/served in the checkout, made at first by training for seconds on the embed
 
 Options go to `python -m gluon_edbatch.serving`:
   --host HOST  --port N  --grpc-port N  --metrics-port N  --workers N  --max-bytes N  --verbose
+  --model-control  --allowed-host NAME  and what `--help` tells
 
   EDB_VENV     environment with the extra `serve` (default: .venv-serve in the checkout)
   EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh

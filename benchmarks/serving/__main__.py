@@ -51,7 +51,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
                         help='at the last of the loads, and no more')  # fmt: skip
     parser.add_argument('--processor-time', type=int, nargs='?', const=3000, metavar='N',
                         help='so many requests, by a clock of processor time')  # fmt: skip
-    parser.add_argument('--http', type=Path, metavar='FOLDER', help='that is served by MLServer')
+    parser.add_argument('--http', type=Path, metavar='FOLDER', help='that is served')
     parser.add_argument('--json', type=Path, metavar='FILE', help='a line for each measurement')
     parser.add_argument('--plot', type=Path, metavar='FILE', help='a picture of latency over load')
     parser.add_argument('--serve', nargs=2, help=argparse.SUPPRESS)

@@ -2,6 +2,7 @@
 
 from .engine import Engine
 from .folder import Served
+from .lanes import emit
 from .metrics import Histogram, Metrics
 
-__all__ = ['Engine', 'Histogram', 'Metrics', 'Served']
+__all__ = ['Engine', 'Histogram', 'Metrics', 'Served', 'emit']

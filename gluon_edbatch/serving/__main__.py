@@ -1,20 +1,27 @@
-"""The command line: one folder, one MLServer around it."""
+"""The command line: folders of models behind REST and gRPC."""
 
 import argparse
 import asyncio
 import json
+import logging
+import os
+import resource
 import shlex
+import shutil
+import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ..errors import FolderError
-from .folder import load_folder
+from .folder import name_of
 
-PORTS = {'port': 8080, 'grpc_port': 8081, 'metrics_port': 8082}
+DRAINING_S = 0.5  # in which others hear that the server ends, while it listens
+GRACE_S = 30.0  # in which requests that were taken are to be done
+SPARE_FILES = 64  # that are neither connections nor would be if there were too many
 
 
 class CommandError(Exception):
@@ -24,64 +31,51 @@ class CommandError(Exception):
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Serve until a signal comes; gives the exit status."""
     options = _options(arguments)
+    _log(options)
+    directory = tempfile.mkdtemp(prefix='edb-metrics-')  # where workers leave their counts
     try:
-        name, warm_up = _check(options)
+        folders = {name_of(folder): folder.resolve() for folder in options.folders}
+        if len(folders) < len(options.folders):
+            raise CommandError('two folders have the same name: see model-settings.json')
+        os.environ['PROMETHEUS_MULTIPROC_DIR'] = directory
+        try:
+            import uvloop
+        except ImportError:
+            raise CommandError("the extra is missing: `pip install '.[cpu,serve]'`") from None
+        uvloop.run(serve(options, folders))
     except (CommandError, FolderError) as error:
         print(f'serve: {error}', file=sys.stderr)
         return 1
-    from mlserver.utils import install_uvloop_event_loop
-
-    from .server import serve
-
-    settings = {
-        'host': options.host,
-        'http_port': options.port,
-        'grpc_port': options.grpc_port,
-        'metrics_port': options.metrics_port,
-        'parallel_workers': options.workers,
-        'debug': options.verbose,
-    }
-    example = _example(warm_up)
-    ready = _ready(options, name, example)
-    install_uvloop_event_loop()
-    return asyncio.run(serve(options.folder, settings, options.max_bytes, ready, example))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 0
 
 
 def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='python -m gluon_edbatch.serving', description=__doc__)
-    parser.add_argument(
-        'folder', type=Path, help='of a model: model-settings.json, model.py and what that reads'
-    )
-    parser.add_argument(
-        '--host', default='127.0.0.1', help='where to listen (default: %(default)s)'
-    )
-    for name, what in (
-        ('port', 'of REST and the page'),
-        ('grpc_port', 'of gRPC'),
-        ('metrics_port', 'of /metrics for Prometheus'),
+    add = parser.add_argument
+    add('folders', type=Path, nargs='+', metavar='FOLDER', help='of a model, with its model.py')
+    add('--host', default='127.0.0.1', help='where to listen (default: %(default)s)')
+    for name, default, what in (
+        ('port', 8080, 'of REST and the page'),
+        ('grpc-port', 8081, 'of gRPC'),
+        ('metrics-port', 8082, 'of /metrics, which --port has as well; 0: none'),
+        ('workers', 1, 'processes that evaluate; 0: the one that listens does'),
+        ('max-bytes', 8 << 20, 'of the body of a request'),
+        ('max-connections', 1000, 'that are open at a time'),
     ):
-        parser.add_argument(
-            f'--{name.replace("_", "-")}',
-            type=int,
-            default=PORTS[name],
-            metavar='N',
-            help=f'{what} (default: %(default)s)',
-        )
-    parser.add_argument(
-        '--workers',
-        type=_count,
-        default=1,
-        metavar='N',
-        help='processes that evaluate, beside the one that listens; 0: none (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--max-bytes',
-        type=_count,
-        default=8 << 20,
-        metavar='N',
-        help='of the body of a request (default: %(default)s)',
-    )
-    parser.add_argument('--verbose', action='store_true', help='a line for each request')
+        help = f'{what} (default: {default})'  # noqa: A001
+        add(f'--{name}', type=_count, default=default, metavar='N', help=help)
+    add('--max-wait', type=float, default=0.15, metavar='SECONDS', help='of work that may be '
+        'before a request; others are refused (default: %(default)s)')  # fmt: skip
+    add('--timeout', type=float, default=10.0, metavar='SECONDS', help='for the headers of a '
+        'request, and for its body (default: %(default)s)')  # fmt: skip
+    add('--allowed-host', action='append', default=[], metavar='NAME',
+        help='under which it is served, beside addresses and localhost')  # fmt: skip
+    add('--model-control', action='store_true', help='load and unload models by requests')
+    add('--log-format', choices=['text', 'json'], default='text')
+    add('--otel', action='store_true', help='trace requests by OpenTelemetry, of the extra otel')
+    add('--verbose', action='store_true', help='log each request')
     return parser.parse_args(arguments)
 
 
@@ -91,50 +85,142 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _check(options: argparse.Namespace) -> tuple[str, Sequence[Any]]:
-    """That it can be served; gives the model's name, and what it warms up with."""
-    settings, name = options.folder / 'model-settings.json', ''
-    if not options.folder.is_dir():
-        raise CommandError(f'{options.folder}: there is no such folder')
-    try:
-        name = json.loads(settings.read_text(encoding='utf-8'))['name']
-    except FileNotFoundError:
-        raise CommandError(
-            f'{options.folder}: is no folder of a model, as it has no model-settings.json'
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise CommandError(f'{settings}: is damaged: {error!r}') from None
-    try:
-        import mlserver  # noqa: F401
-    except ImportError:
-        raise CommandError(
-            "MLServer is not installed: `pip install '.[cpu,serve]'`, on Python 3.9 to 3.11"
-        ) from None
-    for port in PORTS:
-        _check_port(options.host, getattr(options, port), f'--{port.replace("_", "-")}')
-    return str(name), load_folder(options.folder).warm_up
+class _JsonFormatter(logging.Formatter):
+    """A line of JSON for each record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {'time': record.created, 'level': record.levelname, 'logger': record.name}
+        fields.update(getattr(record, 'fields', None) or {'message': record.getMessage()})
+        if record.exc_info:
+            fields['traceback'] = self.formatException(record.exc_info)
+        return json.dumps(fields)
 
 
-def _check_port(host: str, port: int, option: str) -> None:
+def _log(options: argparse.Namespace) -> None:
+    handler = logging.StreamHandler()
+    if options.log_format == 'json':
+        handler.setFormatter(_JsonFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], format='%(message)s', force=True)
+    logging.getLogger('edb.serving').setLevel(logging.INFO if options.verbose else logging.WARNING)
+
+
+def _bracketed(host: str) -> str:
+    return f'[{host}]' if ':' in host else host
+
+
+def _listen(host: str, port: int, option: str) -> socket.socket:
     try:
-        with closing(socket.socket()) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
+        family = socket.AF_INET6 if ':' in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         reason = getattr(error, 'strerror', None) or str(error)
         raise CommandError(f'{host}:{port}: cannot listen there: {reason} ({option})') from None
 
 
-def _ready(options: argparse.Namespace, name: str, example: Any) -> list[str]:
+async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
+    """Serve until a signal comes, and say when it is ready."""
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    from .front import IDLE, Connection, Front
+    from .rpc import Service
+    from .worker import freeze
+    from .worker_pool import WorkerPool
+
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, over.set)
+    listeners = [_listen(options.host, options.port, '--port')]
+    if options.metrics_port:
+        listeners.append(_listen(options.host, options.metrics_port, '--metrics-port'))
+    _listen(options.host, options.grpc_port, '--grpc-port').close()
+    pool = WorkerPool(folders, options.workers)
+    front = Front(pool, options)
+    await pool.start()
+    config = uvicorn.Config(_traced(front, options), lifespan='off', log_config=None, ws='none',
+                            access_log=False, timeout_keep_alive=IDLE)  # fmt: skip
+    state = ServerState()
+    Connection.seconds = options.timeout
+    Connection.read, Connection.served = _most_connections(options.max_connections)
+    servers = [
+        await loop.create_server(lambda: Connection(config, state, {}), sock=each)
+        for each in listeners
+    ]
+    rpc = Service(front).server(options.max_bytes)
+    rpc.add_insecure_port(f'{_bracketed(options.host)}:{options.grpc_port}')
+    await rpc.start()
+    freeze()
+    print('\n'.join(_ready(options, pool)), flush=True)
+    await over.wait()
+    await _drain(front, listeners, servers, state, rpc)
+
+
+async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any) -> None:
+    """Answer what was taken, tell others that the server ends, then end."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + GRACE_S
+
+    async def emptied(is_open: Callable[[], Any]) -> None:
+        while is_open() and loop.time() < until:
+            await asyncio.sleep(0.01)
+
+    front.is_draining = True
+    await asyncio.sleep(DRAINING_S)
+    await emptied(lambda: front.open)
+    for listener in listeners:
+        listener.listen(0)  # who comes from now on finds nobody; who has come is still told
+    await asyncio.sleep(0.05)
+    for server in servers:
+        server.close()
+    await asyncio.sleep(DRAINING_S)  # for the requests of those who have come last
+    await emptied(lambda: state.tasks)
+    for connection in list(state.connections):
+        connection.shutdown()
+    await emptied(lambda: state.connections)
+    await rpc.stop(max(0.0, until - loop.time()))
+    front.pool.close()
+
+
+def _most_connections(asked: int) -> tuple[int, int]:
+    """Connections that are read, and those beyond which requests are refused: as many as the limit
+    of open files lets be, with as many to refuse."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    room = max(2, most - SPARE_FILES) if most > 0 else 1 << 20
+    return min(room, 2 * asked), min(room // 2, asked)
+
+
+def _traced(app: Any, options: argparse.Namespace) -> Any:
+    """The application, with a trace of each request if that is asked for."""
+    if not options.otel:
+        return app
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise CommandError("the extra is missing: `pip install '.[cpu,serve,otel]'`") from None
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return OpenTelemetryMiddleware(app)
+
+
+def _ready(options: argparse.Namespace, pool: Any) -> list[str]:
     """What to say when it is ready."""
-    base = f'http://{options.host}:{options.port}'
-    lines = [f'serve: {name} is ready at {base}, metrics at port {options.metrics_port}']
-    if example is not None:
-        lines.append(
-            f"curl -s {base}/v2/models/{name}/infer -H 'Content-Type: application/json' "
-            f'-d {shlex.quote(json.dumps(example))}'
-        )
-    if (options.folder / 'page.html').is_file():
+    names, base = ', '.join(pool.folders), f'http://{_bracketed(options.host)}:{options.port}'
+    port = options.metrics_port or options.port
+    verb = 'is' if len(pool.folders) == 1 else 'are'
+    lines = [f'serve: {names} {verb} ready at {base}, metrics at port {port}']
+    for name, metadata in pool.models.items():
+        example = metadata.get('parameters', {}).get('example')
+        if example is not None:
+            text = shlex.quote(json.dumps(request_of([example])))
+            url = f'{base}/v2/models/{name}/infer'
+            lines.append(f"curl -s {url} -H 'Content-Type: application/json' -d {text}")
+    if any((folder / 'page.html').is_file() for folder in pool.folders.values()):
         lines.append(f'page: {base}/')
     return lines
 
@@ -144,12 +230,6 @@ def request_of(samples: Sequence[Any]) -> dict[str, Any]:
     data = [json.dumps(each) for each in samples]
     tensor = {'name': 'samples', 'shape': [len(data)], 'datatype': 'BYTES', 'data': data}
     return {'inputs': [tensor]}
-
-
-def _example(warm_up: Sequence[Any]) -> Any:
-    """The body of a request, if there is one to warm up with."""
-    shortest = min(warm_up, key=lambda each: len(json.dumps(each)), default=None)
-    return None if shortest is None else request_of([shortest])
 
 
 if __name__ == '__main__':

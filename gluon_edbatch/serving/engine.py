@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import cycle, islice
 from time import monotonic, perf_counter
 from typing import Any, Callable, Optional, Union
@@ -19,10 +20,8 @@ from .join_pace import Pace
 from .lanes import Lanes
 from .metrics import Counting, Metrics, Observer
 from .programs import ProgramRounds
-from .requests import Request, RequestQueue, Update
+from .requests import PATIENCE, Part, Request, RequestQueue, Update
 from .turns import ShortTurns
-
-_MEASURED = 8  # samples that run alone when all are warm
 
 
 class Engine:
@@ -49,12 +48,8 @@ class Engine:
     max_queue : int, default 512
         Requests that wait; others are refused at once.
     max_wait : float, optional
-        Seconds that what is before a request may take; where that is more, a request without a
-        deadline is refused at once. By default what it takes at four fifths of the load that the
-        engine can bear, by how long requests took lately, alone and together. Whoever sends many
-        to an engine that has nothing to do, and then one for each that is answered, is not refused
-        before `max_queue` of them wait. Nor is anybody for half of these seconds after no more than
-        half of it was before a request, unless others are. ``math.inf``: nobody is.
+        Seconds that what is before a request may take, by how fast requests were done lately; where
+        that is more, a request without a deadline is refused at once. By default 1.
     max_rounds : int, default 10000
         Rounds of a sample that looks at values; one that takes more fails.
     scheduler : str or Scheduler, optional
@@ -107,11 +102,11 @@ class Engine:
             self._rounds = Lanes(predict, self._scheduler, options, max_rounds)
         self._learns = scheduler is None
         self._warm_up, self._max_batch = list(warm_up), max_batch or most
-        self._expectation = Expectation(max_wait)
-        self._queue = RequestQueue(max_queue, self._expectation)
+        self._expectation = Expectation()
+        max_wait = PATIENCE if max_wait is None else max_wait
+        self._queue = RequestQueue(max_queue, self._expectation, max_wait)
         self._counting = Counting(observe)
         self._pace = Pace()
-        self._is_alone = False  # the one request that is on its way, from its beginning on
         self._replies: dict[asyncio.AbstractEventLoop, list[Request]] = {}
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
@@ -146,7 +141,10 @@ class Engine:
         return self.submit_all([sample], deadline)[0]
 
     def submit_all(
-        self, samples: Sequence[Any], deadline: Optional[float] = None
+        self,
+        samples: Sequence[Any],
+        deadline: Optional[float] = None,
+        part: Optional[Part] = None,
     ) -> 'list[asyncio.Future[Any]]':
         """`submit` for several samples, of which all are taken, or none.
 
@@ -156,6 +154,9 @@ class Engine:
             Arguments of `predict`.
         deadline : float, optional
             See `submit`.
+        part : callable, optional
+            Is called in the engine's thread with a sample's number among these and each value that
+            `predict` gives to `gluon_edbatch.serving.emit` for it, before the result is there.
 
         Returns
         -------
@@ -163,6 +164,9 @@ class Engine:
         """
         loop, now = asyncio.get_running_loop(), monotonic()
         requests = [Request(sample, loop.create_future(), now, deadline) for sample in samples]
+        if part is not None:
+            for number, request in enumerate(requests):
+                request.part = partial(part, number)
         self._queue.put(requests)
         return [request.reply for request in requests]
 
@@ -287,8 +291,6 @@ class Engine:
         if requests is None:
             return False
         begin = perf_counter()
-        if requests:
-            self._is_alone = not running and len(requests) == 1
         done = self._rounds.admit(self._still_wanted(requests)) if requests else []
         running = len(self._rounds)
         if running:
@@ -297,7 +299,7 @@ class Engine:
             done += self._rounds.round()
             seconds = perf_counter() - begin
             self._pace.note(seconds, joined=bool(requests), is_beginning=is_beginning)
-            if self._expectation.tells_speed(running, queued):
+            if queued or 2 * running >= self._max_batch:  # fewer do not tell how many can be done
                 self._expectation.note_round(len(done), seconds)
         elif not requests:
             self._rounds.rest()
@@ -335,9 +337,6 @@ class Engine:
         """Tell those who wait: each event loop once."""
         now = monotonic()
         self._queue.begun.difference_update(done)
-        totals = [(now - each.arrived, each.expected) for each in done if each.expected]
-        if totals:
-            self._expectation.note_totals(totals)
         answered: list[Request] = []
         in_threads: list[Request] = []
         for request in done:
@@ -360,18 +359,13 @@ class Engine:
             self._counting.note_answered(
                 [request.begun - request.arrived for request in answered], evaluated
             )
-            self._note_seconds(evaluated)
+            self._expectation.note_answers(sum(evaluated) / len(evaluated))
         for request in in_threads:  # when all is counted: who gets the last answer may ask
             _reply(request)
         for loop, requests in self._replies.items():
             with suppress(RuntimeError):  # the loop was closed: nobody waits
                 loop.call_soon_threadsafe(_reply_all, requests)
         self._replies.clear()
-
-    def _note_seconds(self, evaluated: Sequence[float]) -> None:
-        self._expectation.note_answers(sum(evaluated) / len(evaluated))
-        if self._is_alone:
-            self._expectation.note_alone(evaluated[0])
 
     def _get_warm(self) -> None:
         """Run the samples to warm up with: alone, together, and joining each other."""
@@ -388,16 +382,9 @@ class Engine:
             self._run_to_end(list(islice(cycle(samples), self._max_batch)), together)
         if self._learns and isinstance(self._scheduler, FSMScheduler):
             self._scheduler.learn = False
-        self._measure(samples)
-        self._rounds.rest()
-
-    def _measure(self, samples: Sequence[Any]) -> None:
-        """How long a sample takes alone, and how many are done in a second: what is known when the
-        first request comes."""
-        for sample in islice(cycle(samples), _MEASURED):
-            self._expectation.note_alone(self._run_to_end([sample], together=True))
         seconds = self._run_to_end(list(islice(cycle(samples), self._max_batch)), together=True)
         self._expectation.note_round(self._max_batch, seconds)
+        self._rounds.rest()
 
     def _run_to_end(self, samples: list[Any], together: bool) -> float:
         """Gives the seconds that it took."""

@@ -11,6 +11,7 @@ values from one sample for the next, which shows when a lane ends. What samples 
 encoder, may take long: it is handed over, and the others' rounds go on beside it."""
 
 import gc
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import Context
@@ -352,14 +353,46 @@ def own_error(error: Exception) -> Exception:
     return cause if isinstance(error, SampleError) and isinstance(cause, Exception) else error
 
 
+_local = threading.local()  # whose `sample` is being advanced in this thread
+
+
+def emit(value: Any) -> None:
+    """Give a part of a sample's answer to whoever waits for it, from within `predict`.
+
+    Without effect where nobody has asked for parts, as outside of an `Engine`.
+
+    Parameters
+    ----------
+    value : object
+        Nothing that a scope has not computed: a number or a NumPy array that was looked at.
+
+    Examples
+    --------
+    >>> def predict(self, words):
+    ...     for state in states:
+    ...         scores = yield self.scores(state)
+    ...         edb.serving.emit(int(scores.argmax()))
+    """
+    sample = getattr(_local, 'sample', None)
+    if sample is not None and sample.request.part is not None:
+        sample.emitted += 1
+        if sample.emitted > sample.request.emitted:  # or it began again, and this part was given
+            sample.request.emitted += 1
+            sample.request.part(value)
+
+
 class _OnItsWay:
     """A request's sample: on its way, and then waiting for its result as for other values."""
 
-    __slots__ = ('request', 'before', '_sample', '_ended', 'rounds', 'wanted')
+    __slots__ = ('request', 'before', 'emitted', '_sample', '_ended', 'rounds', 'wanted')
 
     def __init__(self, request: Request, predict: Callable[[Any], Any], before: int):
-        self.request, self.before, self.rounds = request, before, 0
-        self.wanted: Any = predict(request.sample)
+        self.request, self.before, self.rounds, self.emitted = request, before, 0, 0
+        _local.sample = self
+        try:
+            self.wanted: Any = predict(request.sample)
+        finally:
+            _local.sample = None  # nothing outlives its sample
         self._sample: Optional[AdvancingSample] = None
         if isinstance(self.wanted, _STEPS):
             steps = self.wanted
@@ -368,6 +401,13 @@ class _OnItsWay:
 
     def advance(self, answer: Any) -> bool:
         """Whether it waits again."""
+        _local.sample = self
+        try:
+            return self._advance(answer)
+        finally:
+            _local.sample = None
+
+    def _advance(self, answer: Any) -> bool:
         self.rounds += 1
         if self._ended:
             self.request.result = answer

@@ -9,9 +9,10 @@ from threading import Condition
 from typing import Any, Callable, Optional
 
 from ..errors import EngineClosedError, QueueFullError
-from .expectation import Expectation, Overload
+from .expectation import Expectation
 
 PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
+Part = Callable[[int, Any], None]  # takes the number of a sample, and what its evaluation emits
 GROUPS = 2  # of as many samples as may be on their way
 
 
@@ -19,16 +20,18 @@ class Request:
     """A sample that somebody waits for with `reply`, a future of asyncio or of threads.
 
     The reply is cancelled if they do not wait any more. `arrived`, `deadline` and `begun`, when
-    evaluation began, are seconds of the clock. `expected` are the seconds from its arrival that it
-    was expected to take, if it has a deadline.
+    evaluation began, are seconds of the clock. `part` takes each value that is emitted; `emitted`
+    is how many it had.
     """
 
-    __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'expected', 'begun', 'result', 'error')
+    __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'begun', 'result', 'error', 'part',
+                 'emitted')  # fmt: skip
 
     def __init__(self, sample: Any, reply: Any, arrived: float, deadline: Optional[float]):
         self.sample, self.reply, self.arrived = sample, reply, arrived
         self.deadline = math.inf if deadline is None else arrived + deadline
-        self.expected = self.begun = 0.0
+        self.begun, self.emitted = 0.0, 0
+        self.part: Optional[Callable[[Any], None]] = None
         self.result: Any = None
         self.error: Optional[BaseException] = None
 
@@ -53,10 +56,10 @@ class Update(Future):
 class RequestQueue:
     """Between those who ask, in any thread, and the one thread that evaluates."""
 
-    def __init__(self, most: int, expectation: Expectation):
-        self._most = most
+    def __init__(self, most: int, expectation: Expectation, max_wait: float = PATIENCE):
+        self._most, self._max_wait = most, max_wait
         self.refused = self.cancelled = 0  # requests not taken, and taken out to make room
-        self._expectation, self._overload = expectation, Overload(expectation)
+        self._expectation = expectation
         self.begun: set[Request] = set()  # taken from here; who answers them leaves them out
         self._waiting: list[tuple[float, int, Request]] = []
         self._updates: deque[Update] = deque()
@@ -91,8 +94,10 @@ class RequestQueue:
                     requests, f'{len(self._waiting)} requests wait already, of {self._most} that '
                     f'may (max_queue), and {len(requests)} more came'
                 )  # fmt: skip
-            self._check_overload(requests)
-            self._check_deadline(requests)
+            if requests[0].deadline == math.inf:
+                self._check_wait(requests)
+            else:
+                self._check_deadline(requests)
             for request in requests:
                 self._number += 1
                 heapq.heappush(self._waiting, (request.urgency, self._number, request))
@@ -102,39 +107,31 @@ class RequestQueue:
         self.refused += len(requests)
         raise QueueFullError(f'{why}: try again later')
 
-    def _check_overload(self, requests: Sequence[Request]) -> None:
-        """Of requests without a deadline: whoever has one has said how long it may take."""
-        first, before = requests[0], len(self._waiting) + len(self.begun)
-        if first.deadline < math.inf:
-            return
-        seconds = self._overload.refused(before, len(requests), first.arrived)
-        if seconds is not None:
+    def _check_wait(self, requests: Sequence[Request]) -> None:
+        """Of requests without a deadline, which come to nobody's work or to no more than this."""
+        before = len(self._waiting) + len(self.begun)
+        seconds = self._expectation.work(before)
+        if seconds > self._max_wait:
             self._refuse(
                 requests, f'{before} requests are to be done before, which would take some '
-                f'{1e3 * seconds:.0f} ms, and more come than can be done (max_wait)'
+                f'{1e3 * seconds:.0f} ms, and {1e3 * self._max_wait:.0f} are waited for (max_wait)'
             )  # fmt: skip
 
     def _check_deadline(self, requests: Sequence[Request]) -> None:
         """Of the last of these, which have the same. Where nobody waits the first is always taken:
         an estimate that is too long would never be corrected."""
         request, others = requests[0], len(requests) - 1
-        if request.deadline == math.inf:
-            return
         left, expectation = request.deadline - request.arrived, self._expectation
-        before, margin = len(self._waiting) + others, expectation.margin
+        if not self._waiting or expectation.seconds(len(self._waiting) + others) <= left:
+            return
+        before = sum([entry[0] <= request.urgency for entry in self._waiting]) + others
         expected = expectation.seconds(before)
-        if self._waiting and margin * expected > left:
-            urgency = request.urgency
-            before = sum([entry[0] <= urgency for entry in self._waiting]) + others
-            expected = expectation.seconds(before)
-            if margin * expected > left:
-                self._refuse(
-                    requests, f'the deadline, {1e3 * left:.0f} ms from now, is not to be met: '
-                    f'{before} requests are to be done before, and it would take some '
-                    f'{1e3 * margin * expected:.0f} ms'
-                )  # fmt: skip
-        for each in requests:
-            each.expected = expected
+        if expected > left:
+            self._refuse(
+                requests, f'the deadline, {1e3 * left:.0f} ms from now, is not to be met: '
+                f'{before} requests are to be done before, and it would take some '
+                f'{1e3 * expected:.0f} ms'
+            )  # fmt: skip
 
     def _leave_out_cancelled(self) -> None:
         left = [entry for entry in self._waiting if not entry[2].reply.cancelled()]

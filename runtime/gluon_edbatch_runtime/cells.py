@@ -6,6 +6,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from .branching.pytree import flatten, unflatten
 from .brief import brief
 from .bundle.cell_program import CellProgram, NotInNumPy
 from .bundle.manifest import Bundle, items_of, read_bundle, shape_of
@@ -15,7 +16,6 @@ from .forms import FORMS, Argument, CellType, Output
 from .recording import Recording
 from .schedule import FSMScheduler
 from .schedule.policy import policy_of
-from .scope import forward
 
 KIND = 'cells'
 
@@ -31,14 +31,17 @@ class BundledCell(Cell):
         return f'<Cell {self.name}: {", ".join(str(kind) for _, kind in self.types)}>'
 
     def at_once(self, args):
-        """A call outside of scopes is a scope of its own: its results are arrays."""
+        """A call outside of scopes is computed at once: its results are arrays."""
         log = Recording()
         token = CURRENT.set(log)
         try:
             results = self(*args)
         finally:
             CURRENT.reset(token)
-        return forward(results)
+        leaves: list[Value] = []
+        template = flatten(results, Value, leaves)
+        outs = log.run_alone()  # whose results are numbered as they are
+        return unflatten(template, iter([outs[each.number] for each in leaves]))
 
     def call_unknown(self, log, args):
         """Arrays become values, and so do values of other scopes."""

@@ -70,7 +70,7 @@ def test_requests_of_which_one_is_bad():
 
 @needs_pydantic
 @pytest.mark.skipif(
-    find_spec('mlserver') is None, reason="MLServer comes with the extra serve: '.[serve]'"
+    find_spec('tritonclient') is None, reason="the extra serve is missing: '.[serve]'"
 )
 def test_a_folder_over_http(tmp_path):
     facts = run_program('server', tmp_path / 'digits', *map(str, free_ports(3)))

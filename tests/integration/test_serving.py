@@ -17,10 +17,9 @@ from mxnet.base import MXNetError
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving import engine as engines
 from gluon_edbatch.serving import join_pace as pace
 from gluon_edbatch.serving import lanes
-from gluon_edbatch.serving.expectation import Expectation, Overload
+from gluon_edbatch.serving.expectation import Expectation
 from gluon_edbatch.serving.requests import Request, RequestQueue
 from gluon_edbatch.serving.turns import SECONDS, ShortTurns
 from tests.support.models import HIDDEN, TreeLSTM, random_trees, started
@@ -337,104 +336,27 @@ def test_how_long_requests_take_is_what_they_took_lately():
     assert expectation.seconds(0) == 1.0
 
 
-def speed(expectation, a_second, alone):
-    """So many can be done in a second, and one alone takes so long."""
-    expectation.note_alone(alone)
-    for _ in range(1000):
-        expectation.note_round(2, 2 / a_second)
-    return expectation
-
-
-def test_what_is_expected_is_rarely_too_short():
-    expectation = speed(Expectation(), 100, 0.05)
-    queue = RequestQueue(1000, expectation)
-    queue.open()
-    expectation.note_answers(0.016)
-    requests = [Request(None, Future(), 7.0, deadline) for deadline in (9.0, None, 0.12)]
-    for each in requests:
-        queue.put([each])
-    assert [each.expected for each in requests] == pytest.approx([0.001, 0.0, 0.021])
-    for _ in range(100):
-        expectation.note_totals([(0.011, 0.01)])
-    assert 1.1 < expectation.margin < 1.4
-    before = expectation.margin
-    expectation.note_totals([(1.2, 0.01)] * 99 + [(0.001, 0.01)])
-    assert before < expectation.margin < 1.3 * before
-    for _ in range(20):
-        expectation.note_totals([(1.2, 0.01)])
-    assert expectation.margin == 4
-    queue.put([Request(None, Future(), 7.0, 0.13)])
-    with pytest.raises(edb.QueueFullError, match='2 requests are to be done .* some 84 ms'):
-        queue.put([Request(None, Future(), 7.06, 0.079)])
-    for _ in range(10000):
-        expectation.note_totals([(0.01, 0.01)] * 3)
-    assert expectation.margin == 1.0
-
-
-def test_rounds_tell_speed_where_many_are_on_their_way():
-    expectation = Expectation()
-    assert expectation.tells_speed(1, 1) and not expectation.tells_speed(100, 0)
-    speed(expectation, 100, 0.05)
-    borne = expectation.patience
-    assert borne == pytest.approx((0.1 + math.log(100) / 100) / 0.2)
-    assert expectation.tells_speed(int(50 * borne) + 1, 0)
-    assert not expectation.tells_speed(int(50 * borne), 0)
-    expectation = speed(Expectation(0.1), 100, 0.05)
-    assert expectation.patience == 0.1 and expectation.tells_speed(2, 4)
-    assert not expectation.tells_speed(4, 0)
-    assert speed(Expectation(math.inf), 100, 0.05).patience == math.inf
-
-
-def test_more_than_can_be_done_is_refused_where_it_goes_on():
+def test_more_than_may_be_waited_for_is_refused():
     """100 requests a second, half a second of which may be before one."""
-    overload = Overload(speed(Expectation(0.5), 100, 0.05))
-    refused = overload.refused
-    assert refused(0, 1, 7.0) is None  # there was nothing to do
-    assert refused(1, 200, 7.4) is None and refused(201, 30, 7.5) is None  # a burst
-    assert refused(231, 1, 7.7) == pytest.approx(2.31)
-    for _ in range(100):  # one for each that was answered
-        assert refused(229, 1, 8.0) is None
-    for places in range(230, 50, -1):  # one that was refused has taken a place away
-        assert refused(places, 1, 9.0) is not None
-    assert refused(51, 1, 9.0) is not None
-    for _ in range(3):
-        assert refused(50, 1, 9.0) is None
-    assert refused(50, 300, 9.0) is None  # those are together
-    assert refused(349, 1, 9.0) is None
-    assert refused(350, 1, 9.0) is not None
-    assert refused(25, 1, 9.5) is None and refused(349, 1, 9.6) is not None  # others were refused
-    assert refused(25, 1, 10.2) is None  # there is little to do,
-    assert refused(400, 1, 10.4) is None  # and for half as long as after nothing
-    assert refused(401, 1, 10.5) is not None
-    assert refused(0, 1, 11.0) is None and refused(400, 1, 11.4) is None
-    assert refused(401, 1, 11.6) is not None
-    assert refused(20, 1, 12.2) is None and refused(399, 1, 12.6) is None  # one for each answer
-    unknown = Overload(Expectation())
-    assert [unknown.refused(before, 1, before) for before in (0, 1000)] == [None, None]
+    expectation = Expectation()
+    queue = RequestQueue(1000, expectation, max_wait=0.5)
+    queue.open()
 
+    def put(count, deadline=None):
+        queue.put([Request(None, Future(), 7.0, deadline) for _ in range(count)])
 
-@pytest.mark.parametrize('load', [0.7, 1.5, 2, 3, 5])
-def test_a_load_that_is_too_high_has_no_bursts(load):
-    """1000 requests a second, of which those that wait are answered together, up to 200 ms of what
-    may be before one: 356 ms, of which there is less than half then."""
-    expectation = speed(Expectation(), 1000, 0.0333)
-    overload, most = Overload(expectation), 1000 * expectation.patience
-    waiting, running, over, refused, highest = 0, 0, 0.0, 0, 0
-    times = np.cumsum(np.random.RandomState(0).exponential(1 / (1000 * load), int(8000 * load)))
-    for now in times.tolist():
-        if running and now >= over:
-            running = 0
-        if not running and waiting:
-            running, waiting = min(waiting, 200), max(0, waiting - 200)
-            over = now + running / 1000
-        if overload.refused(waiting + running, 1, now) is None:
-            waiting += 1
-        else:
-            refused += 1
-        if now > 2:
-            highest = max(highest, waiting + running)
-    assert (refused > 0) == (load > 1)
-    assert highest <= 1.02 * most
+    put(60)  # nothing is known yet
+    queue.begun = set(queue.take(60, 0))
+    for _ in range(1000):
+        expectation.note_round(2, 0.02)
+    with pytest.raises(edb.QueueFullError, match=r'60 .* some 600 ms, and 500 are .*max_wait'):
+        put(1)
+    put(1, deadline=9.0)
+    queue.begun = set(list(queue.begun)[:49])
+    put(200)  # before which there are 50
+    with pytest.raises(edb.QueueFullError, match='250 requests'):
+        put(3)
+    assert queue.refused == 4 and len(queue) == 201
 
 
 def test_what_comes_beside_too_much_is_refused_at_once(net):
@@ -451,31 +373,22 @@ def test_what_comes_beside_too_much_is_refused_at_once(net):
         assert engine.metrics().outcomes['refused'] == 1
 
 
-@pytest.mark.parametrize('max_wait', [None, math.inf])
-def test_lists_are_taken_as_long_as_the_queue_has_room(net, max_wait, monkeypatch):
-    """Whoever sends one for each that is answered is not refused."""
-    now = [7.0]
-    monkeypatch.setattr(engines, 'monotonic', lambda: now[0])
-    with edb.serving.Engine(net.walk, [(2, None)] * 3, max_batch=4, max_wait=max_wait) as engine:
-        left, over = [400], threading.Semaphore(0)
+def test_a_list_is_taken_where_there_is_nothing_to_do(net):
+    """However long it takes: nothing is before it."""
+    gate = Gate()
 
-        def again(_):
-            left[0] -= 1
-            if left[0] > 0:
-                engine.future((3, None)).add_done_callback(again)
-            else:
-                over.release()
+    async def ask():
+        async with edb.serving.Engine(net.walk, [(2, None)], max_batch=4, max_wait=0) as engine:
+            replies = engine.submit_all([(2, gate), *[(2, None)] * 100])
+            await asyncio.to_thread(gate.reached.wait)
+            with pytest.raises(edb.QueueFullError, match='max_wait'):
+                engine.submit((2, None))
+            gate.opened.set()
+            await asyncio.gather(*replies)
+            return engine.metrics().outcomes
 
-        gate = Gate()
-        engine.future((2, gate))
-        gate.reached.wait()
-        for _ in range(100):
-            engine.future((3, None)).add_done_callback(again)
-        now[0] = 1e6
-        gate.opened.set()
-        for _ in range(100):
-            over.acquire()
-        assert engine.metrics().outcomes['refused'] == 0
+    outcomes = asyncio.run(ask())
+    assert (outcomes['answered'], outcomes['refused']) == (101, 1)
 
 
 def test_nothing_is_taken_at_once():

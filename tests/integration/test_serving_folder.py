@@ -1,15 +1,22 @@
-"""Folders that are served, and MLServer around them, where it is installed (the extra `serve`)."""
+"""Folders that are served: a real server on loopback, where the extra `serve` is installed."""
 
 import asyncio
+import contextlib
+import http.client
 import json
-import logging
 import os
 import re
+import shutil
 import signal
 import socket
+import struct
+import subprocess
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
+from configparser import ConfigParser
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,17 +26,17 @@ import numpy as np
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving import admission
-from gluon_edbatch.serving.__main__ import main, request_of
-from gluon_edbatch.serving.folder import load_folder
-from tests.support.processes import ROOT, free_ports, start
-from tests.support.tiers import sampled
+from gluon_edbatch.serving.__main__ import _options, request_of
+from gluon_edbatch.serving.folder import load_folder, name_of
+from tests.support.processes import ROOT, free_ports, run, start
 
-needs_mlserver = pytest.mark.skipif(
-    find_spec('mlserver') is None, reason="MLServer comes with the extra serve: '.[serve]'"
+needs_serve = pytest.mark.skipif(
+    find_spec('tritonclient') is None or find_spec('uvicorn') is None,
+    reason="the extra serve is missing: '.[serve]'",
 )
 MODEL = """
 import mxnet as mx
+import numpy as np
 import gluon_edbatch as edb
 from mxnet.gluon import nn
 from pydantic import BaseModel, Field
@@ -53,631 +60,909 @@ def load(folder):
     return edb.serving.Served(predict, Request, read, lambda scores: scores[0].tolist(),
                               warm_up=[{'row': [1, 2, 3]}])
 """
+PARTS = """
+import gluon_edbatch as edb
+
+def load(folder):
+    def predict(count):
+        for number in range(count):
+            edb.serving.emit({'word': number})
+        if count == 13:
+            raise ValueError('13 is not computed')
+        return count
+    return edb.serving.Served(predict, int, int, int, warm_up=[1])
+"""
+ARRAYS = """
+import mxnet as mx
+import gluon_edbatch as edb
+
+def load(folder):
+    predict = lambda sample: mx.nd.array(sample['row']).sum() * float(sample['factor'])
+    return edb.serving.Served(
+        predict, None, dict, lambda total: {'total': total}, warm_up=[{'row': [1, 2], 'factor': 3}],
+        inputs={'row': ('FP32', [-1]), 'factor': ('INT64', [])}, outputs={'total': ('FP32', [1])})
+"""
+SLOW = """
+import time
+import gluon_edbatch as edb
+
+def load(folder):
+    def predict(seconds):
+        time.sleep(seconds)
+        return seconds
+    return edb.serving.Served(predict, float, float, float, warm_up=[0])
+"""
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Of a model with one layer."""
+    return layer(tmp_path / 'layer', 1)
+
+
+def layer(folder, weight):
     from mxnet import gluon, init
 
     net = gluon.nn.Dense(2, in_units=3)
-    net.initialize(init.One())
-    folder = tmp_path / 'layer'
-    folder.mkdir()
+    net.initialize(init.Constant(weight))
+    folder.mkdir(exist_ok=True)
     net.save_parameters(str(folder / 'net.params'))
     (folder / 'model.py').write_text(MODEL)
     (folder / 'page.html').write_text('<p>a page')
-    settings = {
-        'name': 'layer',
-        'implementation': 'gluon_edbatch.serving.runtime.Runtime',
-        'parameters': {'uri': '.'},
-    }
-    (folder / 'model-settings.json').write_text(json.dumps(settings))
     return folder
 
 
-def damaged(folder, name, text):
-    (folder / name).write_bytes(text)
-    return folder
-
-
-def assert_told(capsys, arguments, message):
-    assert main([str(each) for each in arguments]) == 1
-    said = capsys.readouterr()
-    assert said.out == '' and re.fullmatch(f'serve: .*{message}.*\n', said.err), said.err
-
-
-def test_no_folder(tmp_path, capsys):
-    assert_told(capsys, [tmp_path / 'no'], 'there is no such folder')
-    assert_told(capsys, [tmp_path], 'has no model-settings.json')
-
-
-def test_damaged_settings(folder, capsys):
-    assert_told(capsys, [damaged(folder, 'model-settings.json', b'{')], 'is damaged')
-
-
-@pytest.mark.parametrize(
-    ['name', 'text', 'message'],
-    [
-        ('net.params', b'no parameters', 'does not load'),
-        ('model.py', b'def load(', 'does not load: SyntaxError'),
-        ('model.py', b'def load(folder): return 3', 'is to return gluon_edbatch.serving.Served'),
-    ],
-)
-def test_damaged_folders(folder, name, text, message):
-    if find_spec('pydantic') is None:
-        pytest.skip('pydantic comes with MLServer')
-    with pytest.raises(edb.FolderError, match=message):
-        load_folder(damaged(folder, name, text))
-
-
-def test_no_model(folder):
-    (folder / 'model.py').unlink()
-    with pytest.raises(edb.FolderError, match=r'has no model\.py'):
-        load_folder(folder)
-
-
-TURN = admission._ROUNDS  # of the event loop
-
-
-async def rounds(count):
-    """Of the event loop."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-def test_more_requests_than_can_be_done_are_refused(monkeypatch):
-    """Of 200 requests 130 are done, ten in a second; then others come."""
-    now, waiting, sent = [0.0], [], []
-    monkeypatch.setattr(admission, 'monotonic', lambda: now[0])
-
-    async def app(scope, receive, send):
-        waiting.append(asyncio.get_running_loop().create_future())
-        await send({'type': 'http.response.start', 'status': await waiting[-1]})
-
-    async def send(message):
-        sent.append(message)
-
-    async def done(reply, status=200, seconds=0.1):
-        now[0] += seconds
-        reply.set_result(status)
-        await rounds(2)
-
-    async def some(bounded, count):
-        path = '/v2/models/any/infer'
-        tasks = [
-            asyncio.ensure_future(bounded({'type': 'http', 'path': path}, None, send))
-            for _ in range(count)
-        ]
-        await rounds(TURN * count + 4)
-        return tasks
-
-    async def main():
-        bounded = admission.BoundedRequests(app, admission.Admission())
-        tasks = await some(bounded, 200)
-        assert len(waiting) == 200 and not sent  # nothing is known yet
-        for each in waiting[:120]:
-            await done(each)
-        for each in waiting[120:130]:
-            await done(each, 503, 0)  # which tells nothing of how long it takes
-        assert bounded._admission._expectation.work(1) == pytest.approx(0.1)
-        sent.clear()
-        tasks += await some(bounded, 130)  # as if each was sent by one of those that were answered
-        assert len(waiting) == 330 and not sent
-        tasks += await some(bounded, 5)
-        assert [each['status'] for each in sent[::2]] == [503] * 5
-        assert b'200 requests are on their way, which takes some 20000 ms' in sent[1]['body']
-        for each in waiting[130:]:
-            await done(each)
-        sent.clear()
-        for _ in range(50):
-            tasks += await some(bounded, 1)
-            await done(waiting[-1])
-        assert bounded._admission._expectation.patience == 1.0  # 3.3 s would be borne
-        tasks += await some(bounded, 12)
-        now[0] += 2
-        tasks += await some(bounded, 12)
-        assert len(waiting) == 392 and [each['status'] for each in sent[50::2]] == [503] * 12
-        for each in waiting[-12:]:
-            await done(each)
-        await asyncio.gather(*tasks)
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize('grpc', [False, pytest.param(True, marks=needs_mlserver)])
-def test_those_that_are_taken_go_on_one_by_one(grpc):
-    """One that is given up while it waits holds up no others."""
-    begun, number = [], [0]
-
-    async def app(*_):
-        begun.append(number[0])
-
-    async def main():
-        shared = admission.Admission()
-        if grpc:
-            from gluon_edbatch.serving.server import BoundedPlane
-
-            plane = BoundedPlane(SimpleNamespace(infer=app), shared)
-            tasks = [asyncio.ensure_future(plane.infer()) for _ in range(6)]
-        else:
-            bounded, scope = (
-                admission.BoundedRequests(app, shared),
-                {'type': 'http', 'path': '/infer'},
-            )
-            tasks = [asyncio.ensure_future(bounded(scope, None, None)) for _ in range(6)]
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        tasks[2].cancel()
-        for number[0] in range(1, 4 * TURN + 4):
-            await asyncio.sleep(0)
-        assert shared._open == 0
-        await rounds(TURN)
-        assert not shared._row._goes_on
-
-    asyncio.run(main())
-    assert begun == list(range(begun[0], begun[0] + 4 * TURN, TURN))
-
-
-def test_a_refusal_reads_no_body():
-    heard, bounded = [], SimpleNamespace(refusal=lambda: 'too many')
-
-    async def app(scope, receive, send):
-        heard.append(scope['path'])
-
-    async def send(message):
-        heard.append(message.get('status') or message['body'])
-        if (b'connection', b'close') in message.get('headers', ()):
-            heard.append('closed')
-
-    async def main():
-        early = admission.EarlyRefusal(app, bounded)
-        for path, length in (('/v2', 5), ('/v2/a/infer', 5), ('/v2/b/infer', 2 << 20)):
-            headers = [(b'content-length', str(length).encode())]
-            await early({'type': 'http', 'path': path, 'headers': headers}, None, send)
-        headers = [(b'content-length', b'5'), (b'expect', b'100-continue')]
-        await early({'type': 'http', 'path': '/infer', 'headers': headers}, None, send)
-
-    asyncio.run(main())
-    body = b'{"error": "too many"}'
-    assert heard == ['/v2', 503, body, '/v2/b/infer', 503, 'closed', body]
-
-
-class Plane:
-    """Of MLServer, which notes what is asked for."""
-
-    def __init__(self, **answer):
-        self._answer, self.asked = answer, []
-
-    async def infer(self, payload, name, version):
-        from mlserver.errors import MLServerError
-        from mlserver.types import InferenceResponse
-
-        self.asked.append((payload, name, version))
-        if not self._answer:
-            raise MLServerError('no "text"', 400)
-        return InferenceResponse(model_name=name, outputs=[], **self._answer)
-
-
-def short_way(plane, path='/v2/models/a b/infer', body=None, **scope):
-    """What is sent, and what the routes of FastAPI are asked for."""
-    from gluon_edbatch.serving.server import ShortWay
-
-    sent, left = [], []
-
-    async def app(scope, receive, send):
-        left.append(await receive())
-
-    async def receive():
-        return messages.pop(0)
-
-    async def send(message):
-        sent.append(message)
-
-    whole = {'type': 'http.request', 'body': body or json.dumps(rows(1)).encode()}
-    messages = [whole, {'type': 'http.disconnect'}]
-    scope = {
-        'type': 'http', 'method': 'POST', 'path': path, 'app': SimpleNamespace(router='routes'),
-        'headers': [(b'content-type', b'application/json'), (b'x-any', b'\xe4')], **scope,
-    }  # fmt: skip
-    asyncio.run(ShortWay(app, plane)(scope, receive, send))
-    assert scope.get('router') == ('routes' if plane.asked else None)
-    assert not left or (left == [whole] and not sent and not plane.asked)
-    return sent, len(left)
-
-
-@needs_mlserver
-def test_the_short_way():
-    plane = Plane(parameters={'headers': {'Ce-Id': 'some'}})
-    for path in ('/v2/models/a b/infer', '/v2/models/a b/versions/v1/infer'):
-        (start, end), left = short_way(plane, path)
-        assert start['status'] == 200 and not left
-        headers = dict(start['headers'])
-        assert headers[b'ce-id'] == b'some' and headers[b'content-length'] == b'%d' % len(
-            end['body']
-        )
-        assert json.loads(end['body']) == {'model_name': 'a b', 'parameters': {}, 'outputs': []}
-    (payload, *name), (_, *versioned) = plane.asked
-    assert name == ['a b', None] and versioned == ['a b', 'v1']
-    assert payload.parameters.headers == {'content-type': 'application/json', 'x-any': 'ä'}
-    assert payload.inputs[0].data.root == rows(1)['inputs'][0]['data']
-
-
-@needs_mlserver
-def test_errors_on_the_short_way():
-    (start, end), _ = short_way(Plane())
-    assert start['status'] == 400 and json.loads(end['body']) == {'error': 'no "text"'}
-
-
-@needs_mlserver
-@pytest.mark.parametrize(
-    'other',
-    [
-        {'path': '/v2/models/a/ready'},
-        {'path': '/v2/models/a/b/infer'},
-        {'method': 'GET'},
-        {'headers': [(b'content-type', b'text/plain')]},
-        {'headers': []},
-        {'body': b'{"inputs": 3}'},
-        {'body': b'{"inputs": '},
-        {'body': b'\xff'},
-    ],
-)
-def test_what_is_left_to_the_routes(other):
-    assert short_way(Plane(), **other) == ([], 1)
-
-
-@needs_mlserver
-def test_no_objects_are_walked_through_once_it_is_ready(capsys):
-    import gc
-
-    from gluon_edbatch.serving import server
-
-    class Ready:
-        async def is_ready(self):
-            return True
-
-    before = gc.get_freeze_count()
-    asyncio.run(server._tell(Ready(), ['ready'], None))
-    try:
-        assert capsys.readouterr().out == 'ready\n' and gc.get_freeze_count() > before + 1000
-    finally:
-        gc.unfreeze()
-
-
-@needs_mlserver
-@pytest.mark.filterwarnings('ignore::DeprecationWarning')
-@pytest.mark.parametrize(
-    'settings, compressed',
-    [(None, False), ({'gzip_enabled': True}, True), ({'debug': False}, False)],
-)
-def test_answers_are_compressed_where_that_is_asked_for(folder, monkeypatch, settings, compressed):
-    from gluon_edbatch.serving import server
-
-    given = []
-
-    class Noted:
-        failed = False
-
-        def __init__(self, settings, max_bytes):
-            given.append(settings.gzip_enabled)
-
-        async def start(self, models):
-            pass
-
-    monkeypatch.setattr(server, 'DrainingServer', Noted)
-    if settings is not None:
-        (folder / 'settings.json').write_text(json.dumps(settings))
-    assert asyncio.run(server.serve(folder, {}, 1, [], None)) == 0
-    assert given == [compressed]
-
-
-@needs_mlserver
-def test_the_event_loop_is_that_of_uvloop(folder, monkeypatch):
-    from gluon_edbatch.serving import server
-
-    pytest.importorskip('uvloop')
-    loops = []
-
-    async def serve(*_):
-        loops.append(type(asyncio.get_running_loop()).__module__)
-        return 0
-
-    monkeypatch.setattr(server, 'serve', serve)
-    options = [
-        f'--{name}={port}'
-        for name, port in zip(['port', 'grpc-port', 'metrics-port'], free_ports(3))
-    ]
-    policy = asyncio.get_event_loop_policy()
-    try:
-        assert main([str(folder), *options]) == 0
-    finally:
-        asyncio.set_event_loop_policy(policy)
-    assert loops == ['uvloop']
-
-
-@needs_mlserver
-def test_after_a_refusal_a_connection_goes_on():
-    """Also if the body comes later, or in pieces."""
-    uvicorn = pytest.importorskip('uvicorn')
-    app = admission.EarlyRefusal(None, SimpleNamespace(refusal=lambda: 'too many'))
-
-    async def main():
-        config = uvicorn.Config(app, port=0, lifespan='off', log_level='critical')
-        server = uvicorn.Server(config)
-        serving = asyncio.ensure_future(server.serve())
-        while not server.started:
-            await asyncio.sleep(0)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        reader, writer = await asyncio.open_connection('127.0.0.1', port)
-        for _ in range(3):
-            writer.write(b'POST /infer HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n')
-            status = await reader.readline()
-            assert status.startswith(b'HTTP/1.1 503')
-            assert b'connection: close' not in await reader.readuntil(b'\r\n\r\n')
-            assert await reader.readexactly(21) == b'{"error": "too many"}'
-            for _ in range(3):
-                writer.write(b'x' * 100_000)
-                await writer.drain()
-        writer.close()
-        server.should_exit = True
-        await serving
-
-    asyncio.run(main())
-
-
-def test_refusals_leave_no_tracebacks(caplog):
-    admission.log_only_faults()
-    for status in (503, 504, 400, None):
-        error = ValueError(str(status))
-        if status:
-            error.status_code = status
+def folder_of(path, text):
+    path.mkdir()
+    (path / 'model.py').write_text(text)
+    return path
+
+
+class Server:
+    """One that is ready."""
+
+    def __init__(self, process, ports):
+        self.process, (self.port, self.grpc_port, self.metrics_port) = process, ports
+        self.base, self.lines = f'http://127.0.0.1:{self.port}', []
+
+    def ask(self, path, body=None, **headers):
+        """Status and text."""
+        answer = self.answer(path, body, **headers)
+        return answer.status, answer.text
+
+    def answer(self, path, body=None, method=None, **headers):
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {name.replace('_', '-'): value for name, value in headers.items()}
+        request = urllib.request.Request(self.base + path, data, headers, method=method)
         try:
-            raise error
-        except ValueError:
-            logging.getLogger('mlserver.parallel').exception('an error occurred')
-    assert [str(record.exc_info[1]) for record in caplog.records] == ['400', 'None']
+            with urllib.request.urlopen(request) as found:
+                return SimpleNamespace(
+                    status=found.status, text=found.read().decode(), headers=found.headers
+                )
+        except urllib.error.HTTPError as error:
+            return SimpleNamespace(
+                status=error.code, text=error.read().decode(), headers=error.headers
+            )
+
+    def infer(self, *firsts):
+        return self.infer_of('layer', *[{'row': [first, 2, 3]} for first in firsts])
+
+    def infer_of(self, name, *samples):
+        status, text = self.ask(f'/v2/models/{name}/infer', request_of(samples))
+        return status, results(text) if status == 200 else text
+
+    @property
+    def workers(self):
+        """Process numbers."""
+        children = f'/proc/{self.process.pid}/task/{self.process.pid}/children'
+        return [int(each) for each in Path(children).read_text().split()]
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait()
 
 
-@needs_mlserver
-def test_a_port_in_use(folder, capsys):
-    with closing(socket.socket()) as taken:
-        taken.bind(('127.0.0.1', 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert_told(capsys, [folder, '--port', port], f'127.0.0.1:{port}: cannot listen there')
-
-
-def asked(url, body=None):
-    """Status and text."""
-    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {'Content-Type': 'application/json'})
-    try:
-        with urllib.request.urlopen(request) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-@pytest.fixture(params=[0, 2])
-def server(folder, request):
-    """Base address, port of metrics, process; it says where it is when it is ready."""
+@contextlib.contextmanager
+def serving(*arguments, shell='', **environment):
+    """It says where it is when it is ready. Without workers, unless a test asks for some: a process
+    starts sooner than two."""
+    if '--workers' not in arguments:
+        arguments = (*arguments, '--workers', '0')
     ports = free_ports(3)
     options = zip(['--port', '--grpc-port', '--metrics-port'], map(str, ports))
-    command = [sys.executable, '-m', 'gluon_edbatch.serving', folder, '--workers', request.param]
+    command = [sys.executable, '-m', 'gluon_edbatch.serving', *arguments]
     command += [each for option in options for each in option]
-    command += ['--max-bytes', '100000']
-    with start(command, cwd=folder, PYTHONPATH=str(ROOT)) as process:
+    if shell:
+        command = ['bash', '-c', f'{shell}; exec "$@"', 'bash', *command]
+    with start(
+        command, PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / 'runtime')]), **environment
+    ) as process:
+        server = Server(process, ports)
         line = process.stdout.readline()
-        while line and not line.startswith('serve: layer is ready'):
-            line = process.stdout.readline()
-        assert line, process.stderr.read()
-        assert process.stdout.readline().startswith('curl ')
-        yield f'http://127.0.0.1:{ports[0]}', ports, process
-
-
-def workers_of(process):
-    """Process numbers."""
-    children = Path(f'/proc/{process.pid}/task/{process.pid}/children').read_text().split()
-    return [each for each in children if b'spawn_main' in command_line(each)]
-
-
-def command_line(process):
-    try:
-        return Path(f'/proc/{process}/cmdline').read_bytes()
-    except FileNotFoundError:  # it has just ended
-        return b''
+        assert re.match('serve: .* (is|are) ready at', line), process.stderr.read()
+        server.lines.append(line)
+        yield server
 
 
 def rows(*firsts):
     return request_of([{'row': [first, 2, 3]} for first in firsts])
 
 
-@needs_mlserver
-def test_served(server):
-    base, ports, process = server
-    infer = f'{base}/v2/models/layer/infer'
-    assert asked(f'{base}/v2/health/ready')[0] == 200
-    assert asked(f'{base}/') == (200, '<p>a page')
-    status, text = asked(infer, rows(1, 2, 4))
-    assert status == 200
-    answers = json.loads(text)['outputs'][0]
-    assert answers['shape'] == [3]
-    assert [json.loads(each) for each in answers['data']] == [[6, 6], [7, 7], [9, 9]]
-
-    bad = rows(1)
-    bad['inputs'][0]['data'] = []
-    nested = rows(1)
-    nested['inputs'][0]['data'] = json.loads('[' * 400 + ']' * 400)
-    late = {**rows(1), 'parameters': {'deadline': 0}}
-    soon = {**rows(1), 'parameters': {'deadline': 'soon'}}
-    for body, expected, message in [
-        (rows(1, 13), 400, 'sample 1: 13 is not read'),
-        (rows(14), 400, '14 is not computed'),
-        (request_of([{'row': [1, 2]}]), 400, r'sample 0: .*\(row\)'),
-        (request_of(['x']), 400, 'sample 0: .*'),
-        (bad, 400, '1 to 1024 samples, not 0'),
-        (nested, 422, 'nested more than 50'),
-        (b'[' * 90000, 422, ''),
-        (b'{"inputs": 3', 422, ''),
-        (b'\xff', 422, ''),
-        (b' ' * 200000, 413, 'longer than 100000 bytes'),
-        (late, 504, 'the deadline passed'),
-        (soon, 400, r'"(mlserver\.errors\.InferenceError: )?the parameter deadline is'),
-    ]:
-        status, text = asked(infer, body)
-        assert status == expected and re.search(message, text), (body, text)
-        assert asked(infer, rows(1))[0] == 200
-    counted = asked(f'http://127.0.0.1:{ports[2]}/metrics')[1]  # eight are the server's own
-    assert 'edb_requests_total{model="layer",outcome="answered"} 23.0' in counted.splitlines()
-    assert 'edb_requests_total{model="layer",outcome="expired"} 1.0' in counted.splitlines()
-    path = re.escape('path="/v2/models/{model_name}/infer",status_code="200"')
-    assert re.findall(f'rest_server_requests_total{{.*{path}}} (.*)', counted) == ['13.0']
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 0
+def results(text):
+    return [json.loads(each) for each in json.loads(text)['outputs'][0]['data']]
 
 
-@needs_mlserver
-@pytest.mark.parametrize('server', sampled(2, [0, 2]), indirect=True)
-def test_grpc(server):
-    grpc = pytest.importorskip('grpc')
-    from mlserver.grpc import dataplane_pb2 as messages
-    from mlserver.grpc.dataplane_pb2_grpc import GRPCInferenceServiceStub
+def told(*arguments):
+    """What a server that does not start says, after which it ends with 1."""
+    command = [sys.executable, '-m', 'gluon_edbatch.serving', *arguments]
+    options = ['--port', '0', '--grpc-port', '0', '--metrics-port', '0']
+    done = run([*command, *([] if '--port' in arguments else options)], PYTHONPATH=str(ROOT))
+    assert done.returncode == 1 and done.stdout == ''
+    (line,) = done.stderr.splitlines()
+    assert line.startswith('serve: ')
+    return line
 
-    def request(*texts):
+
+@needs_serve
+def test_no_folder(tmp_path, folder):
+    assert 'there is no such folder' in told(tmp_path / 'no')
+    assert 'has no model.py' in told(tmp_path)
+    (folder / 'model-settings.json').write_text('{')
+    assert 'is damaged' in told(folder)
+    (folder / 'model-settings.json').write_text('{"name": "other"}')
+    assert name_of(folder) == 'other'
+    assert 'the same name' in told(folder, folder)
+
+
+@needs_serve
+@pytest.mark.parametrize(
+    ['text', 'line', 'message'],
+    [
+        ('def load(', 1, 'does not load: SyntaxError'),
+        ('\nraise SystemExit(3)', 2, 'does not load: SystemExit: 3'),
+        ('\n\ndef load(folder):\n    return folder.no', 4, 'does not load: AttributeError'),
+        (PARTS.replace('return count', 'raise SystemExit("is over")'), 10,
+         'does not warm up: SystemExit: is over'),
+        (PARTS.replace('return count', 'return 1 / 0'), 10, 'does not warm up: ZeroDivisionError'),
+        (PARTS.replace('[1]', '["no"]'), 0, 'does not warm up: ValidationError'),
+    ],
+)  # fmt: skip
+def test_a_model_that_fails(tmp_path, text, line, message):
+    where = f'model.py:{line}: ' if line else r'model.py(:\d+)?: '
+    assert re.search(where + message, told(folder_of(tmp_path / 'any', text)))
+
+
+def test_damaged_folders(folder):
+    if find_spec('pydantic') is None:
+        pytest.skip('pydantic comes with the extra serve')
+    (folder / 'net.params').write_bytes(b'no parameters')
+    with pytest.raises(edb.FolderError, match=r'model\.py:19: does not load'):
+        load_folder(folder)
+    (folder / 'model.py').write_text('def load(folder): return 3')
+    with pytest.raises(edb.FolderError, match='is to return gluon_edbatch.serving.Served'):
+        load_folder(folder)
+
+
+@needs_serve
+def test_a_port_in_use(folder):
+    with closing(socket.socket()) as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f'127.0.0.1:{port}: cannot listen there' in told(folder, '--port', str(port))
+
+
+BAD = [
+    (rows(1, 13), 400, 'sample 1: 13 is not read'),
+    (rows(14), 400, '14 is not computed'),
+    (request_of([{'row': [1, 2]}]), 400, r'sample 0: .*\(row\)'),
+    (request_of(['x']), 400, 'sample 0: .*'),
+    (request_of([]), 400, '1 to 512 samples'),
+    (rows(*[1] * 513), 400, r'1 to 512 samples \(max_queue\), not 513: split it'),
+    ({'inputs': [{**rows(1)['inputs'][0], 'shape': [2]}]}, 400, r'the shape \[2\] does not fit 1'),
+    ({'inputs': [{**rows(1)['inputs'][0], 'datatype': 'FP32'}]}, 400, 'no FP32'),
+    ({'inputs': [{**rows(1)['inputs'][0], 'datatype': 'X'}]}, 400, 'the datatype is one of BYTES'),
+    ({'inputs': rows(1)['inputs'] * 2}, 400, 'one input'),
+    ({**rows(1), 'outputs': [{'name': 'no'}]}, 400, 'the outputs are answers, not no'),
+    ({**rows(1), 'parameters': {'deadline': 'soon'}}, 400, 'the parameter deadline is'),
+    ({**rows(1), 'parameters': {'deadline': True}}, 400, 'the parameter deadline is'),
+    ({**rows(1), 'parameters': {'deadline': 0}}, 504, 'the deadline passed'),
+    ({'inputs': [{**rows(1)['inputs'][0], 'data': json.loads('[' * 400 + ']' * 400)}]}, 400, ''),
+    (b'[' * 90000, 400, ''),
+    (b'{"inputs": 3', 400, ''),
+    (b'\xff', 400, ''),
+    (b' ' * 200000, 413, 'longer than 100000 bytes'),
+]  # fmt: skip
+
+
+@needs_serve
+@pytest.mark.parametrize('workers', [0, 2])
+def test_served(folder, workers):
+    with serving(folder, '--workers', str(workers), '--max-bytes', '100000') as server:
+        assert server.process.stdout.readline().startswith('curl ')
+        assert len(server.workers) == workers
+        assert server.infer(1, 2, 4) == (200, [[6, 6], [7, 7], [9, 9]])
+        for body, expected, message in BAD:
+            answer = server.answer('/v2/models/layer/infer', body)
+            (error,) = json.loads(answer.text).items()
+            assert answer.status == expected and error[0] == 'error', (body, answer.text)
+            assert re.search(message, error[1]) and 'Error:' not in error[1], (body, answer.text)
+            assert server.infer(1) == (200, [[6, 6]])
+        counted = server.ask('/metrics')[1].splitlines()
+        assert 'edb_requests_total{model="layer",outcome="answered"} 23.0' in counted
+        assert 'edb_requests_total{model="layer",outcome="expired"} 1.0' in counted
+        assert 'edb_answers_total{protocol="http",status="400"} 17.0' in counted
+        assert any(
+            line.startswith('edb_batch_size_bucket{le="1.0",model="layer"}') for line in counted
+        )
+        aside = f'http://127.0.0.1:{server.metrics_port}'
+        with urllib.request.urlopen(f'{aside}/metrics') as found:
+            assert b'edb_requests_total' in found.read()
+        with pytest.raises(urllib.error.HTTPError, match='404'):
+            urllib.request.urlopen(f'{aside}/v2/models/layer')
+        assert server.stop() == 0
+
+
+@needs_serve
+def test_pages_and_what_is_described(folder):
+    with serving(folder) as server:
+        page = server.answer('/')
+        assert page.text == '<p>a page'
+        assert "default-src 'none'" in page.headers['content-security-policy']
+        metadata = json.loads(server.ask('/v2/models/layer')[1])
+        assert metadata == json.loads(server.ask('/v2/models/layer/versions/1')[1])
+        assert metadata['inputs'] == [{'name': 'samples', 'datatype': 'BYTES', 'shape': [-1]}]
+        assert metadata['outputs'] == [{'name': 'answers', 'datatype': 'BYTES', 'shape': [-1]}]
+        assert metadata['parameters']['schema']['properties']['row']['minItems'] == 3
+        assert metadata['parameters']['example'] == {'row': [1, 2, 3]}
+        for path in ('/no', '/v2/models/no', '/v2/models/layer/versions/2', '/docs'):
+            assert server.ask(path)[0] == 404
+        assert server.ask('/v2/models/no/infer', rows(1))[0] == 404
+        assert server.answer('/v2/models/layer/infer').status == 405
+        assert 'http' not in (ROOT / 'example/tree_sst/served/page.html').read_text().replace(
+            'http://www.w3.org/2000/svg', ''
+        )
+
+
+@needs_serve
+def test_models_are_changed_by_those_who_may(folder):
+    with serving(folder) as server:
+        index = json.loads(server.ask('/v2/repository/index', b'')[1])
+        assert index == [{'name': 'layer', 'version': '1', 'state': 'READY'}]
+        for verb in ('load', 'unload'):
+            status, text = server.ask(f'/v2/repository/models/layer/{verb}', b'')
+            assert status == 403 and '--model-control' in text
+        assert server.infer(1)[0] == 200
+
+
+@needs_serve
+def test_hosts_and_origins(folder):
+    body = rows(1)
+    with serving(folder, '--allowed-host', 'models.example') as server:
+        own = f'127.0.0.1:{server.port}'
+        for host, origin, expected in [
+            (own, None, 200), ('localhost', None, 200), ('[::1]:80', None, 200),
+            ('models.example', None, 200), ('models.example:80', None, 200),
+            ('evil.example', None, 403), (f'127.0.0.1.evil.example:{server.port}', None, 403),
+            (own, f'http://{own}', 200), (own, 'https://models.example', 200),
+            (own, 'http://evil.example', 403), (own, 'null', 403),
+        ]:  # fmt: skip
+            headers = {'Host': host, **({'Origin': origin} if origin else {})}
+            for path in ('/v2/models/layer/infer', '/v2/repository/index'):
+                assert server.ask(path, body, **headers)[0] == expected, headers
+            assert server.ask('/', **headers)[0] == expected
+
+
+@needs_serve
+def test_request_ids_and_logs(folder):
+    with serving(folder, '--verbose', '--log-format', 'json') as server:
+        given = server.answer('/v2/models/layer/infer', rows(1), x_request_id='mine-1')
+        assert given.headers['x-request-id'] == 'mine-1' == json.loads(given.text)['id']
+        made = server.answer('/v2/models/layer/infer', {**rows(1), 'id': 'own'}, x_request_id='ä b')
+        assert json.loads(made.text)['id'] == 'own' and made.headers['x-request-id'] != 'ä b'
+        lines = [json.loads(server.process.stderr.readline()) for _ in range(2)]
+        assert [line['id'] for line in lines] == ['mine-1', made.headers['x-request-id']]
+        assert lines[0]['request'] == 'POST /v2/models/layer/infer' and lines[0]['status'] == 200
+
+
+@needs_serve
+def test_several_models(folder, tmp_path):
+    arrays = folder_of(tmp_path / 'arrays', ARRAYS)
+    (arrays / 'model-settings.json').write_text('{"name": "sum"}')
+    with serving(folder, arrays) as server:
+        assert server.lines[0].startswith('serve: layer, sum are ready')
+        assert server.infer(1) == (200, [[6, 6]])
+        metadata = json.loads(server.ask('/v2/models/sum')[1])
+        assert metadata['inputs'] == [
+            {'name': 'row', 'datatype': 'FP32', 'shape': [-1, -1]},
+            {'name': 'factor', 'datatype': 'INT64', 'shape': [-1]},
+        ]
+        row = {'name': 'row', 'datatype': 'FP32', 'shape': [2, 2], 'data': [[1, 2], [3, 4]]}
+        factor = {'name': 'factor', 'datatype': 'INT64', 'shape': [2], 'data': [2, 3]}
+        status, text = server.ask('/v2/models/sum/infer', {'inputs': [row, factor]})
+        (output,) = json.loads(text)['outputs']
+        assert (status, output['data'], output['shape']) == (200, [6, 21], [2, 1])
+        for inputs, message in [
+            ([row], 'the inputs are row, factor'),
+            ([row, {**factor, 'data': [1.5, 2]}], 'no INT64'),
+            ([row, {**factor, 'datatype': 'INT32'}], 'is INT64 of shape'),
+            ([row, {**factor, 'shape': [1], 'data': [1]}], 'differs between inputs'),
+            ([{**row, 'shape': [4]}, factor], 'is FP32 of shape'),
+        ]:
+            status, text = server.ask('/v2/models/sum/infer', {'inputs': inputs})
+            assert status == 400 and message in text, text
+        import tritonclient.http as triton
+
+        client = triton.InferenceServerClient(f'127.0.0.1:{server.port}')
+        sent = [
+            triton.InferInput('row', [1, 3], 'FP32'),
+            triton.InferInput('factor', [1], 'INT64'),
+        ]
+        sent[0].set_data_from_numpy(np.array([[1, 2, 3]], np.float32))
+        sent[1].set_data_from_numpy(np.array([10]))
+        np.testing.assert_array_equal(client.infer('sum', sent).as_numpy('total'), [[60]])
+        client.close()
+
+
+@needs_serve
+def test_curl(folder):
+    with serving(folder) as server:
+        command = server.process.stdout.readline()
+        done = subprocess.run(['bash', '-c', command], capture_output=True, text=True, check=True)
+        assert results(done.stdout) == [[6, 6]]
+
+
+def tensor_of(triton, *firsts):
+    texts = [json.dumps({'row': [first, 2, 3]}) for first in firsts]
+    tensor = triton.InferInput('samples', [len(texts)], 'BYTES')
+    tensor.set_data_from_numpy(np.array(texts, object))
+    return tensor
+
+
+@needs_serve
+@pytest.mark.parametrize('kind', ['http', 'grpc'])
+def test_tritonclient(folder, kind):
+    if kind == 'http':
+        import tritonclient.http as triton
+    else:
+        import tritonclient.grpc as triton
+    from tritonclient.utils import InferenceServerException
+
+    with serving(folder, '--model-control', '--workers', '1') as server:
+        port = server.port if kind == 'http' else server.grpc_port
+        client = triton.InferenceServerClient(f'127.0.0.1:{port}')
+        assert client.is_server_live() and client.is_server_ready()
+        assert client.is_model_ready('layer') and not_ready(client, 'no')
+        options = {} if kind == 'http' else {'as_json': True}
+        index = client.get_model_repository_index(**options)
+        assert 'READY' in str(index) and 'layer' in str(index)
+        assert 'samples' in str(client.get_model_metadata('layer', **options))
+        assert 'gluon_edbatch' in str(client.get_server_metadata(**options))
+        found = client.infer('layer', [tensor_of(triton, 1, 2)], request_id='mine')
+        assert [json.loads(each) for each in found.as_numpy('answers')] == [[6, 6], [7, 7]]
+        response = found.get_response()
+        assert (response['id'] if kind == 'http' else response.id) == 'mine'
+        asked = triton.InferRequestedOutput('answers')
+        found = client.infer('layer', [tensor_of(triton, 4)], outputs=[asked])
+        assert json.loads(found.as_numpy('answers')[0]) == [9, 9]
+        if kind == 'http':
+            asked = triton.InferRequestedOutput('answers', binary_data=False)
+            found = client.infer('layer', [tensor_of(triton, 4)], outputs=[asked])
+            assert json.loads(found.as_numpy('answers')[0]) == [9, 9]
+        for firsts, message in [((13,), 'sample 0: 13 is not read'), ([1] * 513, 'split it')]:
+            with pytest.raises(InferenceServerException, match=message):
+                client.infer('layer', [tensor_of(triton, *firsts)])
+        with pytest.raises(InferenceServerException, match='no/1 does not exist'):
+            client.infer('no', [tensor_of(triton, 1)])
+        client.unload_model('layer')
+        assert not client.is_server_ready()
+        with pytest.raises(InferenceServerException, match='is not loaded now'):
+            client.infer('layer', [tensor_of(triton, 1)])
+        client.load_model('layer')
+        assert client.is_server_ready()
+        client.close()
+
+
+def not_ready(client, name):
+    from tritonclient.utils import InferenceServerException
+
+    try:
+        return not client.is_model_ready(name)
+    except InferenceServerException:
+        return True
+
+
+@needs_serve
+def test_statuses_of_grpc(folder):
+    import grpc
+    from tritonclient.grpc import service_pb2 as messages
+    from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
+
+    def request(*texts, **parameters):
         contents = messages.InferTensorContents(bytes_contents=[each.encode() for each in texts])
         tensor = messages.ModelInferRequest.InferInputTensor(
             name='samples', datatype='BYTES', shape=[len(texts)], contents=contents
         )
-        return messages.ModelInferRequest(model_name='layer', inputs=[tensor])
+        asked = messages.ModelInferRequest(model_name='layer', inputs=[tensor])
+        for name, value in parameters.items():
+            setattr(asked.parameters['deadline'], name, value)
+        return asked
 
-    _, ports, _ = server
-    with grpc.insecure_channel(f'127.0.0.1:{ports[1]}') as channel:
+    codes = grpc.StatusCode
+    with (
+        serving(folder) as server,
+        grpc.insecure_channel(f'127.0.0.1:{server.grpc_port}') as channel,
+    ):
         stub = GRPCInferenceServiceStub(channel)
-        answer = stub.ModelInfer(request('{"row": [5, 2, 3]}'))
-        assert [json.loads(each) for each in answer.outputs[0].contents.bytes_contents] == [
-            [10, 10]
+        good = '{"row": [5, 2, 3]}'
+        answer, call = stub.ModelInfer.with_call(request(good), metadata=[('x-request-id', 'mine')])
+        assert answer.id == 'mine' and b'[10.0,10.0]' in answer.raw_output_contents[0]
+        assert ('x-request-id', 'mine') in [tuple(each) for each in call.trailing_metadata()]
+        for asked, code in [
+            (request('{"row": [5, 2]}'), codes.INVALID_ARGUMENT),
+            (request(good, bool_param=True), codes.INVALID_ARGUMENT),
+            (request(good, double_param=0.0), codes.DEADLINE_EXCEEDED),
+            (messages.ModelInferRequest(model_name='no'), codes.INVALID_ARGUMENT),
+        ]:
+            with pytest.raises(grpc.RpcError) as raised:
+                stub.ModelInfer(asked)
+            assert raised.value.code() == code
+        control = messages.RepositoryModelLoadRequest(model_name='layer')
+        with pytest.raises(grpc.RpcError, match='--model-control') as raised:
+            stub.RepositoryModelLoad(control)
+        assert raised.value.code() == codes.PERMISSION_DENIED
+
+
+def events(text):
+    """Names and data of server-sent events."""
+    found = re.findall('event: (.*)\ndata: (.*)\n\n', text)
+    return [(name, json.loads(data)) for name, data in found]
+
+
+@needs_serve
+def test_answers_in_parts(tmp_path):
+    import tritonclient.grpc as triton
+
+    with serving(folder_of(tmp_path / 'parts', PARTS)) as server:
+        path, body = '/v2/models/parts/infer', request_of([2, 1])
+        for more in ({'Accept': 'text/event-stream'}, {}):
+            answer = server.answer(path + ('' if more else '_stream'), body, **more)
+            assert answer.headers['content-type'] == 'text/event-stream'
+            *parts, (name, last) = events(answer.text)
+            assert name == 'answer' and last['outputs'][0]['data'] == ['2', '1']
+            pairs = [[each['data'][0] for each in part['outputs']] for _, part in parts]
+            words = sorted([(sample, json.loads(text)['word']) for sample, text in pairs])
+            assert words == [(0, 0), (0, 1), (1, 0)]
+        assert server.answer(f'{path}_stream', request_of(['no'])).status == 400
+        failed = events(server.answer(f'{path}_stream', request_of([13])).text)
+        assert len(failed) == 14 and failed[-1] == (
+            'error', {'error': 'not computed: 13 is not computed'}
+        )  # fmt: skip
+        assert server.infer_of('parts', 3) == (200, [3])
+
+        got, over = [], threading.Semaphore(0)
+
+        def take(result, error):
+            got.append(error or [result.as_numpy(name) for name in ('sample', 'part', 'answers')])
+            over.release()
+
+        client = triton.InferenceServerClient(f'127.0.0.1:{server.grpc_port}')
+        client.start_stream(take)
+        tensor = triton.InferInput('samples', [1], 'BYTES')
+        tensor.set_data_from_numpy(np.array(['2'], object))
+        client.async_stream_infer('parts', [tensor])
+        client.async_stream_infer('no', [tensor])
+        for _ in range(4):
+            over.acquire()
+        client.stop_stream()
+        client.close()
+        assert [json.loads(part[1][0])['word'] for part in got[:2]] == [0, 1]
+        assert got[2][2][0] == b'2' and 'no/1 does not exist' in str(got[3])
+
+
+@needs_serve
+@pytest.mark.parametrize('workers', ['0', '2'])
+def test_new_parameters_under_traffic(folder, workers):
+    """Each request has the answer of the old or of the new ones, and no request is lost."""
+    with (
+        serving(folder, '--workers', workers, '--model-control') as server,
+        traffic(server) as seen,
+    ):
+        wait_for(lambda: len(seen) > 5)
+        for weight in (2, 3):
+            layer(folder, weight)
+            assert server.ask('/v2/repository/models/layer/load', b'')[0] == 200
+            assert server.infer(1) == (200, [[6 * weight, 6 * weight]])
+        status, text = server.ask('/v2/repository/models/no/load', b'')
+        assert status == 404 and 'no model' in text
+        (folder / 'model.py').write_text('def load(')
+        status, text = server.ask('/v2/repository/models/layer/load', b'')
+        assert status == 400 and 'SyntaxError' in text and server.infer(1) == (200, [[18, 18]])
+        assert {status for status, _ in seen} == {200}
+        assert {found[0][0] for _, found in seen} == {6, 12, 18}
+        (folder / 'model.py').write_text(MODEL)
+        assert server.ask('/v2/repository/models/layer/unload', b'')[0] == 200
+        assert server.ask('/v2/health/ready')[0] == 503
+        assert server.infer(1)[0] == 503
+        assert server.ask('/v2/repository/models/layer/load', b'')[0] == 200
+        assert server.ask('/v2/health/ready')[0] == 200 and server.infer(1)[0] == 200
+        assert {status for status, _ in seen} <= {200, 503}
+        counted = server.ask('/metrics')[1]  # goes on where it was
+        answered = re.search(r'outcome="answered"} (\d+)', counted)
+        assert int(answered[1]) >= sum(status == 200 for status, _ in seen)
+
+
+@contextlib.contextmanager
+def traffic(server, clients=3):
+    """Status and results of requests that go on until the end."""
+    seen, over = [], threading.Event()
+
+    def go_on():
+        while not over.is_set():
+            seen.append(server.infer(1))
+
+    threads = [threading.Thread(target=go_on) for _ in range(clients)]
+    for each in threads:
+        each.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        for each in threads:
+            each.join()
+
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.01)
+
+
+@needs_serve
+@pytest.mark.parametrize('rate, workers', [(5, 1), (60, 2), (200, 1), (200, 2)])
+def test_sigterm(folder, rate, workers):
+    """What was accepted is answered, all else refused, until nobody listens."""
+    with serving(folder, '--workers', str(workers)) as server:
+        outcomes = asyncio.run(requests_until_the_end(server, rate))
+        assert server.process.wait() == 0
+    assert set(outcomes) <= {200, 503, 'nobody listens'}, outcomes
+    assert outcomes.count(200) and outcomes.count(503)
+
+
+async def requests_until_the_end(server, rate):
+    async def ask():
+        try:
+            reader, writer = await asyncio.open_connection('127.0.0.1', server.port)
+        except ConnectionRefusedError:
+            return 'nobody listens'
+        head = 'POST /v2/models/layer/infer HTTP/1.1\r\nHost: localhost\r\n'
+        head += f'Content-Length: {len(body)}'
+        try:
+            writer.write(head.encode() + b'\r\n\r\n' + body)
+            found = await reader.readuntil(b'\r\n\r\n')
+            length = re.search(rb'content-length: (\d+)', found)
+            await reader.readexactly(int(length[1]))
+            status = int(found.split()[1])
+            if status == 503:
+                assert b'retry-after: 1' in found
+            return status
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return 'broken'
+        finally:
+            writer.close()
+
+    body, tasks = json.dumps(rows(1)).encode(), []
+    for number in range(int(rate * 0.8) + 2):
+        if number == int(rate * 0.2) + 1:
+            server.process.send_signal(signal.SIGTERM)
+        tasks.append(asyncio.ensure_future(ask()))
+        await asyncio.sleep(1 / rate)
+    return await asyncio.gather(*tasks)
+
+
+@needs_serve
+def test_a_server_that_ends_is_not_ready(tmp_path):
+    """The last request is answered; health says what is so; who comes is told to go elsewhere."""
+    with serving(folder_of(tmp_path / 'slow', SLOW)) as server:
+        taken = threading.Thread(
+            target=lambda: found.append(server.infer_of('slow', 2)), daemon=True
+        )
+        found = []
+        taken.start()
+        wait_for(lambda: 'edb_batch_size_count' in server.ask('/metrics')[1])
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: server.ask('/v2/health/ready')[0] == 503)
+        assert server.ask('/v2/health/live')[0] == 200
+        answer = server.answer('/v2/models/slow/infer', request_of([0]))
+        assert answer.status == 503 and answer.headers['retry-after'] == '1'
+        assert answer.headers['connection'] == 'close'
+        assert server.process.wait() == 0
+        taken.join()
+        assert found == [(200, [2.0])]
+
+
+@needs_serve
+def test_a_worker_that_dies_is_replaced(tmp_path):
+    with serving(folder_of(tmp_path / 'slow', SLOW), '--workers', '2') as server:
+        answers = []
+        threads = [
+            threading.Thread(
+                target=lambda: answers.append(
+                    server.answer('/v2/models/slow/infer', request_of([3]))
+                )
+            )
+            for _ in range(2)
         ]
-        with pytest.raises(grpc.RpcError) as raised:
-            stub.ModelInfer(request('{"row": [5, 2]}'))
-        assert raised.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-        with pytest.raises(grpc.RpcError, match='max_queue') as raised:
-            stub.ModelInfer(request(*['{"row": [5, 2, 3]}'] * 600))
-        assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+        for each in threads:
+            each.start()
+        workers = server.workers
+        assert len(workers) == 2
+        time.sleep(1)
+        os.kill(workers[0], signal.SIGKILL)
+        assert server.infer_of('slow', 0) == (200, [0.0])
+        for each in threads:
+            each.join()
+        assert sorted(each.status for each in answers) == [200, 503]
+        (lost,) = [each for each in answers if each.status == 503]
+        assert lost.headers['retry-after'] == '1' and 'try again' in lost.text
+        wait_for(lambda: len(server.workers) == 2 and workers[0] not in server.workers)
+        os.kill(workers[1], signal.SIGKILL)  # so that the new one has to answer
+        wait_for(lambda: server.ask('/v2/health/ready')[0] == 200)
+        wait_for(lambda: server.infer_of('slow', 0) == (200, [0.0]))
+        assert server.stop() == 0
 
 
-@needs_mlserver
-def test_more_requests_by_grpc_than_can_be_done_are_refused(monkeypatch):
-    """They count together with those by HTTP."""
-    from mlserver.errors import MLServerError
-
-    from gluon_edbatch.serving.server import BoundedPlane
-
-    now, waiting = [0.0], []
-    monkeypatch.setattr(admission, 'monotonic', lambda: now[0])
-
-    class Plane:
-        name = 'any'
-
-        async def infer(self, payload):
-            waiting.append(asyncio.get_running_loop().create_future())
-            return payload, await waiting[-1]
-
-    async def main():
-        shared = admission.Admission()
-        plane = BoundedPlane(Plane(), shared)
-        assert plane.name == 'any'
-        with shared.one_more(), shared.one_more():
-            tasks = [asyncio.ensure_future(plane.infer(payload=i)) for i in range(150)]
-            await rounds(TURN * 150 + 4)
-            for each in waiting[:80]:
-                now[0] += 0.1
-                each.set_result('done')
-                await rounds(2)
-            tasks += [asyncio.ensure_future(plane.infer(payload=i)) for i in range(150, 230)]
-            last = asyncio.ensure_future(plane.infer(payload=230))
-            await rounds(TURN * 81 + 4)
-            assert last.done()
-            with pytest.raises(MLServerError, match='152 requests are on their way') as raised:
-                last.result()
-            assert raised.value.status_code == 503
-        for each in waiting[80:]:
-            each.set_result('done')
-        assert await asyncio.gather(*tasks) == [(i, 'done') for i in range(230)]
-        assert shared.refusal() is None
-
-    asyncio.run(main())
+@needs_serve
+def test_slow_clients(folder):
+    """A thousand halves of requests do not outlive the time that they have."""
+    head = b'POST /v2/models/layer/infer HTTP/1.1\r\nHost: localhost\r\n'
+    halves = [b'', b'POST', head, head + b'Content-Length: 100\r\n\r\n{']
+    with serving(folder, '--timeout', '2', '--max-connections', '1500') as server:
+        clients = [socket.create_connection(('127.0.0.1', server.port)) for _ in range(1000)]
+        for number, each in enumerate(clients):
+            each.sendall(halves[number % 4])
+        assert server.infer(1)[0] == 200
+        for number, each in enumerate(clients):
+            with each, each.makefile('rb') as lines:
+                assert b' 408 ' in lines.readline(), number
+                assert b'within 2 seconds' in lines.read()
+        assert server.infer(1)[0] == 200
 
 
-@needs_mlserver
-@pytest.mark.parametrize('server', [2], indirect=True)
-def test_a_worker_that_dies_is_replaced(server):
-    base, _, process = server
-    workers = workers_of(process)
-    assert len(workers) == 2
-    os.kill(int(workers[0]), signal.SIGKILL)
-    statuses = {asked(f'{base}/v2/models/layer/infer', rows(1))[0] for _ in range(50)}
-    assert 200 in statuses and statuses <= {200, 500}
-    while workers_of(process) == workers or len(workers_of(process)) < 2:
-        assert asked(f'{base}/v2/models/layer/infer', rows(1))[0] in (200, 500)
+@needs_serve
+@pytest.mark.parametrize('limit', ['connections', 'files'])
+def test_too_many_connections(folder, limit):
+    options = ['--max-connections', '20'] if limit == 'connections' else []
+    shell = '' if limit == 'connections' else 'ulimit -n 104'  # of which 64 are spare
+    with serving(folder, *options, '--timeout', '3', shell=shell) as server:
+        idle = [socket.create_connection(('127.0.0.1', server.port)) for _ in range(20)]
+        wait_for(lambda: server.ask('/v2/health/live')[0] == 503)
+        answer = server.answer('/v2/models/layer/infer', rows(1))
+        assert answer.status == 503 and answer.headers['retry-after'] == '1'
+        assert 'too many connections' in answer.text
+        more = [socket.create_connection(('127.0.0.1', server.port)) for _ in range(40)]
+        for each in more[::2]:
+            each.sendall(b'GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n')
+        for number, each in enumerate(more):  # those that nobody reads any more are told, too
+            with each, each.makefile('rb') as lines:
+                known = (b'503', b'408') if number % 2 else (b'503',)
+                assert lines.readline().split()[1] in known and lines.read()
+        for each in idle:
+            each.close()
+        wait_for(lambda: server.infer(1)[0] == 200)
 
 
-@needs_mlserver
-def test_a_queue_that_is_full_is_503(folder):
-    from mlserver import ModelSettings
-    from mlserver.errors import MLServerError
-    from mlserver.types import InferenceRequest
+@needs_serve
+def test_bodies_in_pieces_and_connections_that_go_on(folder):
+    with serving(folder, '--max-bytes', '1000') as server:
+        connection = http.client.HTTPConnection('127.0.0.1', server.port)
+        body = json.dumps(rows(1)).encode()
+        for _ in range(3):
+            pieces = iter([body[:10], body[10:]])
+            connection.request('POST', '/v2/models/layer/infer', pieces, encode_chunked=True,
+                               headers={'Transfer-Encoding': 'chunked'})  # fmt: skip
+            answer = connection.getresponse()
+            assert answer.status == 200 and results(answer.read()) == [[6, 6]]
+        kept = connection.sock
+        connection.request('POST', '/v2/models/no/infer', body)  # of which the body is not read
+        assert connection.getresponse().read() and connection.sock is kept
+        pieces = iter([b' ' * 600, b' ' * 600])
+        connection.request('POST', '/v2/models/layer/infer', pieces, encode_chunked=True,
+                           headers={'Transfer-Encoding': 'chunked'})  # fmt: skip
+        assert connection.getresponse().status == 413
+        answer = server.answer('/v2/models/layer/infer', body, content_encoding='gzip')
+        assert answer.status == 415
+        raw = socket.create_connection(('127.0.0.1', server.port))
+        raw.sendall(b'no request\r\n\r\n')
+        with raw, raw.makefile('rb') as lines:
+            assert b' 400 ' in lines.readline() and b'{"error":' in lines.read()
 
-    from gluon_edbatch.serving.runtime import Runtime
 
-    text = (
-        (folder / 'model.py').read_text().replace('warm_up=', "options={'max_queue': 2}, warm_up=")
-    )
-    (folder / 'model.py').write_text(text)
-    settings = ModelSettings(name='layer', implementation=Runtime, parameters={'uri': str(folder)})
+@needs_serve
+def test_who_goes_away_is_not_waited_for(tmp_path):
+    with serving(folder_of(tmp_path / 'slow', SLOW)) as server:
+        body = json.dumps(request_of([1.0])).encode()
+        head = (
+            f'POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}'
+        )
+        clients = [socket.create_connection(('127.0.0.1', server.port)) for _ in range(30)]
+        for each in clients:
+            each.sendall(head.encode() + b'\r\n\r\n' + body)
+            time.sleep(0.01)
+        for each in clients:
+            each.close()
+        begun = time.monotonic()
+        assert server.infer_of('slow', 0) == (200, [0.0])
+        assert time.monotonic() - begun < 10
+        assert 'status="499"' in server.ask('/metrics')[1]
+
+
+class FakePool:
+    """Has one model, and nobody to evaluate."""
+
+    def __init__(self):
+        self.folders, self.models, self.workers = {'any': Path()}, {'any': {}}, [None]
+
+
+@needs_serve
+def test_more_requests_than_can_be_done_while_one_waits_are_refused(monkeypatch):
+    """A hundred a second, of which a second is waited for."""
+    from gluon_edbatch.serving import front as fronts
+
+    now = [0.0]
+    monkeypatch.setattr(fronts, 'monotonic', lambda: now[0])
+    front = fronts.Front(FakePool(), SimpleNamespace(max_wait=1.0))
+    opened = [front.admitted() for _ in range(300)]
+    for each in opened:
+        each.__enter__()  # nothing is known yet
+    for each in opened[:250]:
+        now[0] += 0.01
+        each.__exit__(None, None, None)
+    assert front.open == 50
+    opened = opened[250:]
+    with pytest.raises(fronts.RequestError, match='requests are open, which takes some') as raised:
+        while True:
+            one = front.admitted()
+            one.__enter__()
+            opened.append(one)
+    assert raised.value.status == 503 and 98 <= front.open <= 102
+    for each in opened:
+        now[0] += 0.1  # a tenth of the speed
+        each.__exit__(None, None, None)
+    opened = [front.admitted() for _ in range(fronts.LEAST_OPEN)]
+    for each in opened:
+        each.__enter__()
+    with pytest.raises(fronts.RequestError):
+        front.admitted().__enter__()
+    front.is_draining = True
+    with pytest.raises(fronts.RequestError, match='the server ends'):
+        front.admitted().__enter__()
+
+
+@needs_serve
+def test_binary_data():
+    from gluon_edbatch.serving import open_inference as protocol
+
+    def body(raw, shape, datatype='BYTES', **more):
+        tensor = {'name': 'any', 'shape': shape, 'datatype': datatype}
+        tensor['parameters'] = {'binary_data_size': len(raw), **more}
+        text = json.dumps({'inputs': [tensor]}).encode()
+        return text + raw, str(len(text))
+
+    text = struct.pack('<I', 3) + b'abc'
+    (tensor,) = protocol.from_http(*body(text * 2, [2])).inputs
+    assert tensor.data == [b'abc'] * 2
+    (tensor,) = protocol.from_http(*body(np.arange(6.0).tobytes(), [2, 3], 'FP64')).inputs
+    assert tensor.data.tolist() == [[0, 1, 2], [3, 4, 5]]
+    for wrong, message in [
+        (body(text[:-1], [1]), 'no BYTES'),
+        (body(text[:2], [1]), 'no BYTES'),
+        (body(b'123', [1], 'FP32'), 'no FP32'),
+        (body(text, [1], binary_data_size=99), 'beyond the body'),
+        (body(text, [1], binary_data_size=True), 'beyond the body'),
+        ((b'{}', '3'), 'not a length within'),
+        ((b'{}', 'x'), 'not a length within'),
+    ]:
+        with pytest.raises(protocol.RequestError, match=message) as raised:
+            protocol.from_http(*wrong)
+        assert raised.value.status == 400
+    array = protocol.Tensor('x', 'FP32', (2,), np.array([np.nan, 1], np.float32))
+    plain = protocol.Inference('', [], None, {}, False)
+    assert b'[NaN,1.0]' in protocol.to_http('any', plain, [array])[1]
+    headers, found = protocol.to_http('any', plain._replace(is_raw=True), [array])
+    assert found[int(headers[protocol.HEADER_LENGTH]) :] == array.data.tobytes()
+
+
+def test_what_a_sample_emits_is_given_once(monkeypatch):
+    """Also where it begins again, as another's evaluation has failed."""
+    import mxnet as mx
+
+    parts, again = [], []
+
+    def predict(number):
+        edb.serving.emit(number)
+        value = yield mx.nd.array([number])
+        if number == 2 and len(again) < 1:
+            again.append(number)
+            raise mx.base.MXNetError('maybe of another')
+        edb.serving.emit(float(value.asscalar()) if hasattr(value, 'asscalar') else float(value[0]))
+        return number
 
     async def ask():
-        model = Runtime(settings)
-        assert await model.load()
-        with pytest.raises(MLServerError, match='max_queue') as raised:
-            await model.predict(InferenceRequest.model_validate(rows(1, 2, 3)))
-        answer = await model.predict(InferenceRequest.model_validate(rows(1, 2)))
-        assert await model.unload()
-        return raised.value.status_code, answer.outputs[0].shape
+        async with edb.serving.Engine(predict) as engine:
+            replies = engine.submit_all([1, 2, 3], part=lambda *each: parts.append(each))
+            return await asyncio.gather(*replies)
 
-    assert asyncio.run(ask()) == (503, [2])
+    assert asyncio.run(ask()) == [1, 2, 3] and again
+    assert sorted(parts) == [(0, 1), (0, 1.0), (1, 2), (1, 2.0), (2, 3), (2, 3.0)]
+    edb.serving.emit('to nobody')
 
 
-@needs_mlserver
-@pytest.mark.parametrize('options, seconds', [({}, 1.0), ({'max_wait': 0.25}, 0.25)])
-def test_lists_may_wait_for_a_second_or_what_the_folder_says(folder, options, seconds, monkeypatch):
-    """Where an engine by itself bears less, of small samples."""
-    from mlserver import ModelSettings
-
-    from gluon_edbatch.serving import runtime
-
-    text = (folder / 'model.py').read_text()
-    (folder / 'model.py').write_text(text.replace('warm_up=', f'options={options}, warm_up='))
-    settings = ModelSettings(
-        name='layer', implementation=runtime.Runtime, parameters={'uri': str(folder)}
+@needs_serve
+def test_traces(folder):
+    pytest.importorskip('opentelemetry.instrumentation.asgi')
+    trace_service = pytest.importorskip(
+        'opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc'
     )
-    engine, given = runtime.Engine, []
+    pytest.importorskip('opentelemetry.exporter.otlp.proto.grpc.trace_exporter')
+    from concurrent.futures import ThreadPoolExecutor
 
-    def noted(*args, **kwargs):
-        given.append(kwargs['max_wait'])
-        return engine(*args, **kwargs)
+    import grpc
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
-    monkeypatch.setattr(runtime, 'Engine', noted)
+    names = []
 
-    async def load():
-        model = runtime.Runtime(settings)
-        assert await model.load() and await model.unload()
+    class Collector(trace_service.TraceServiceServicer):
+        def Export(self, request, context):
+            for resource in request.resource_spans:
+                for scope in resource.scope_spans:
+                    names.extend(span.name for span in scope.spans)
+            return trace_service_pb2.ExportTraceServiceResponse()
 
-    asyncio.run(load())
-    assert given == [seconds]
+    collector = grpc.server(ThreadPoolExecutor(2))
+    trace_service.add_TraceServiceServicer_to_server(Collector(), collector)
+    port = collector.add_insecure_port('127.0.0.1:0')
+    collector.start()
+    endpoint = f'http://127.0.0.1:{port}'
+    with serving(folder, '--otel', OTEL_EXPORTER_OTLP_ENDPOINT=endpoint) as server:
+        assert server.infer(1)[0] == 200
+        assert server.stop() == 0
+    collector.stop(None)
+    assert any('/v2/models/layer/infer' in name for name in names), names
 
 
-@needs_mlserver
+def test_the_systemd_unit_is_well_formed(tmp_path):
+    text = (ROOT / 'scripts/gluon-edbatch.service').read_text()
+    unit = ConfigParser(delimiters='=', comment_prefixes='#', interpolation=None)
+    unit.optionxform = str
+    unit.read_string(text)
+    program, _, options = unit['Service']['ExecStart'].partition(' ')
+    assert unit['Service']['KillMode'] == 'mixed' and unit['Install']['WantedBy']
+    if find_spec('tritonclient') is not None:
+        _, *given = options.replace('/srv/models/sentiment', str(tmp_path)).split()
+        assert given[0] == 'gluon_edbatch.serving' and _options(given[1:]).log_format == 'json'
+    verify = shutil.which('systemd-analyze')
+    if verify:
+        copy = tmp_path / 'gluon-edbatch.service'
+        copy.write_text(text.replace(program, sys.executable))
+        done = subprocess.run([verify, 'verify', copy], capture_output=True, text=True)
+        assert copy.name not in done.stderr, done.stderr
+
+
+def test_the_dockerfile_is_well_formed():
+    text = (ROOT / 'scripts/Dockerfile').read_text().replace('\\\n', ' ')
+    lines = [line for line in text.splitlines() if line and not line.startswith('#')]
+    steps = [line.split(maxsplit=1) for line in lines]
+    known = 'FROM RUN COPY USER ENV EXPOSE HEALTHCHECK STOPSIGNAL ENTRYPOINT'.split()
+    assert {name for name, _ in steps} == set(known) and steps[0][0] == 'FROM'
+    assert [name for name, _ in steps].index('USER') < len(steps) - 1  # it is not root that serves
+    for name, what in steps:
+        if '[' in what.split()[0] or name == 'HEALTHCHECK':
+            assert all(isinstance(each, str) for each in json.loads(what[what.index('[') :]))
+    assert 'python -m gluon_edbatch.serving' in steps[-1][1]
+
+
+@needs_serve
 def test_the_folder_of_the_example(tmp_path):
     pytest.importorskip('gluonnlp')
     from example.tree_sst import make_served

@@ -107,7 +107,7 @@ PUBLIC = {
     data: ['BalancedSampler', 'as_list', 'idle_share', 'recorded_calls'],
     estimator: ['BatchProcessor', 'TensorBoardHandler'],
     distributed: ['Trainer', 'Workers', 'connect'],
-    serving: ['Engine', 'Histogram', 'Metrics', 'Served'],
+    serving: ['Engine', 'Histogram', 'Metrics', 'Served', 'emit'],
     visualize: ['explanation', 'program', 'schedule'],
     testing: ['assert_matches_eager', 'check_schedule', 'check_scheduler'],
 }

@@ -1,0 +1,324 @@
+"""The application that listens by HTTP: it keeps limits, and hands requests to workers."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from ipaddress import ip_address
+from itertools import count
+from time import monotonic
+from typing import Any, Optional
+from uuid import uuid4
+
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from pydantic_core import to_json
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from .expectation import Expectation
+from .open_inference import HEADER_LENGTH, RequestError
+from .served_model import metric
+from .worker import Answer, Call, error
+from .worker_pool import LOG, WorkerPool
+
+LEAST_OPEN = 64  # requests that may be open however long they take
+_BUSY = 16  # open requests, which tell how fast they can be done
+IDLE = 60  # seconds of a connection between requests
+_REFUSED_S = 1.0  # for the headers of one that is too many
+_PASSED_OVER = 8  # times the bytes that a body may have
+_MODEL = re.compile('/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|infer_stream|ready))?')
+_CHANGE = re.compile('/v2/repository/models/([^/]+)/(load|unload)')
+_ID = re.compile(r'[\w.:-]{1,100}', re.ASCII)
+SERVER = {'name': 'gluon_edbatch', 'version': '1', 'extensions': ['binary_tensor_data']}
+_PAGE = {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': "default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; connect-src 'self'",
+    'x-content-type-options': 'nosniff',
+}
+
+
+class Connection(HttpToolsProtocol):
+    """Ends where a request does not come in time, or its client is one too many."""
+
+    read, served = 2000, 1000  # connections that may be; beyond the latter requests are refused
+    seconds = 10.0  # for the headers of a request, and for its body
+    scope: Any
+    _limit: Optional[asyncio.TimerHandle] = None
+
+    def connection_made(self, transport: Any) -> None:
+        """See asyncio."""
+        super().connection_made(transport)
+        self._is_refused = len(self.connections) > self.served
+        self._begin(_REFUSED_S if self._is_refused else self.seconds)
+        self._is_over = len(self.connections) > self.read
+        if self._is_over:
+            self._tell(error(503, 'too many connections: try again later'))
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio."""
+        if self._is_over:
+            self.transport.close()  # what was sent is read, so the answer is not lost by a reset
+        else:
+            super().data_received(data)
+
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        """See asyncio."""
+        self._end()
+        if self.scope is not None and 'task' in self.scope:
+            self.scope['task'].cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """See httptools."""
+        super().on_message_begin()
+        self._begin(_REFUSED_S if self._is_refused else self.seconds)
+
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        self._begin(self.seconds)
+        self.scope['is_refused'] = self._is_refused
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        self._end()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """See Uvicorn."""
+        self._expire(error(400, 'this is no request of HTTP/1.1'))
+
+    def _begin(self, seconds: float) -> None:
+        self._end()
+        late = error(408, f'the request did not come within {seconds:g} seconds')
+        self._limit = self.loop.call_later(seconds, self._expire, late)
+
+    def _end(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+
+    def _expire(self, answer: Answer) -> None:
+        if not self._is_over:
+            self._tell(answer)
+        self.transport.close()
+
+    def _tell(self, answer: Answer) -> None:
+        cycle = self.cycle
+        if cycle is None or not cycle.response_started or cycle.response_complete:
+            headers = [b'%s: %s\r\n' % each for each in _headers(answer, True)]
+            head = [STATUS_LINE[answer.status], *headers, b'\r\n']
+            self.transport.write(b''.join([*head, answer.body]))
+
+
+class Front:
+    """What is answered by whom; see ASGI. `options` are those of the command line."""
+
+    def __init__(self, pool: WorkerPool, options: Any):
+        self.pool, self._options = pool, options
+        self.open, self.is_draining = 0, False
+        self._expectation, self._ended = Expectation(), 0.0
+        self._ids, self._prefix = count(1), uuid4().hex[:12]
+        labels = metric(Counter, 'edb_answers', 'Requests by status.', ['protocol', 'status'])
+        self._answers = lru_cache(None)(labels.labels)
+
+    def check_room(self) -> None:
+        """Refuse one more request where more are open than are done while one may wait, or where
+        the server ends. Raises RequestError."""
+        if self.is_draining:
+            raise RequestError(503, 'the server ends: try elsewhere')
+        seconds = self._expectation.work(self.open)
+        if self.open >= LEAST_OPEN and seconds > self._options.max_wait:
+            what = f'{self.open} requests are open, which takes some {1e3 * seconds:.0f} ms'
+            raise RequestError(503, f'{what}: try again later')
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """While a request is open; raises RequestError if there is no room for it."""
+        self.check_room()
+        self.open += 1
+        if self.open == _BUSY:
+            self._ended = monotonic()
+        try:
+            yield
+        finally:
+            if self.open >= _BUSY:
+                now = monotonic()
+                self._expectation.note_round(1, now - self._ended)
+                self._ended = now
+            self.open -= 1
+
+    def request_id(self, given: str) -> str:
+        """What a request is called in answers and logs."""
+        return given if _ID.fullmatch(given) else f'{self._prefix}-{next(self._ids)}'
+
+    def note(self, protocol: str, what: str, name: str, status: int, begun: float) -> None:
+        """Count and log an answer."""
+        self._answers(protocol, str(status)).inc()
+        level = logging.ERROR if status == 500 else logging.INFO
+        if LOG.isEnabledFor(level):
+            ms = round(1e3 * (monotonic() - begun), 1)
+            fields = {'id': name, 'request': what[:200], 'status': status, 'ms': ms}
+            LOG.log(level, ' '.join(map(str, fields.values())), extra={'fields': fields})
+
+    def index(self) -> list[dict[str, str]]:
+        """Every model, and whether it is there."""
+        states = {name: ('UNAVAILABLE', 'READY')[self.is_ready(name)] for name in self.pool.folders}
+        return [{'name': name, 'version': '1', 'state': each} for name, each in states.items()]
+
+    def is_ready(self, *names: str) -> bool:
+        """Whether models are there, or all of them, and somebody evaluates them."""
+        are_there = set(names or self.pool.folders) <= self.pool.models.keys()
+        return are_there and bool(self.pool.workers) and not self.is_draining
+
+    def metadata(self, name: str, version: Optional[str]) -> dict[str, Any]:
+        """Metadata of a model. Raises RequestError."""
+        if name not in self.pool.folders or version not in (None, '', '1'):
+            raise RequestError(404, f'the model {name[:100]}/{version or 1} does not exist')
+        if name not in self.pool.models:
+            raise RequestError(503, f'the model {name} is not loaded now')
+        found: dict[str, Any] = self.pool.models[name]
+        return found
+
+    async def change(self, kind: str, name: str) -> Answer:
+        """Load or unload a model."""
+        if not self._options.model_control:
+            return error(403, 'models are loaded and unloaded with --model-control only')
+        return await self.pool.change(kind, name)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """See ASGI."""
+        begun, headers = monotonic(), dict(scope['headers'])
+        name = self.request_id(headers.get(b'x-request-id', b'').decode('latin-1'))
+        reply = _Reply(send, name, self.is_draining or scope.get('is_refused', False))
+        try:
+            self._check(scope, headers)
+            call = self._call(scope, headers, name)
+            if call is None:
+                await reply(await self._other(scope))
+            else:
+                self.check_room()  # who sends slowly, meanwhile, takes nobody's place
+                call = call._replace(body=await self._body(receive))
+                with self.admitted():
+                    scope['task'] = asyncio.current_task()
+                    async for answer in self.pool.ask(call):
+                        await reply(answer)
+                    del scope['task']
+        except RequestError as fault:
+            reply.ends |= fault.status == 413 or b'expect' in headers  # a body is not read
+            await reply(error(fault.status, str(fault)))
+        except asyncio.CancelledError:
+            reply.status = 499  # the client is gone
+        what = f'{scope["method"]} {scope["raw_path"].decode("latin-1")}'
+        self.note('http', what, name, reply.status, begun)
+
+    def _check(self, scope: Any, headers: dict[bytes, bytes]) -> None:
+        """Refuse what browsers send for pages of others, and what is too much."""
+        allowed = self._options.allowed_host
+        host, origin = (headers.get(each, b'').decode('latin-1') for each in (b'host', b'origin'))
+        if host and not _is_local(name := re.sub(r':\d+$', '', host)) and name not in allowed:
+            raise RequestError(403, 'this host is not served: see --allowed-host')
+        if origin and origin.partition('://')[2] not in (host, *allowed):
+            raise RequestError(403, 'pages of other origins are not served')
+        if scope.get('is_refused'):
+            raise RequestError(503, 'too many connections: try again later')
+        if headers.get(b'content-encoding', b'identity') != b'identity':
+            raise RequestError(415, 'bodies are not to be compressed')
+
+    def _call(self, scope: Any, headers: dict[bytes, bytes], name: str) -> Optional[Call]:
+        """The request for results, if it is one."""
+        path = _MODEL.fullmatch(scope['path'])
+        if path is None or not (path[3] or '').startswith('infer') or self._is_aside(scope):
+            return None
+        if scope['method'] != 'POST':
+            raise RequestError(405, 'requests for results are POST')
+        self.metadata(path[1], path[2])
+        length = headers.get(HEADER_LENGTH.encode(), b'').decode('latin-1') or None
+        streams = path[3] == 'infer_stream' or headers.get(b'accept') == b'text/event-stream'
+        return Call('http', f'{path[1]}/1', name, b'', length, streams)
+
+    def _is_aside(self, scope: Any) -> bool:
+        """Whether it came to the port that is for metrics only."""
+        return bool(scope['server'][1] == self._options.metrics_port)
+
+    async def _other(self, scope: Any) -> Answer:
+        path, is_post = scope['path'], scope['method'] == 'POST'
+        if path == '/metrics':
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+            return Answer(200, generate_latest(registry), {'content-type': 'text/plain'})
+        if path == '/v2/health/live':
+            return Answer(200)
+        if path == '/v2/health/ready':
+            return Answer(200) if self.is_ready() else error(503, 'not all models are there')
+        if self.is_draining:
+            return error(503, 'the server ends: try elsewhere')
+        if self._is_aside(scope):
+            return error(404, 'this port has /metrics and /v2/health')
+        if path == '/v2/repository/index' and is_post:
+            return Answer(200, to_json(self.index()))
+        if (change := _CHANGE.fullmatch(path)) and is_post:
+            return await self.change(change[2], change[1])
+        if path.rstrip('/') == '/v2':
+            return Answer(200, to_json(SERVER))
+        if model := _MODEL.fullmatch(path):
+            found = self.metadata(model[1], model[2])
+            return Answer(200) if model[3] else Answer(200, to_json(found))
+        pages = [folder / 'page.html' for folder in self.pool.folders.values()]
+        page = next((each for each in pages if each.is_file()), None)
+        if path == '/' and page is not None:
+            return Answer(200, page.read_bytes(), _PAGE)
+        return error(404, 'there is nothing here: see the Open Inference Protocol')
+
+    async def _body(self, receive: Any) -> bytes:
+        """All of a body. One that is too long is passed over, so that a client that is sending
+        hears the answer, but not without end."""
+        parts, size, more, most = [], 0, True, self._options.max_bytes
+        while more and size <= _PASSED_OVER * most:
+            message = await receive()
+            if message['type'] != 'http.request':
+                raise asyncio.CancelledError
+            size, more = size + len(message['body']), message['more_body']
+            if size <= most:
+                parts.append(message['body'])
+        if size > most:
+            raise RequestError(413, f'the body is longer than {most} bytes')
+        return parts[0] if len(parts) == 1 else b''.join(parts)
+
+
+class _Reply:
+    """Sends answers to one request; the connection `ends` after it, or does not."""
+
+    def __init__(self, send: Any, name: str, ends: bool):
+        self._send, self._name, self.ends, self.status = send, name, ends, 0
+
+    async def __call__(self, answer: Answer) -> None:
+        body = answer.body
+        if not self.status:
+            headers = [*_headers(answer, self.ends), (b'x-request-id', self._name.encode())]
+            start = {'type': 'http.response.start', 'status': answer.status, 'headers': headers}
+            await self._send(start)
+        elif answer.status != 200:  # there are parts already
+            body = b'event: error\ndata: %s\n\n' % body
+        self.status, more = answer.status, not answer.is_last
+        await self._send({'type': 'http.response.body', 'body': body, 'more_body': more})
+
+
+def _headers(answer: Answer, ends: bool) -> list[tuple[bytes, bytes]]:
+    headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+    if answer.is_last:
+        headers.append((b'content-length', b'%d' % len(answer.body)))
+    if answer.status == 503:
+        headers.append((b'retry-after', b'1'))
+    if ends:
+        headers.append((b'connection', b'close'))
+    return headers
+
+
+def _is_local(host: str) -> bool:
+    """Whether a host is an address: by a name of its own a page of others could reach this one."""
+    with suppress(ValueError):
+        return host == 'localhost' or bool(ip_address(host.strip('[]')))
+    return False

@@ -1,0 +1,110 @@
+"""The service that listens by gRPC, beside the application: what it hands on it does not read."""
+
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from time import monotonic
+from typing import Any, Callable
+
+import grpc
+from google.protobuf.json_format import ParseDict
+from tritonclient.grpc import service_pb2 as messages
+
+from .front import IDLE, SERVER, Front
+from .open_inference import RequestError
+from .worker import Answer, Call, error
+
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT, 403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND, 503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}  # fmt: skip
+
+
+class Service:
+    """The methods of ``inference.GRPCInferenceService``, with the limits of the application."""
+
+    def __init__(self, front: Front):
+        self._front = front
+
+    def server(self, max_bytes: int) -> Any:
+        """A server of grpc.aio with these methods."""
+        front, unary = self._front, grpc.unary_unary_rpc_method_handler
+        plain: dict[str, Callable[[Any], Any]] = {
+            'ServerLive': lambda _: {'live': True},
+            'ServerReady': lambda _: {'ready': front.is_ready()},
+            'ModelReady': lambda asked: {'ready': front.is_ready(asked.name)},
+            'ServerMetadata': lambda _: SERVER,
+            'ModelMetadata': lambda asked: front.metadata(asked.name, asked.version),
+            'RepositoryIndex': lambda _: {'models': front.index()},
+            'RepositoryModelLoad': lambda asked: front.change('load', asked.model_name),
+            'RepositoryModelUnload': lambda asked: front.change('unload', asked.model_name),
+        }
+        methods = {}
+        for name, give in plain.items():
+            asked, made = (getattr(messages, name + kind) for kind in ('Request', 'Response'))
+            give = partial(self._plain, give, made)
+            methods[name] = unary(give, asked.FromString, made.SerializeToString)
+        methods['ModelInfer'] = unary(self._infer)
+        methods['ModelStreamInfer'] = grpc.stream_stream_rpc_method_handler(self._stream)
+        service = grpc.method_handlers_generic_handler('inference.GRPCInferenceService', methods)
+        options = [
+            ('grpc.max_receive_message_length', max_bytes), ('grpc.so_reuseport', 0),
+            ('grpc.max_connection_idle_ms', 1000 * IDLE), ('grpc.max_send_message_length', -1),
+        ]  # fmt: skip
+        return grpc.aio.server(handlers=[service], options=options)
+
+    async def _plain(self, give: Callable[[Any], Any], made: Any, asked: Any, context: Any) -> Any:
+        try:
+            found = give(asked)
+            if not isinstance(found, dict):
+                answer, found = await found, {}
+                if answer.status != 200:
+                    await _fail(context, answer)
+            return ParseDict(found, made(), ignore_unknown_fields=True)
+        except RequestError as fault:
+            await _fail(context, error(fault.status, str(fault)))
+
+    async def _infer(self, body: bytes, context: Any) -> bytes:
+        name = self._name(context)
+        context.set_trailing_metadata((('x-request-id', name),))
+        call = Call('grpc', id=name, body=body)
+        (answer,) = [each async for each in self._answers('ModelInfer', call)]
+        if answer.status != 200:
+            await _fail(context, answer)
+        return answer.body
+
+    async def _stream(self, bodies: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        """Answer the requests of a stream, one after the other."""
+        name, number = self._name(context), 0
+        async for body in bodies:
+            number += 1
+            call = Call('grpc', id=f'{name}-{number}', body=body, streams=True)
+            async for answer in self._answers('ModelStreamInfer', call):
+                failed = messages.ModelStreamInferResponse(error_message=_message(answer))
+                yield answer.body if answer.status == 200 else failed.SerializeToString()
+
+    async def _answers(self, method: str, call: Call) -> AsyncIterator[Answer]:
+        begun, status = monotonic(), 499
+        try:
+            with self._front.admitted():
+                async for answer in self._front.pool.ask(call):
+                    status = answer.status
+                    yield answer
+        except RequestError as fault:
+            status = fault.status
+            yield error(status, str(fault))
+        finally:
+            self._front.note('grpc', method, call.id, status, begun)
+
+    def _name(self, context: Any) -> str:
+        return self._front.request_id(dict(context.invocation_metadata()).get('x-request-id', ''))
+
+
+def _message(answer: Answer) -> str:
+    return '' if answer.status == 200 else str(json.loads(answer.body)['error'])
+
+
+async def _fail(context: Any, answer: Answer) -> None:
+    code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
+    await context.abort(code, _message(answer))

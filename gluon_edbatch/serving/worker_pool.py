@@ -1,0 +1,155 @@
+"""The processes that evaluate, as the process that listens has them."""
+
+import asyncio
+import json
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import uvloop
+
+from ..errors import FolderError
+from .worker import Answer, Call, Channel, error, work
+
+LOG = logging.getLogger('edb.serving')
+_PAUSE = 1.0  # seconds after which a worker that does not start is tried again
+_BEGIN = f'from {__package__}.worker import main; main()'
+
+
+class Worker:
+    """One process, or one thread of this process; `lost` is called where it ends."""
+
+    def __init__(self, lost: Callable[['Worker'], None]):
+        self._lost = lost
+        self.calls: dict[int, Callable[[Answer], None]] = {}  # that are open, by number
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.channel = Channel(self._receive, self._end)
+
+    async def start(self, folders: dict[str, Path], loaded: list[str], is_process: bool) -> Any:
+        """Give metadata by model, when it is warm; raises FolderError."""
+        ours, theirs = socket.socketpair()
+        await asyncio.get_running_loop().create_unix_connection(lambda: self.channel, sock=ours)
+        if is_process:
+            texts, number = json.dumps(folders, default=str), theirs.fileno()
+            command = [sys.executable, '-c', _BEGIN, str(number), texts, *loaded]
+            self._process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL)
+            theirs.close()
+        else:
+            run = lambda: uvloop.run(work(theirs, folders, loaded))  # noqa: E731
+            threading.Thread(target=run, name='edb-worker', daemon=True).start()
+        found = await self._ready
+        if isinstance(found, str):
+            raise FolderError(found)
+        return found
+
+    def _receive(self, number: int, what: Any) -> None:
+        if not number:
+            self._ready.set_result(what)
+        elif number in self.calls:
+            self.calls[number](what)
+
+    def _end(self) -> None:
+        """Its open requests are for the client to send again."""
+        self._lost(self)
+        if not self._ready.done():
+            self._ready.set_result('a worker ended while it started')
+        for receive in self.calls.values():
+            receive(error(503, 'the worker ended: try again'))
+        if self._process is not None:
+            threading.Thread(target=self._process.wait, daemon=True).start()  # leaves no zombie
+
+
+class WorkerPool:
+    """Workers, of which each has all models; one that ends is replaced."""
+
+    def __init__(self, folders: dict[str, Path], count: int):
+        self.folders, self._count = folders, count
+        self.models: dict[str, Any] = {}  # metadata and an example by model, of those that are
+        self._loaded = set(folders)  # those that are to be
+        self.workers: list[Worker] = []
+        self._number, self._is_open, self._changing = 0, True, asyncio.Lock()
+        self._starting: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Return when all are warm; raises FolderError."""
+        await asyncio.gather(*[self._add() for _ in range(max(1, self._count))])
+
+    async def _add(self) -> None:
+        worker = Worker(self._lost)
+        self.models = await worker.start(self.folders, sorted(self._loaded), self._count > 0)
+        self.workers.append(worker)
+
+    def _lost(self, worker: Worker) -> None:
+        if worker in self.workers and self._is_open:
+            LOG.error('a worker ended, and is replaced')
+            task = asyncio.ensure_future(self._replace(worker))
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
+        self.workers = [each for each in self.workers if each is not worker]
+
+    async def _replace(self, worker: Worker) -> None:
+        async with self._changing:
+            while self._is_open:
+                try:
+                    await self._add()
+                    break
+                except FolderError as fault:
+                    LOG.error('a worker does not start: %s', fault)
+                    await asyncio.sleep(_PAUSE)
+
+    async def ask(self, call: Call, worker: Optional[Worker] = None) -> AsyncIterator[Answer]:
+        """Answer a call, in one part or several, by the worker that has the fewest."""
+        if not self.workers:
+            yield error(503, 'no worker is there: try again')
+            return
+        worker = worker or min(self.workers, key=lambda each: len(each.calls))
+        parts: asyncio.Queue[Answer] = asyncio.Queue()
+        self._number += 1
+        number, is_last = self._number, False
+        worker.calls[number] = parts.put_nowait
+        worker.channel.send(number, call)
+        try:
+            while not is_last:
+                part = await parts.get()
+                is_last = part.is_last
+                if part.traceback:
+                    LOG.error('request %s failed: %s', call.id, part.traceback)
+                yield part
+        finally:
+            del worker.calls[number]
+            if not is_last and worker in self.workers:  # nobody waits for it any more
+                worker.channel.send(number, None)
+
+    async def change(self, kind: str, name: str) -> Answer:
+        """Load or unload a model in all workers."""
+        if name not in self.folders:
+            return error(404, f'there is no model {name[:100]}')
+        async with self._changing:
+            if kind == 'unload':
+                self._loaded.discard(name)
+                self.models.pop(name, None)
+            workers = [self._change(kind, name, each) for each in self.workers]
+            answers = await asyncio.gather(*workers)
+            for answer in answers:
+                if answer.status != 200:
+                    return answer
+            if kind == 'load' and answers:
+                self._loaded.add(name)
+                self.models[name] = json.loads(answers[0].body)
+        return Answer(200)
+
+    async def _change(self, kind: str, name: str, worker: Worker) -> Answer:
+        (answer,) = [each async for each in self.ask(Call(kind, name), worker)]
+        return answer
+
+    def close(self) -> None:
+        """End all workers; nothing is open."""
+        self._is_open = False
+        for worker in self.workers:
+            worker.channel.transport.close()
