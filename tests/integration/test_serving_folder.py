@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from configparser import ConfigParser
@@ -83,11 +82,15 @@ def load(folder):
         inputs={'row': ('FP32', [-1]), 'factor': ('INT64', [])}, outputs={'total': ('FP32', [1])})
 """
 SLOW = """
+import os
 import time
 import gluon_edbatch as edb
 
 def load(folder):
     def predict(seconds):
+        if seconds:
+            with open(folder / 'begun', 'a') as file:
+                file.write(f'{os.getpid()} ')
         time.sleep(seconds)
         return seconds
     return edb.serving.Served(predict, float, float, float, warm_up=[0])
@@ -614,7 +617,13 @@ def traffic(server, clients=3):
 
 def wait_for(condition):
     while not condition():
-        time.sleep(0.01)
+        os.sched_yield()
+
+
+def begun(folder):
+    """The processes that began with a sample of `SLOW`, once for each sample."""
+    file = folder / 'begun'
+    return file.read_text().split() if file.exists() else []
 
 
 @needs_serve
@@ -662,14 +671,14 @@ async def requests_until_the_end(server, rate):
 @needs_serve
 def test_a_server_that_ends_is_not_ready(tmp_path):
     """The last request is answered; health says what is so; who comes is told to go elsewhere."""
-    with serving(folder_of(tmp_path / 'slow', SLOW)) as server:
+    folder = folder_of(tmp_path / 'slow', SLOW)
+    with serving(folder) as server:
         taken = threading.Thread(
             target=lambda: found.append(server.infer_of('slow', 2)), daemon=True
         )
         found = []
         taken.start()
-        wait_for(lambda: 'edb_batch_size_count' in server.ask('/metrics')[1])
-        time.sleep(0.3)
+        wait_for(lambda: begun(folder))
         server.process.send_signal(signal.SIGTERM)
         wait_for(lambda: server.ask('/v2/health/ready')[0] == 503)
         assert server.ask('/v2/health/live')[0] == 200
@@ -683,7 +692,8 @@ def test_a_server_that_ends_is_not_ready(tmp_path):
 
 @needs_serve
 def test_a_worker_that_dies_is_replaced(tmp_path):
-    with serving(folder_of(tmp_path / 'slow', SLOW), '--workers', '2') as server:
+    folder = folder_of(tmp_path / 'slow', SLOW)
+    with serving(folder, '--workers', '2') as server:
         answers = []
         threads = [
             threading.Thread(
@@ -697,7 +707,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
             each.start()
         workers = server.workers
         assert len(workers) == 2
-        time.sleep(1)
+        wait_for(lambda: len(set(begun(folder))) == 2)
         os.kill(workers[0], signal.SIGKILL)
         # Until the kernel has freed its memory, nobody knows that it is gone.
         wait_for(lambda: server.infer_of('slow', 0) == (200, [0.0]))
@@ -781,7 +791,8 @@ def test_bodies_in_pieces_and_connections_that_go_on(folder):
 
 @needs_serve
 def test_who_goes_away_is_not_waited_for(tmp_path):
-    with serving(folder_of(tmp_path / 'slow', SLOW)) as server:
+    folder = folder_of(tmp_path / 'slow', SLOW)
+    with serving(folder) as server:
         body = json.dumps(request_of([1.0])).encode()
         head = (
             f'POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}'
@@ -789,12 +800,11 @@ def test_who_goes_away_is_not_waited_for(tmp_path):
         clients = [socket.create_connection(('127.0.0.1', server.port)) for _ in range(30)]
         for each in clients:
             each.sendall(head.encode() + b'\r\n\r\n' + body)
-            time.sleep(0.01)
+        wait_for(lambda: begun(folder))
         for each in clients:
             each.close()
-        begun = time.monotonic()
         assert server.infer_of('slow', 0) == (200, [0.0])
-        assert time.monotonic() - begun < 10
+        assert len(begun(folder)) < len(clients)
         assert 'status="499"' in server.ask('/metrics')[1]
 
 
