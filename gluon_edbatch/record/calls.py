@@ -942,7 +942,7 @@ def summary(form: Form) -> Column:
 
 
 def rows_of_outputs(form: Form) -> Column:
-    """The same of its outputs."""
+    """The rows of each output of a form, as `CallLog.output_rows` has them."""
     return Column('q', [store.spec.rows for store in form.stores])
 
 

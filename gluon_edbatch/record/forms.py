@@ -284,9 +284,9 @@ class Forms(Inputs):
         if form.length:
             return None
         results = [(store.kind, store.spec, store.shown) for store in form.stores]
-        kept = form.again(-1, [None] * form.outputs, None, None)
+        alone = form.again(-1, [None] * form.outputs, None, None)
         by_length = self.by_length.get(form.index)
-        return Remembered(kept, summary(form), rows_of_outputs(form), results, by_length)
+        return Remembered(alone, summary(form), rows_of_outputs(form), results, by_length)
 
     def watch_type(self, node_type: NodeType) -> bool:
         """Watch the parameters of a type; gives whether it is still that of such calls."""

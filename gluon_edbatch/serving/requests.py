@@ -108,7 +108,7 @@ class RequestQueue:
         raise QueueFullError(f'{why}: try again later')
 
     def _check_wait(self, requests: Sequence[Request]) -> None:
-        """Of requests without a deadline, which come to nobody's work or to no more than this."""
+        """Refuse requests without a deadline where what is before them takes over `max_wait`."""
         before = len(self._waiting) + len(self.begun)
         seconds = self._expectation.work(before)
         if seconds > self._max_wait:

@@ -55,7 +55,7 @@ class Worker:
             self.calls[number](what)
 
     def _end(self) -> None:
-        """Its open requests are for the client to send again."""
+        """Answer the open requests with 503, so that clients send them again."""
         self._lost(self)
         if not self._ready.done():
             self._ready.set_result('a worker ended while it started')
