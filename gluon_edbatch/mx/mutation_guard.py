@@ -107,11 +107,12 @@ class Watched:
             self.copy = None
             cls = self.array.__class__
             if cls in PLAIN_OR_GUARDED:
-                if cls in _GUARDED:
-                    self.array.__class__ = _GUARDED[cls]
+                # First the owner: `release` ends both, if an interrupt comes between them.
                 owners = _guards.setdefault(id(self.array), [])
                 if self._reference not in owners:
                     owners.append(self._reference)
+                if cls in _GUARDED:
+                    self.array.__class__ = _GUARDED[cls]
             else:  # sparse arrays and the like have other layouts
                 self.keep_copy()
 
@@ -137,17 +138,25 @@ class Watched:
         return raw_handle(self.array if self.copy is None else self.copy)
 
     def release(self) -> None:
-        """End the guard; later changes of the array are nobody's business any more."""
+        """End the guard: later changes of the array are not noticed.
+
+        An interrupt may come after any step; the next call does what is left.
+        """
         reference: Any = getattr(self, '_reference', None)  # none after an early interrupt
         if reference is None:
             return
         with _lock:
-            owners = _guards.get(id(self.array))
-            if owners is not None and reference in owners:
+            key, owners = id(self.array), _guards.get(id(self.array), [])
+            if reference in owners:
                 owners.remove(reference)
-                if not owners:
-                    del _guards[id(self.array)]
-                    self.array.__class__ = _PLAIN[type(self.array)]
+            if not owners:
+                _guards.pop(key, None)
+                self.array.__class__ = _PLAIN.get(self.array.__class__, self.array.__class__)
             self._reference = None
 
-    __del__ = release
+    def __del__(self):
+        try:
+            self.release()
+        except KeyboardInterrupt:  # Python prints it and goes on: nobody else would end the guard
+            self.release()
+            raise

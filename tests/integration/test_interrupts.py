@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import gluon_edbatch as edb
-from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right
+from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
 from tests.support.models import dense, rows
 from tests.support.processes import ROOT, run_python
 
@@ -132,10 +132,13 @@ def test_interrupts_at_random_moments(way):
     check_interrupts(way, 20, seed=0)
 
 
-@pytest.mark.parametrize('file', ['record/hooks.py', 'api/scope.py'])
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')  # from `__del__`
+@pytest.mark.parametrize('file', ['record/hooks.py', 'api/scope.py', 'mx/mutation_guard.py'])
 def test_interrupts_after_each_call(file):
-    """Of what lets scopes in and out of MXNet, where Python looks for signals: one interrupt a
-    scope, each a call later."""
+    """Interrupt the hooks, the scope and the guard of arrays after their first call, the second, …
+
+    Python looks for signals there.
+    """
     net, samples = dense(), rows(2)
 
     def interrupted(last):
@@ -165,6 +168,7 @@ def test_interrupts_after_each_call(file):
         came = interrupted(last)
         gc.collect()
         assert_hooks_gone()
+        assert_unguarded(net)
         if not came:
             break
     assert last > 8
