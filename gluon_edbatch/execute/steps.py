@@ -126,9 +126,10 @@ def _backends(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         left: np.ndarray = group.numbers
         places: Any = slice(None)
         for index, backend in enumerate(BACKENDS):
-            mine = np.broadcast_to(backend.kind(group), group.size)[places]
+            kind = backend.kind(group)
+            mine = kind if isinstance(kind, int) else kind[places]
             kinds[left], backends[left] = mine, index
-            if np.count_nonzero(mine) == len(mine):
+            if mine if isinstance(kind, int) else mine.all():
                 break
             places = np.flatnonzero(kinds[group.numbers] == 0)
             left = group.numbers[places]

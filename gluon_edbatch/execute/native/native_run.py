@@ -278,14 +278,16 @@ def traits(node_type: NodeType) -> Optional[Traits]:
 
 def kind(group: Group) -> Union[int, np.ndarray]:
     """See `Backend`: by type of elements, and whether autograd records; 0 with padded arguments."""
-    native, padded = native_program(group.node_type), False
+    native = native_program(group.node_type)
     if native is None:
         return 0
-    kind = native.program.element_size * 2 + group.node_type.mode.recording
+    kind: Any = native.program.element_size * 2 + group.node_type.mode.recording
     for position in group.node_type.ragged:
         read = group.reads[position]
-        padded |= (read.length != 0) & (True if read.parents is None else read.parents < 0)
-    return np.where(padded, 0, kind) if np.any(padded) else kind
+        padded = (read.length != 0) & (True if read.parents is None else read.parents < 0)
+        if padded.any():
+            kind = np.where(padded, 0, kind)
+    return kind
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
