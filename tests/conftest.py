@@ -1,7 +1,9 @@
 """Every test starts from the same seeds, and none may leave a scope's hooks behind."""
 
 import gc
+from collections import defaultdict
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,7 +14,7 @@ pytest.register_assert_rewrite('tests.support')
 from gluon_edbatch.report import analysed  # noqa: E402
 from tests.support import aftermath as left_behind  # noqa: E402
 from tests.support.cases import seed_all  # noqa: E402
-from tests.support.tiers import is_fast  # noqa: E402
+from tests.support.tiers import durations, is_fast, left_to_slow  # noqa: E402
 
 # The same cases in every run: a failure in CI is a failure at home. To look for new ones:
 # pytest --hypothesis-profile explore
@@ -40,7 +42,14 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what is not for every commit."""
+    """Leave out what is not for every commit, and leave long tests to the slow ones."""
+    tests = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker('slow') is None:
+            module = item.path.relative_to(Path(__file__).parent).with_suffix('').as_posix()
+            tests[f'{module} {item.originalname}'].append(item)
+    for item in left_to_slow(tests, durations()):
+        item.add_marker(pytest.mark.slow)
     if config.getoption('--fast'):
         left = [item for item in items if not is_fast(item.path.stem)]
         items[:] = [item for item in items if is_fast(item.path.stem)]

@@ -22,7 +22,7 @@ from gluon_edbatch.record import hooks
 from tests.support.aftermath import assert_hooks_gone, is_mxnets
 from tests.support.cases import in_one_test
 from tests.support.processes import HANG, interrupt, run_python, start
-from tests.support.tiers import FAST, is_fast
+from tests.support.tiers import FAST, KEPT, durations, is_fast, left_to_slow
 
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAMS = TESTS / 'fuzz', TESTS / 'runtime'  # which measure, too
@@ -48,6 +48,22 @@ def test_no_test_module_imports_another():
     """What several need stands in `support`."""
     others = {path.stem for path in MODULES if path.stem.startswith('test_')}
     assert not [module for module in MODULES if others & set(imported(module))]
+
+
+def test_durations_name_tests():
+    for name in {*durations(), *KEPT}:
+        module, test = name.split()
+        functions = {
+            node.name for node in nodes(TESTS / f'{module}.py') if isinstance(node, ast.FunctionDef)
+        }
+        assert test in functions, name
+
+
+def test_ci_has_a_case_of_each_test_but_of_long_ones():
+    seconds = {'short': 0.1, 'cases': 1.0, 'long': 100.0}
+    tests = {name: list(range(9)) for name in ('short', 'cases', 'unknown')} | {'long': [0]}
+    left = list(left_to_slow(tests, seconds))
+    assert left == [1, 2, 4, 5, 7, 8, 0]
 
 
 def goes_by_the_clock(module):
