@@ -26,7 +26,7 @@ from .workloads import load_workload
 __all__ = ['Measurement']
 
 FIRST = 16  # samples of the first minibatch of a process
-WARM_UP = 3  # minibatches after it
+WARM_UP = 3  # minibatches after it, at least
 PHASE_STEPS = 5
 SLOW_SECONDS = 2.0  # a step that takes longer is not repeated for its own sake
 ENOUGH = 3, 60.0  # after so many repeats, and seconds in them, a slow system is let off
@@ -52,16 +52,19 @@ class Measurement:
         self.spent = 0.0
 
     def warm_up(self) -> None:
-        """First steps, which compile and allocate; settles how long a repeat is."""
+        """Run first steps, which compile, allocate and learn; then decide how long a repeat is.
+
+        They take as long as a repeat does, so that a policy is learned before its speed counts.
+        """
         settings, stream = self.settings, self._stream(-1)
         self.first_ms = 1e3 * self._run([next(stream)[:FIRST]])
         self.system.remember(self.workload.samples)
-        fastest = float('inf')  # of which no collection of Python's garbage was a part
-        for _ in range(WARM_UP):
-            seconds = self._run([next(stream)])
-            fastest = min(fastest, seconds)
-            if seconds > SLOW_SECONDS:
+        steps: list[float] = []
+        while len(steps) < WARM_UP or sum(steps) < settings.seconds:
+            steps.append(self._run([next(stream)]))
+            if steps[-1] > SLOW_SECONDS:
                 break
+        fastest = min(steps)  # which has no collection of Python's garbage in it
         self.minibatches = settings.minibatches or max(1, round(settings.seconds / fastest))
 
     def repeat(self, number: int) -> None:

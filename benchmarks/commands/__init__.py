@@ -17,7 +17,19 @@ from typing import Optional
 from ..machine import set_threads, use_cpus
 from ..output import complain
 from ..workloads import WORKLOADS
-from . import ablation, blocks, few, gains, generate, idioms, plots, replay, schedulers, workloads
+from . import (
+    ablation,
+    blocks,
+    compare,
+    few,
+    gains,
+    generate,
+    idioms,
+    plots,
+    replay,
+    schedulers,
+    workloads,
+)
 
 __all__ = ['COMMANDS', 'main']
 
@@ -34,6 +46,7 @@ COMMANDS = {
         generate,
         plots,
         replay,
+        compare,
     )
 }
 FAILED, INTERRUPTED = 2, 130  # exit statuses; 1: something could not be measured, the rest was

@@ -10,27 +10,17 @@ something differs.
 
 import argparse
 import json
-import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..commits import ROOT, start, write_commit
 from ..workloads import WORKLOADS
 
-ROOT = Path(__file__).resolve().parents[2]
-# What both sides run. Earlier commits had the benchmarks below scripts/.
-WORKER = """
-import hashlib, json, sys
-from pathlib import Path
-root = Path(sys.argv[1])
-old = not (root / 'benchmarks').exists()
-sys.path[:0] = [str(root / part) for part in (('scripts', 'example', '') if old else ('',))]
+_PROGRAM = """
+import hashlib, json
 import mxnet as mx, numpy as np
-from importlib import import_module
-package = 'bench' if old else 'benchmarks'
-settings_of = import_module(package + '.settings').Settings
 load = import_module(package + '.workloads').load_workload
 System = import_module(package + '.systems').BatchedSystem
 import gluon_edbatch as edb
@@ -46,7 +36,7 @@ def flat(values):
 for name, mode in json.loads(sys.argv[2]):
     mx.random.seed(0)
     np.random.seed(0)
-    settings = settings_of(name, mode, 'fsm', batch_size=8, hidden=16, embed=16)
+    settings = Settings(name, mode, 'fsm', batch_size=8, hidden=16, embed=16)
     workload = load(settings)
     system = System(workload, settings)
     for number in range(3):
@@ -75,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f'no workload {", ".join(sorted(unknown))}')
     cells = [[name, mode] for name in options.workloads for mode in ('infer', 'train')]
     with tempfile.TemporaryDirectory() as folder:
-        _write_commit(options.commit, Path(folder))
+        write_commit(options.commit, Path(folder))
         sides = [_started(root, cells) for root in (Path(folder), ROOT)]
         before, now = (_answers(side) for side in sides)
     differing = [line for name in now for line in _differences(name, before.get(name), now[name])]
@@ -91,26 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _write_commit(commit: str, folder: Path) -> None:
-    """Write a commit's files."""
-    command = ['git', '-C', str(ROOT), 'archive', commit]
-    archive = subprocess.run(command, capture_output=True, check=False)
-    if archive.returncode:
-        raise ValueError(f'git has no commit {commit}')
-    subprocess.run(['tar', '-x', '-C', folder], input=archive.stdout, check=True)
-
-
 def _started(root: Path, cells: list[Any]) -> subprocess.Popen:
-    environment = dict(
-        os.environ, PYTHONPATH=str(root), OMP_NUM_THREADS='1', GLUON_EDBATCH_COMPILED='0'
-    )
-    return subprocess.Popen(
-        [sys.executable, '-W', 'ignore', '-c', WORKER, str(root), json.dumps(cells)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=root,
-    )
+    return start(root, _PROGRAM, json.dumps(cells), OMP_NUM_THREADS='1', GLUON_EDBATCH_COMPILED='0')
 
 
 def _answers(side: subprocess.Popen) -> dict[str, dict[str, Any]]:

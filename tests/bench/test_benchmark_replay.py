@@ -13,7 +13,7 @@ MINIBATCH = {
 
 
 def test_nothing_differs_from_itself(capsys, monkeypatch):
-    monkeypatch.setattr(replay, '_write_commit', lambda commit, folder: None)
+    monkeypatch.setattr(replay, 'write_commit', lambda commit, folder: None)
     start = replay._started
     monkeypatch.setattr(replay, '_started', lambda root, cells: start(ROOT, cells))
     assert main(['replay', 'HEAD', '--workloads', 'treelstm-sick']) == 0
