@@ -76,7 +76,7 @@ cdef class CallLog(Entered):
     cdef public Py_ssize_t copied_below, _node_at, _room
     cdef public dict _met, _read, constants
     cdef public Store _numbers
-    cdef public dict callees, forms_by_key, shared, stores_by_kind, by_length
+    cdef public dict callees, forms_by_key, shared, stores_by_kind, by_length, known_by_name
     cdef public list forms, all_stores
     cdef public object form_summaries, output_rows
     cdef public set watched

@@ -878,26 +878,31 @@ class CallLog(Entered):
         place = store, len(values)
         form = self.forms_by_key.get(place)
         if form is None:
-            form = self.concat_form(store.spec, store.spec.rows * len(values))
+            rows = store.spec.rows * len(values)
+            known = self.known_by_name.get('concat')
+            kind = None if known is None else known.get(('concat', store.spec.arena, rows))
+            form = None if kind is None else self.form_again(kind)
+            if form is None:
+                form = self.concat_form(store.spec, rows)
             self.forms_by_key[place] = form
         return self.concat_call(form, values)
 
     def form_again(self, kind, block=None, mutable=None):
         """A form of calls of a kind that an earlier recording met; None if it has to be made
         anew."""
-        known = kind.form
+        known, summary_of, output_rows, results, by_length = kind
         if known.node_type not in self.watched and not self.watch_type(known.node_type):
             return None
         stores = []
-        for stored, spec, shown in kind.results:
+        for stored, spec, shown in results:
             store = self.stores_by_kind.get(stored)
             stores.append(self.store(spec, shown) if store is None else store)
         form = known.again(len(self.forms), stores, block, mutable)
         self.forms.append(form)
-        self.form_summaries.extend(kind.summary)
-        self.output_rows.extend(kind.output_rows)
-        if kind.by_length is not None:
-            self.by_length[form.index] = kind.by_length
+        self.form_summaries.extend(summary_of)
+        self.output_rows.extend(output_rows)
+        if by_length is not None:
+            self.by_length[form.index] = by_length
         return form
 
     def add_form(self, node_type, rows, stores, length=0, block=None, mutable=None):

@@ -66,7 +66,7 @@ class Forms(Inputs):
         )
         self.taped = self.mode.recording
         self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
-        self._known_by_name: dict[str, dict[tuple, Remembered]] = {}  # see `form_by`
+        self.known_by_name: dict[str, dict[tuple, Remembered]] = {}  # see `form_by`
 
     def stores(self) -> list[Store]:
         """The stores that values refer to."""
@@ -163,10 +163,10 @@ class Forms(Inputs):
         """A form by a key of nothing that is of this recording, made if no scope has made it."""
         form = self.forms_by_key.get(key)
         if form is None:
-            known = self._known_by_name.get(key[0])
+            known = self.known_by_name.get(key[0])
             if known is None:
                 known = operator_kinds(key[:1], self.mode, self.options)
-                self._known_by_name[key[0]] = known
+                self.known_by_name[key[0]] = known
             kind = known.get(key)
             form = None if kind is None else self.form_again(kind)
             if form is None:
