@@ -1,5 +1,4 @@
-"""Short representations of the user's values, for messages and reports. Lazy values are not
-computed."""
+"""Short representations of users' values for messages and reports; lazy ones are not computed."""
 
 import reprlib
 from typing import Any
@@ -8,8 +7,7 @@ import numpy as np
 
 
 class _Brief(reprlib.Repr):
-    """Show arrays by dtype and shape, the first items of containers, and both ends of long
-    texts."""
+    """Show arrays by dtype and shape, the first items of containers, the ends of long texts."""
 
     def __init__(self):
         super().__init__()
@@ -17,8 +15,8 @@ class _Brief(reprlib.Repr):
         self.maxstring = self.maxother = self.maxlong = 60
 
     def repr1(self, x, level):
-        """Return the short representation of any value; arrays and subclasses of containers
-        included."""
+        """Return the short representation of a value; handles arrays and subclasses of
+        containers."""
         if hasattr(x, 'shape') and hasattr(x, 'dtype') and not isinstance(x, np.generic):
             return f'{np.dtype(x.dtype).name}{x.shape}'
         shown: Any

@@ -71,8 +71,7 @@ def say_what_is_slower() -> None:
 
 
 def contents(name: str) -> str:
-    """Return a digest of what a module is compiled from: its source and all declarations of
-    types."""
+    """Return a digest of what a module is compiled from: its source and all type declarations."""
     types = sorted(_ROOT.rglob('*.pxd'))
     headers = sorted({header for path in types for header in path.parent.glob('*.h')})
     digest = hashlib.sha256()
@@ -82,8 +81,7 @@ def contents(name: str) -> str:
 
 
 def stamp_of(extension: str) -> Path:
-    """Return the path of the file beside an extension with the digest of what it was compiled
-    from."""
+    """Return the path of the file beside an extension that has the digest of its sources."""
     return Path(extension).with_suffix('.contents')
 
 

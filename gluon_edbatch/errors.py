@@ -14,7 +14,7 @@ class UnrecordableError(RecordError):
 
 
 class ControlFlowError(UnrecordableError):
-    """A block with control flow cannot be recorded as one call, so its operators are called one by
+    """A block with control flow cannot be one recorded call; its operators are called one by
     one."""
 
 
@@ -35,8 +35,7 @@ class PolicyError(EdbError, ValueError):
 
 
 class BundleError(EdbError, ValueError):
-    """A folder is not a usable bundle, or a model cannot be exported; the message says what is
-    wrong."""
+    """A folder is not a usable bundle, or a model cannot be exported; the message says why."""
 
 
 class SampleError(EdbError, RuntimeError):
@@ -81,13 +80,11 @@ class StepsError(EdbError, RuntimeError):
 
 
 class QueueFullError(EdbError, RuntimeError):
-    """The serving engine refuses a request: its queue is full, or the request would miss its
-    deadline."""
+    """The serving engine refuses a request: its queue is full, or the request would be late."""
 
 
 class EngineClosedError(EdbError, RuntimeError):
-    """The serving engine is not started, takes no more requests, or failed before it answered
-    one."""
+    """The serving engine is not started, takes no more requests, or failed before it answered."""
 
 
 class DeadlineError(EdbError, TimeoutError):

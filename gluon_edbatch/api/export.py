@@ -165,8 +165,7 @@ class _ExportedWeights:
         self._arrays: list[tuple[str, np.ndarray]] = []
 
     def place(self, parameter: gluon.Parameter, ctx: mx.Context) -> int:
-        """Return the index of a parameter among the exported weights; add its array if it is
-        new."""
+        """Return the index of a parameter among the exported weights; add it if it is new."""
         if parameter not in self._places:
             self._places[parameter] = len(self._arrays)
             self._arrays.append((parameter.name, parameter.data(ctx).asnumpy()))
@@ -216,8 +215,7 @@ def _described(row_shape: Sequence[int], dtype: Any) -> dict[str, Any]:
 
 
 def _template(kind: NodeType, part: tuple[Any, ...]) -> Any:
-    """Return an argument's structure for the manifest: None, 'value', or a list or tuple of
-    these."""
+    """Return an argument's structure for the manifest: None, 'value', or a list or tuple of it."""
     if part == LEAF:
         return 'value'
     if part[0] in (list, tuple):
@@ -273,7 +271,7 @@ def _policy(scheduler: Scheduler, types: Iterable[NodeType]) -> dict[str, Any]:
 
 
 def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
-    """Run calls of a type with NumPy and with MXNet; raise if NumPy cannot run them or results
+    """Run calls of a type with NumPy and MXNet; raise if NumPy cannot run them or results
     differ."""
     ragged = {place for place, each in enumerate(kind.arguments) if each.kind is Kind.RAGGED}
     try:

@@ -52,8 +52,7 @@ def forward(values: Any) -> Any:
 
 
 def _to_write_to(value: NDArray) -> NDArray:
-    """Return the array of a value that the user may write to; calls that still wait do not read
-    it."""
+    """Return the array of a value, which the user may write to; waiting calls do not read it."""
     if not isinstance(value, LazyArray):
         return value
     recording = value._store.recording
@@ -394,8 +393,7 @@ def each(values: Sequence[Any]) -> Each:
 
 
 def _as_value(value: Any, ctx: Optional[mx.Context]) -> NDArray:
-    """Convert one argument of `ragged` to an NDArray; NumPy arrays and numbers as a scope converts
-    them."""
+    """Convert one argument of `ragged` to an NDArray, with the rules of a scope."""
     if isinstance(value, RaggedArray) or hasattr(value, '_length'):
         raise RecordError(nested_refused())
     if isinstance(value, NDArray):

@@ -15,8 +15,7 @@ from ..subgraph.options import CompileOptions
 
 
 class _Circumstances:
-    """Hold what a sample's recording depends on besides its key. It is hashed by identity, which is
-    fast."""
+    """Hold what a sample's recording depends on besides its key; hashed by identity, for speed."""
 
     def __init__(self, of: tuple[Callable[..., Any], Mode, CompileOptions]):
         self.of = of
@@ -97,8 +96,7 @@ class Reuse:
             self._kinds = PortableForms()
 
     def __call__(self, key: Hashable, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(*args)``, recorded now or appended from its recording under this
-        key."""
+        """Return ``function(*args)``, recorded now or replayed from the recording of this key."""
         recording = current_recording()
         if recording is None:
             return function(*args)
@@ -128,7 +126,7 @@ class Reuse:
     def _record(
         self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]
     ) -> tuple[Any, Optional[Piece]]:
-        """Run the function and return its result with its recording, None if it cannot be used
+        """Run the function; return its result and its recording, or None if that is of no use
         again."""
         begin, mode = Mark.of(recording), recording.mode
         result = function(*args)

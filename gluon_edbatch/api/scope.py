@@ -137,16 +137,15 @@ class batching:
             self._leave()
 
     def _leave(self) -> None:
-        """Remove the recording and the hooks. An interrupt can come in between, so it may be called
-        again."""
+        """Remove the recording and the hooks; may be called again after an interrupt."""
         if self._recording is not None:
             hooks.leave(self._recording)
         hooks.remove(self)
 
     def report(self) -> Report:
         """Return the counters of all evaluations so far, times in milliseconds.
-        ``print(scope.report())`` shows one line for types that differ in shapes and constants
-        only."""
+        ``print(scope.report())`` shows types that differ in shapes and constants only on one
+        line."""
         recording = self._recording
         evaluator = recording.evaluator if recording else Evaluator(self.scheduler)
         return make_report(
@@ -233,8 +232,8 @@ class lasting(batching):
         return self._bytes_given
 
     def forget(self, evaluations: int) -> None:
-        """Drop the results of the first `evaluations` evaluations; reading one afterwards raises an
-        error."""
+        """Drop the results of the first `evaluations` evaluations; to read one is an error
+        afterwards."""
         if self._recording is not None:
             self._recording.evaluator.forget(self._recording, evaluations)
 
