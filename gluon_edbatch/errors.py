@@ -14,8 +14,7 @@ class UnrecordableError(RecordError):
 
 
 class ControlFlowError(UnrecordableError):
-    """A block with control flow cannot be one recorded call; its operators are called one by
-    one."""
+    """A block with control flow cannot be one recorded call; its operators are called singly."""
 
 
 class BatchError(EdbError, RuntimeError):

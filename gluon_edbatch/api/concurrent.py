@@ -166,8 +166,7 @@ def _returned(result: Any) -> Generator[None, Any, Any]:
 
 
 def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> list[Any]:
-    """Advance samples together until all finish; return their results. Messages count from
-    `first`."""
+    """Advance samples together until all finish, and return their results; counts from `first`."""
     with ExitStack() as stack:
         running = []
         for index, sample in enumerate(samples, first):

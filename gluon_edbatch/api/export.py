@@ -271,8 +271,7 @@ def _policy(scheduler: Scheduler, types: Iterable[NodeType]) -> dict[str, Any]:
 
 
 def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
-    """Run calls of a type with NumPy and MXNet; raise if NumPy cannot run them or results
-    differ."""
+    """Run calls of a type with NumPy and MXNet; raise if NumPy cannot, or if results differ."""
     ragged = {place for place, each in enumerate(kind.arguments) if each.kind is Kind.RAGGED}
     try:
         program = CellProgram(entry['nodes'], entry['heads'], weights, ragged)

@@ -126,8 +126,7 @@ class Reuse:
     def _record(
         self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]
     ) -> tuple[Any, Optional[Piece]]:
-        """Run the function; return its result and its recording, or None if that is of no use
-        again."""
+        """Run the function; return its result and its recording, None if that cannot be reused."""
         begin, mode = Mark.of(recording), recording.mode
         result = function(*args)
         self.recorded += 1

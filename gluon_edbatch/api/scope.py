@@ -144,7 +144,7 @@ class batching:
 
     def report(self) -> Report:
         """Return the counters of all evaluations so far, times in milliseconds.
-        ``print(scope.report())`` shows types that differ in shapes and constants only on one
+        ``print(scope.report())`` puts types that differ in shapes and constants only on one
         line."""
         recording = self._recording
         evaluator = recording.evaluator if recording else Evaluator(self.scheduler)

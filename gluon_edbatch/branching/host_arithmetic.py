@@ -85,8 +85,7 @@ def _calculated(step: Calculate, operands: list[Any]) -> Any:
 
 
 def are_near(first: Any, second: Any) -> Any:
-    """Return where two numbers, or arrays, are so near that rounding could have decided; never for
-    integers."""
+    """Return where two numbers, or arrays, are so near that rounding may decide; never integers."""
     if _is_whole(first) and _is_whole(second):
         return False
     largest = np.maximum if isinstance(first, np.ndarray) or isinstance(second, np.ndarray) else max

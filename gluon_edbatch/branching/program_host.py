@@ -9,8 +9,8 @@ from .program_graph import ProgramGraph, RunNetwork
 
 
 class Host:
-    """Compute with arrays that have equally many rows for each sample. This class uses NumPy's; a
-    host of other arrays overrides all methods that touch one. `arrays` is the class of samples and
+    """Compute with arrays that have equally many rows for each sample: here NumPy's. A host of
+    other arrays overrides all methods that touch one. `arrays` is the class of samples and
     results."""
 
     arrays: Any = np.ndarray

@@ -268,8 +268,7 @@ def _computed(
     host: Host,
     counts: Counts,
 ) -> dict[int, Any]:
-    """Compute all values of a block. Without `samples` there is one sample, with Python's
-    numbers."""
+    """Compute all values of a block; without `samples`, for one sample with Python's numbers."""
     values: dict[int, Any] = dict(enumerate(given))
     count = 1 if samples is None else len(samples)
     step: Any

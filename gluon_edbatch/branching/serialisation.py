@@ -201,8 +201,7 @@ def _check_block(
     parameters: int,
     constants: int,
 ) -> None:
-    """Raise unless a block reads existing values only, and leads to blocks that take what it
-    passes."""
+    """Raise unless a block reads existing values, and leads to blocks that take what it passes."""
     there = set(range(len(block.takes)))
     for step in block.steps:
         _check(there.issuperset(read_by(step)), step)

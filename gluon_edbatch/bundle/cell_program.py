@@ -279,8 +279,7 @@ class _ProgramMaker:
         return bias[0] if bias else np.zeros(len(weight), weight.dtype)
 
     def _move_biases(self) -> None:
-        """Where two products are added, move both biases to that of an argument, which may be
-        known."""
+        """Move both biases of a sum of two products to that of an argument, which may be known."""
         for node in self.nodes:
             if node.op != 'elemwise_add' or any(self._reads[each] > 1 for each in node.inputs):
                 continue
@@ -355,8 +354,7 @@ class _ProgramMaker:
         self.steps.append(step)
 
     def _is_cut_alone(self, index: int, node: CellNode) -> bool:
-        """Return whether a slice of columns overlaps no other view of an array that nothing else
-        reads."""
+        """Return whether a slice of columns overlaps no other view of an array without readers."""
         source = node.inputs[0]
         if source not in self._owned or node.op != 'slice_axis':
             return False

@@ -86,8 +86,8 @@ class BundleWriter:
 
 
 class Bundle(NamedTuple):
-    """A bundle that was read and checked: the manifest's own data, and the contents of every
-    file."""
+    """A bundle that was read and checked: the manifest's own data, and the contents of all
+    files."""
 
     folder: Path
     content: dict[str, Any]
@@ -192,8 +192,7 @@ def _refuse(constant: str) -> None:
 
 
 def items_of(content: Mapping[str, Any], name: str, kind: type) -> Any:
-    """Return an entry of a manifest's content. Raise BundleError if it is missing, or of another
-    class."""
+    """Return an entry of a manifest's content. Raise BundleError without one of this class."""
     value = content.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BundleError(f'"{name}" of the manifest must be {kind.__name__}, not {brief(value)}')

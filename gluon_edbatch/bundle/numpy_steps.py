@@ -89,8 +89,7 @@ def one_step(
     target: Optional[int],
     reuse: Optional[int],
 ) -> Step:
-    """Return a step for one function, which writes to a result, over an argument, or to new
-    memory."""
+    """Return a step for one function, which writes to a result, an argument, or new memory."""
 
     def to_result(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         env[slot] = function(*[env[source] for source in sources], out=outs[target])  # type: ignore
@@ -148,8 +147,7 @@ def _sum(x: np.ndarray, segments: Segments) -> np.ndarray:
 
 
 def _max(x: np.ndarray, segments: Segments) -> np.ndarray:
-    """Return the maximum of each segment. The maximum of an empty segment is 0, as in eager
-    mode."""
+    """Return the maximum of each segment; that of an empty segment is 0, as in eager mode."""
     most = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
     for rank, (begin, count) in enumerate(segments.slices()):
         part, values = most[:count], x[begin : begin + count]

@@ -82,8 +82,7 @@ class BalancedSampler:
 
     @property
     def joined_sizes(self) -> list[int]:
-        """Number of samples of all workers in each step of an epoch: the divisor for a sum of
-        losses."""
+        """Samples of all workers in each step of an epoch: the divisor for a sum of losses."""
         return np.diff([0, *self._ends]).tolist()
 
     def epoch(self, number: int) -> list[list[int]]:

@@ -154,8 +154,7 @@ class Job:
         return True
 
     def _look(self) -> list[Process]:
-        """Copy the output of processes; return those that run. Wait a moment if there is no
-        output."""
+        """Copy the output of processes; return those that run. Wait a moment without output."""
         before = time.monotonic()
         # Nothing is read, nor counted as silence, while somebody holds the terminal.
         if self._flush():

@@ -125,8 +125,7 @@ class Trainer(gluon.Trainer):
             parameter.set_data(value.astype(parameter.dtype))
 
     def _add_up_dense(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
-        """Sum dense gradients; if some may be `stale`, count the workers with a new gradient,
-        too."""
+        """Sum dense gradients; if some may be `stale`, also count workers with a new gradient."""
         gradients = [_local_sum(each) for each in parameters]
         met = np.array([has_new_gradient(each) for each in parameters], np.float32)
         if stale:
@@ -142,8 +141,7 @@ class Trainer(gluon.Trainer):
                     note_new_gradient(parameter)
 
     def _add_up_rows(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
-        """Sum row_sparse gradients: exchange which rows each worker has, then rows that any worker
-        has."""
+        """Sum row_sparse gradients: exchange which rows workers have, then the rows themselves."""
         own = [_rows(each) for each in parameters]
         marks = [_marks(each, ids) for each, ids in zip(parameters, own)]
         ends = np.cumsum([len(each) for each in marks])[:-1]

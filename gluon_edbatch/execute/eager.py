@@ -157,8 +157,7 @@ class EagerCalls:
         )
 
     def _gather(self, arena: NDArray, values: Sequence[int]) -> None:
-        """Read all values of an arena by one gather, as each slice would get a full-size
-        gradient."""
+        """Read all values of an arena by one gather: each slice would get a full-size gradient."""
         locations = self._recording.locations
         first, counts = locations.row[values], locations.rows[values]
         ends = np.cumsum(counts)

@@ -187,8 +187,7 @@ def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -
 def _run(
     node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int, alone: bool = False
 ) -> _FunctionRun:
-    """Run rows of calls; if a call `alone` has unexpected shapes, its class is not recorded
-    again."""
+    """Run rows of calls; if a call `alone` has unexpected shapes, stop recording its class."""
     function = call.signature.new()
     function._used = True
     arrays = iter(inputs)

@@ -56,8 +56,7 @@ def check_request(parameter: gluon.Parameter) -> None:
 
 
 def with_dense_gradient(array: NDArray) -> NDArray:
-    """Return an input for an autograd function, whose dense gradient becomes row_sparse if
-    needed."""
+    """Return an input for an autograd function; its dense gradient becomes row_sparse if needed."""
     if gradient_stype(array) in (None, 'default'):
         return array
     with modes(recording=True):

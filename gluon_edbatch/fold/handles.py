@@ -202,8 +202,7 @@ _CONSTANTS = frozenset((int, bool, str, bytes, type(None)))
 
 
 def key_of_op(op: Callable) -> Hashable:
-    """Return a key that is equal for the same callable only: bound methods are new objects each
-    time."""
+    """Return a key that is equal for the same callable only, bound methods included."""
     if op.__class__ is MethodType:
         return id(op.__self__), id(op.__func__)
     return id(op)

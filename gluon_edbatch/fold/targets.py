@@ -30,8 +30,7 @@ class Targets:
         self._known: dict[int, Any] = {}  # by id; the calls keep the arrays
 
     def of(self, call: NotedCall) -> tuple[Callable, Optional[Callable]]:
-        """Return what to call for an op, and a function for its arguments that are not handles'
-        values."""
+        """Return what to call for an op, and a function to convert its other arguments."""
         op = call.op
         key = op if op.__class__ is str else id(op)
         target = self._targets.get(key)
@@ -86,8 +85,7 @@ def _method(block: Any, name: str) -> Callable:
 
 
 def _operator(op: Callable, recorded: Callable) -> Callable:
-    """Return an operator of ``mx.nd`` in the form of ``edb.nd``, which takes the user's arrays,
-    too."""
+    """Return an operator of ``mx.nd`` as ``edb.nd`` has it, which takes the user's arrays, too."""
 
     def operator(*args: Any) -> Any:
         return recorded(*args) if all(map(_is_dense, args)) else op(*args)

@@ -63,8 +63,7 @@ def keep_on_tape(array: NDArray) -> NDArray:
 
 
 def reshaped(array: NDArray, shape: Sequence[int]) -> NDArray:
-    """Return the view ``array.reshape(shape)`` in a sixth of the time; taped if autograd
-    records."""
+    """Return the view ``array.reshape(shape)`` six times as fast; taped if autograd records."""
     handle, axes = NDArrayHandle(), (ctypes.c_int64 * len(shape))(*shape)
     check_call(_LIB.MXNDArrayReshape64(array.handle, len(shape), axes, False, ctypes.byref(handle)))
     return NDArray(handle)

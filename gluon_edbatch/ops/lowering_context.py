@@ -17,8 +17,7 @@ class Unsupported(Exception):
 
 
 class Arrangement(Enum):
-    """The axes of a graph's entry, whose values lie as usual, each with the columns of all
-    heads."""
+    """The axes of a graph's entry; its values lie as usual, each with the columns of all heads."""
 
     ROWS = 'rows'  # those of the batch, of the values if it is ragged, and of a row
     POSITIONS = 'positions'  # the same for all rows, whose axis it does not have

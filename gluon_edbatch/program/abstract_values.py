@@ -91,8 +91,7 @@ class SampleNumber(Dynamic):
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a number, ``'float'``, ``'int'`` or ``'bool'``; ``''`` for other
-    values."""
+    """Return the kind of a number, ``'float'``, ``'int'`` or ``'bool'``, or ``''``."""
     if isinstance(value, SampleNumber):
         return value.kind
     if isinstance(value, (bool, np.bool_)):
@@ -385,8 +384,7 @@ for _op in _SHOWN:
 
 
 def apply(op: str, *arguments: Any, **attributes: Any) -> Any:
-    """Apply an MXNet operator to tensors and constant arrays; return a tensor, or a list of
-    them."""
+    """Apply an MXNet operator to tensors and constant arrays; return one tensor, or a list."""
     tensor = next(
         (
             leaf

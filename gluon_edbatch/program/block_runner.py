@@ -93,8 +93,7 @@ class BlockRunner:
                 return ran._replace(ways=tuple(map(pruned, ran.ways)))
 
     def _step(self, builder: Builder, stack: list[Activation]) -> Optional[Ran]:
-        """Run one block of the innermost function; return the outcome if the program's block ends
-        there."""
+        """Run one block of the innermost function; return the outcome if all ends there."""
         top = stack[-1]
         for statement in top.block.statements:
             builder.line = _site(stack, statement.line)

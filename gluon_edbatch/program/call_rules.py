@@ -280,8 +280,7 @@ def _call_at(holder: Any, key: Any, *arguments: Any, **keywords: Any) -> None:
 
 
 def _choice(holder: Any, key: Any) -> Any:
-    """Return blocks and the sample's number that chooses one of them; None without such a
-    choice."""
+    """Return blocks and the sample's number that chooses one of them; None if none chooses."""
     if not isinstance(key, SampleNumber):
         return None
     if getattr(type(holder), '__getitem__', None) not in _PLACES:
@@ -394,8 +393,7 @@ def _is_training(builder: Any) -> bool:
 
 
 def _isinstance(builder: Any, value: Any, classes: Any) -> bool:
-    """Return ``isinstance``; for a number, the answer for all types that it may have in eager
-    Gluon."""
+    """Return ``isinstance``; for a number, the answer for all its types in eager Gluon."""
     if not isinstance(value, SampleNumber):
         return isinstance(value, classes)
     (answer, *others) = {issubclass(each, classes) for each in _TYPES[value.kind]}

@@ -154,8 +154,7 @@ def _separated(items: Sequence[str]) -> str:
 
 
 def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: dict[Pair, int]) -> str:
-    """Return the function of a block, whose values have the numbers that ``print(program)``
-    shows."""
+    """Return the function of a block; its values are numbered as in ``print(program)``."""
     read = set(read_by(block.end)).union(*map(read_by, block.steps))
     lines = [
         f'const auto& v{place} = m.{_taken(spec)}({place});'

@@ -63,7 +63,7 @@ def renamed(each: Any, names: Mapping[int, Place]) -> Any:
 
 
 def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:
-    """Return the steps that some values need, in order. Indexing steps are kept, as they may raise
+    """Return the steps that some values need, in order, and all indexing, which may raise
     errors."""
     wanted, kept = set(places), []
     for each in reversed(made):

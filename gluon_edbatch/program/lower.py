@@ -143,8 +143,7 @@ class _Networks:
         return number
 
     def _number(self, graph: Subgraph, inputs, outputs, parameters) -> int:
-        """Return the number of a network; graphs that differ in names of operators only share
-        one."""
+        """Return the number of a network; graphs that differ in operators' names share one."""
         key = graph_key(graph), inputs, outputs, parameters
         if key not in self._number_of:
             self._number_of[key] = len(self.all)

@@ -193,8 +193,8 @@ class _AllWays:
             raise _Again
 
     def _widening(self, parts: StateParts, where: Where, first: _From) -> frozenset[Path]:
-        """Return the numbers that count as values in this state: those in which meeting paths
-        differ."""
+        """Return the numbers that count as values in this state, as meeting paths differ in
+        them."""
         widened = self._decided.widened.setdefault(where, set())
         numbers = {
             path: value

@@ -374,8 +374,7 @@ class _FunctionRewriter:
         return self._keep(value)
 
     def _value(self, node: ast.expr) -> ast.expr:
-        """Return a simple expression for an expression; its other parts become statements
-        before."""
+        """Return a simple expression for an expression; other parts become statements before."""
         if not _is_taken_apart(node):
             return self._plain(node)
         name = type(node).__name__.lower()

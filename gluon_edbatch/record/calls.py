@@ -761,8 +761,7 @@ class CallLog(Entered):
         return prefix
 
     def append_calls(self, form, columns: Sequence[list[int]]) -> int:
-        """Append calls of a form, reading values row by row from columns; return the first
-        result."""
+        """Append calls of a form, which read values from columns; return the first result."""
         frame = interpreter.user_frame()
         code, instruction = interpreter.code_of(frame), interpreter.instruction_of(frame)
         base = self.next_value

@@ -53,8 +53,7 @@ class Family:
     def padded_for(
         self, shapes: Sequence[Shape], trace: Callable[[], StaticGraph]
     ) -> Optional[PaddedGraph]:
-        """Return the padded graph for a call with arguments of these shapes; None to run it as
-        is."""
+        """Return the padded graph for a call with arguments of these shapes, or None."""
         axes = differing_axes(self._shapes, shapes)
         if axes is None:
             return None

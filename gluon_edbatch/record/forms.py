@@ -74,8 +74,7 @@ class Forms(Inputs):
         return [store for store in stores if store is not None]
 
     def find_ctx(self, block, args: Sequence[Any] = ()) -> None:
-        """Set the context of numbers before the first call: a block's parameters', or an
-        array's."""
+        """Set the context of numbers before the first call: a block's parameters' or an array's."""
         if self._ctx is None:
             found = next(contexts(block), ())
             if len(found) == 1:

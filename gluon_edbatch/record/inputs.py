@@ -232,8 +232,7 @@ class Inputs(CallLog):
 
     def numbers(self, first: int, last: int) -> np.ndarray:
         """Return recorded Python numbers `first` to `last` as a read-only array. Raise
-        `RecordError` for an integer that is not exact there: index 16777217 would become
-        16777216."""
+        `RecordError` for an integer that is not exact there: 16777217 would become 16777216."""
         if self._range[0] != (first, last):  # a plan asks, and then a machine
             numbers = self.exact_numbers(first, last)
             self._range = (first, last), self._exact(first, last) if numbers is None else numbers
@@ -268,8 +267,7 @@ class Inputs(CallLog):
         return site_at(self.node_codes[node], self.node_instructions[node])
 
     def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:
-        """Return what the user gave as a NumPy array or as a small NDArray on no tape; else
-        None."""
+        """Return what the user gave as a NumPy array or as a small untaped NDArray; else None."""
         number = value._id
         if number >= 0 or number % 2:
             return None

@@ -114,7 +114,7 @@ class LazyArray(NDArray):
         return given if isinstance(given, np.ndarray) else None
 
     def constant(self) -> Optional[np.ndarray]:
-        """Return what an array made in the scope holds if nobody can have written to it, or
+        """Return what an array made in the scope holds if nothing can have written to it, or
         None."""
         return self.made()
 

@@ -269,8 +269,7 @@ class Piece:
         )
 
     def difference(self, other: 'Piece') -> Optional[Site]:
-        """Return the user's line of the first call that differs in `other`; None if they are
-        equal."""
+        """Return the user's line of the first call that differs in `other`; None without any."""
         theirs = list(other._calls())
         for node, (one, another) in enumerate(zip_longest(self._calls(), theirs)):
             if one != another:

@@ -58,8 +58,7 @@ def concat_form(recording: Any, spec: Spec, rows: int) -> Form:
 
 
 def form_of_any_number(recording: Any, form: Form) -> Form:
-    """Return the form that adds, or joins along axis 0, any number of values, as `form` does
-    two."""
+    """Return the form that adds or joins any number of values, as `form` does a fixed number."""
     spec = form.node_type.output_specs(form.rows)[0]
     if form.node_type.joins_rows:
         return concat_form(recording, spec, spec.rows)

@@ -144,8 +144,7 @@ class _Placement:
         np.maximum.at(self.heights, self.part, _STEP_Y * (self.level + 1) + _BETWEEN)
 
     def placed(self, widest: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pixels of each node, with parts in rows of this width, or of the widest
-        part."""
+        """Return the pixels of each node, with parts in rows of this width or the widest part's."""
         widest = max([widest, *self.widths])
         joining = np.zeros(len(self.widths), bool)
         joining[self.part[self.joins]] = True

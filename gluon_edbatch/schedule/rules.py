@@ -253,8 +253,7 @@ class LookAhead(LongestWay):
         self._used = used
 
     def _count_down(self, place: int, row: int, by: int) -> None:
-        """Change the counts of inputs that readers of listed nodes wait for; list the ready
-        ones."""
+        """Change the counts of inputs that readers of listed nodes wait for; list ready ones."""
         countdown = self._frontier.countdown
         link = self._head[place]
         while link >= 0:

@@ -74,8 +74,7 @@ def elements(
 
 
 def _taken_apart(graph: Subgraph, shapes: Mapping[str, Shape], found: RaggedAxes) -> Subgraph:
-    """Return the graph with reductions in place of operators across values where there is a
-    rule."""
+    """Return the graph with reductions in place of operators across values if there is a rule."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
         apart = op_of(node.op).apart

@@ -119,8 +119,7 @@ class NativeRun:
     def _table(
         self, machine, frame: Frame, parts: Sequence[Part], first: int, last: int
     ) -> tuple[np.ndarray, int, dict[int, int]]:
-        """Return the table's words, the workspace's size, and a map of the machine's arenas to the
-        run's."""
+        """Return the table's words, the workspace's size, and the run's arena for each arena."""
         kept, key = machine.plan.tables, (first, last, get_num_threads())
         if kept is not None and key in kept and kept[key][0] is frame:
             return kept[key][1]

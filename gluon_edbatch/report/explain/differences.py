@@ -39,8 +39,7 @@ _PLAIN = (bool, int, float, str, type(None))
 def differences(
     types: Sequence[NodeType], block: Optional[gluon.Block], calls: Sequence[int]
 ) -> list[Difference]:
-    """Return in what some types of one block or operator differ; `calls` counts the calls of
-    each."""
+    """Return in what some types of one block or operator differ; `calls` has the calls of each."""
     seen: dict[tuple[Cause, str], Counter[tuple]] = {}
     for node_type, count in zip(types, calls):
         for cause, what, value in _aspects(node_type, block):

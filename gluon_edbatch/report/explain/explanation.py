@@ -192,8 +192,7 @@ class Explanation(NamedTuple):
         return '\n'.join(lines)
 
     def times(self) -> list[str]:
-        """Return lines by the time that their calls took, longest first, if the scope measured
-        it."""
+        """Return lines by the time that their calls took, longest first; empty if not measured."""
         if not self.seconds:
             return []
         found = sorted(self.places, key=lambda place: -place.seconds)
@@ -306,7 +305,7 @@ def _wrapped(text: str, first: str, other: str) -> list[str]:
 
 
 def _batches_by_cause(places: Iterable[SiteReport]) -> 'Counter[Cause]':
-    """Count batches by cause; batches that several differences of types explain count for the
+    """Count batches by cause; those that several differences of types explain count for the
     first."""
     counts: Counter[Cause] = Counter()
     for place in places:
