@@ -166,7 +166,7 @@ def _returned(result: Any) -> Generator[None, Any, Any]:
 
 
 def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> list[Any]:
-    """Advance samples together until all finish, and return their results; counts from `first`."""
+    """Advance samples together until all finish, and return their results; `first` numbers one."""
     with ExitStack() as stack:
         running = []
         for index, sample in enumerate(samples, first):

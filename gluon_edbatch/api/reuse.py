@@ -33,10 +33,10 @@ class Reuse:
     **numbers and NumPy arrays keep the values of the first time**. So the key must stand for
     everything else that the result depends on. The function must have no effect besides its result.
 
-    The function runs as usual outside scopes, and where its calls cannot be used again: it forced
-    an evaluation, it was given NDArrays or values of outer calls, or a block has forward hooks or
-    had attributes set. It runs again if blocks, the shapes of their parameters, the context or the
-    mode of autograd changed.
+    The function runs as usual outside scopes, and where its calls cannot be used again. They cannot
+    if it forced an evaluation, got NDArrays or values of outer calls, or a block has forward hooks
+    or had attributes set. It runs again if blocks, the shapes of their parameters, the context or
+    the mode of autograd changed.
 
     Parameters
     ----------

@@ -35,8 +35,8 @@ class batching:
     and `add_n`. If an exception leaves the scope, reading one of its values raises a
     `StaleValueError`.
 
-    A thread or asyncio task records into the innermost scope that it, or for a task its creator,
-    has entered and that is still open; scopes may end in any order.
+    A thread records into the innermost open scope that it has entered; an asyncio task also into
+    its creator's. Scopes may end in any order.
 
     Parameters
     ----------

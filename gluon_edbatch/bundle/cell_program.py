@@ -189,7 +189,7 @@ class _ProgramMaker:
                 raise NotInNumPy('a result along the axis of a ragged argument')
 
     def table(self) -> Optional[np.ndarray]:
-        """The table of a program that only looks up rows; None for other programs."""
+        """Return the table of a program that only looks up rows; None for other programs."""
         nodes = [node for node in self.nodes if node.op]
         if len(nodes) != 1 or nodes[0].op != 'Embedding' or self.heads[0][1]:
             return None

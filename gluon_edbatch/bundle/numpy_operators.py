@@ -14,9 +14,9 @@ Function = Callable[..., Any]
 
 
 class Operator(NamedTuple):
-    """An operator: its function for some attributes; whether result and arguments have one shape,
-    so that it may overwrite an argument; whether the result may be a view of the first argument;
-    and whether it treats each value of a ragged argument alone."""
+    """An operator: its function for some attributes, and facts. `elementwise` lets it overwrite an
+    argument of the result's shape. `view` tells that the result may be a view of the first
+    argument, `by_value` that it treats each value of a ragged argument alone."""
 
     make: Callable[[Attrs], Function]
     elementwise: bool = False

@@ -15,8 +15,8 @@ Outs = Sequence[np.ndarray]
 
 
 class Segments(NamedTuple):
-    """Numbers of values in the ragged arguments of a batch of `rows` rows: `counts` has how many
-    calls have more than 0, 1, … values, which is the number of values of each rank."""
+    """Numbers of values in the ragged arguments of a batch of `rows` rows. `counts` has the number
+    of calls with more than 0, 1, … values, which is the number of values of each rank."""
 
     rows: int
     counts: list[int]
@@ -34,9 +34,8 @@ Step = Callable[[Env, Outs, Optional[Segments]], None]
 
 
 class Joined(NamedTuple):
-    """Products with the same input, joined to one: where the columns of each end, whether rows are
-    flattened first, and whether the input is zero for calls without values, whose products are
-    skipped."""
+    """Products with the same input, joined to one: where the columns of each end, and whether rows
+    are flattened first. With a zero tail, products of calls without values are skipped."""
 
     weight: np.ndarray
     bias: Optional[np.ndarray]

@@ -32,7 +32,7 @@ class Tape(Protocol):
     """Differentiate batches that ran."""
 
     def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of what the batches read."""
+        """Add to the gradients of the arguments that the batches read."""
 
 
 class Machine:

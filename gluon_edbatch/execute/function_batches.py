@@ -67,7 +67,7 @@ class FunctionTape(NamedTuple):
     line: str  # the user's line that recorded the first call
 
     def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of what the batch read."""
+        """Add to the gradients of the arguments that the batch read."""
         gradients.zero_arenas()
         node_type = self.batch.node_type
         try:

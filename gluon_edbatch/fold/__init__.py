@@ -1,9 +1,9 @@
 """The interfaces of mxnet-jit-batch and torchfold: note calls first, and run them when applied.
 
-Modules in the order in which data passes them: ``handles`` (a call, its arguments, and handles of
-its results), ``targets`` (what is called for an op), ``joined`` (joins results), ``fold`` (notes
-calls and replays them in a `batching` scope), ``unfold`` (runs calls eagerly, for debugging),
-``unroll`` (recurrent cells).
+Data passes these modules in order: ``handles`` (a call, its arguments, and handles of its results),
+``targets`` (what is called for an op), and ``joined`` (joins results). ``fold`` notes calls and
+replays them in a `batching` scope; ``unfold`` runs them eagerly, for debugging. ``unroll`` has
+recurrent cells.
 """
 
 from .fold import Fold

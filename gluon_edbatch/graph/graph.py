@@ -18,8 +18,8 @@ from .edges import consumers, depths, heights
 class Consumers(NamedTuple):
     """The readers of node ``i``, ``nodes[offsets[i]:offsets[i + 1]]``, ascending.
 
-    Neighbouring duplicates among the inputs of a node (the h and the c of one LSTM call, say) are
-    one entry here, so ``fan_in`` counts entries and can be smaller than the number of inputs.
+    Neighbouring duplicates among the inputs of a node, such as h and c of one LSTM call, are one
+    entry. So ``fan_in``, which counts entries, can be smaller than the number of inputs.
     """
 
     offsets: np.ndarray  # (n + 1,) int32

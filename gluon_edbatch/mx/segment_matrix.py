@@ -22,8 +22,8 @@ _HERE = mx.cpu(0)
 
 
 def segment_matrix(parents: np.ndarray, rows: int, dtype: Any, ctx: mx.Context) -> CSRNDArray:
-    """Return a matrix (M, N) on a CPU whose transposed product with values sums the values of each
-    parent: `parents` are (M,) integers below N = `rows`, and row i has a one at ``parents[i]``."""
+    """Return a matrix (M, N) on a CPU whose transposed product with values sums those of each
+    parent. `parents` are (M,) integers below N = `rows`, and row i has a one at ``parents[i]``."""
     count, dtype = len(parents), np.dtype(dtype)
     if ctx != _HERE:
         return csr_matrix(

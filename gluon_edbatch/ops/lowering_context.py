@@ -238,7 +238,7 @@ class LoweredCall(NamedTuple):
         return self.inputs[0]
 
     def all_rows(self) -> Values:
-        """The inputs, which must all be rows."""
+        """Return the inputs, which must all be rows."""
         if any(value.view is None for value in self.inputs):
             raise Unsupported(f'has {self.op} of a parameter')
         return self.inputs

@@ -1,8 +1,8 @@
 """Row rules: whether a batched input of an operator gives a batched output, row by row.
 
-A rule returns True if axis 0 of the results runs over the rows of the batch, in order, and each row
-of them depends on the same rows of the inputs only. The analysis itself checks that each row keeps
-a whole number of positions.
+A rule returns True if axis 0 of the results runs over the batch's rows, in order, and each row
+depends on the same rows of the inputs only. The analysis itself checks that each row keeps a whole
+number of positions.
 """
 
 from dataclasses import dataclass

@@ -56,8 +56,9 @@ def _distinct(group: Group, parts: Split, repeats: Repeats) -> Optional[Distinct
 
 
 def look_ups_apart(plan: Plan) -> Plan:
-    """Return a plan in which separate batches look up rows of tables with row_sparse gradients: one
-    for each type, before its first batch, if all ids are known then; else one before each batch."""
+    """Return a plan in which separate batches look up rows of tables with row_sparse gradients. A
+    type has one such batch, before its first batch, if all ids are known then, else one before each
+    batch."""
     groups, early, indices = [], [], [plan.indices]
     for group in plan.groups:
         parts = looked_up(group.node_type)

@@ -938,7 +938,7 @@ def summary(form: Form) -> Column:
 
 
 def rows_of_outputs(form: Form) -> Column:
-    """The rows of each output of a form, as `CallLog.output_rows` has them."""
+    """Return the rows of each output of a form, for `CallLog.output_rows`."""
     return Column('q', [store.spec.rows for store in form.stores])
 
 

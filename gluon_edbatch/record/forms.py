@@ -69,7 +69,7 @@ class Forms(Inputs):
         self._known_by_name: dict[str, dict[tuple, Remembered]] = {}  # see `form_by`
 
     def stores(self) -> list[Store]:
-        """The stores that values refer to."""
+        """Return the stores that values refer to."""
         stores = [reference() for reference in self.all_stores]
         return [store for store in stores if store is not None]
 

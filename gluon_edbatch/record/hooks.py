@@ -4,9 +4,9 @@ Two functions get other code (see `mx.methods`): ``Block.__call__`` (calls of bl
 ``Block.__setattr__`` (blocks that change while their calls wait). If this package is compiled,
 classes of called blocks also get another function in the slot of ``__call__``. Other functions are
 replaced: the conversion in ``array[0] = value``, the function behind all of ``mx.nd`` (operators),
-makers of arrays with known contents (see `created`), autograd's two mode setters, and what puts
-arrays on its tape by their handles. Each hook first asks whether *this thread or asyncio task* is
-recording. MXNet runs unchanged in others, and in this one while `suspended`. Python's cyclic
+and makers of arrays with known contents (see `created`). So are autograd's two mode setters, and
+what puts arrays on its tape by handle. Each hook first asks whether *this thread or asyncio task*
+is recording. MXNet runs unchanged in others, and in this one while `suspended`. Python's cyclic
 garbage collector is paused, too: a recording makes many objects and no cycles, and each full
 collection would walk through all of the user's samples.
 """

@@ -263,7 +263,7 @@ class Inputs(CallLog):
         return self.site(int(np.searchsorted(self.node_ends.since(0), first, side='right')))
 
     def site(self, node: int) -> Site:
-        """The user's line that recorded this call."""
+        """Return the user's line that recorded this call."""
         return site_at(self.node_codes[node], self.node_instructions[node])
 
     def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:

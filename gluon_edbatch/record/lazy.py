@@ -91,7 +91,7 @@ class LazyArray(NDArray):
     # --- the contents ----------------------------------------------------------------------------
 
     def evaluated(self) -> NDArray:
-        """The value as an ordinary NDArray, computed with all that is recorded so far.
+        """Return the value as an ordinary NDArray, computed with all that is recorded so far.
 
         Autograd follows it if the value was recorded under autograd. Raises what `asnumpy` raises.
         """

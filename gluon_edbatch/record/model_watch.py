@@ -36,7 +36,7 @@ class ModelWatch:
         return self.parameters[key_of(parameter, ctx)]
 
     def mark_of(self, block: gluon.Block) -> Fingerprint:
-        """The fingerprint of a block, which it must have until its calls are evaluated."""
+        """Return the fingerprint of a block, which must last until its calls are evaluated."""
         mark = self._marks.get(block)
         return self.mark(block) if mark is None else mark
 

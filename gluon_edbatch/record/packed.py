@@ -192,7 +192,7 @@ def _type_for(
 
 
 def is_packed(node_type: NodeType) -> bool:
-    """Whether calls on packed values have this type."""
+    """Return whether calls on packed values have this type."""
     return node_type in _pays
 
 

@@ -2,7 +2,8 @@
 
 A block's types are kept while its fingerprint stays the same, those used last. Operators have no
 block. The cache also has what is known of calls of different lengths (see `families`), and call
-signatures: a scope makes one from the block, and later scopes find it by the kinds of arguments.
+signatures. A scope makes a signature from the block; later scopes find it by the kinds of
+arguments.
 """
 
 import threading

@@ -34,7 +34,7 @@ class Entered:
 
 
 def current_recording():
-    """The innermost scope that is open in this thread or asyncio task, or None."""
+    """Return the innermost scope that is open in this thread or asyncio task, or None."""
     scope = interpreter.recording()
     while scope is not None and (scope.closed or scope.thread != interpreter.thread()):
         scope = scope.outer  # scopes may end in any order, and threads inherit contexts

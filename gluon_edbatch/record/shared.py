@@ -34,7 +34,7 @@ class SharedArray:
         self._data = [array]
 
     def data(self, ctx: mx.Context) -> NDArray:
-        """The array; raises RuntimeError if it is on another device."""
+        """Return the array; raise RuntimeError if it is on another device."""
         if ctx != self._ctx:
             raise RuntimeError(f'the array {self.name} is on {self._ctx}')
         return self._data[0]

@@ -127,7 +127,7 @@ class Locations:
         self._copies = np.zeros(0, np.int64)
 
     def copies(self) -> np.ndarray:
-        """(values,) int64, in which a plan notes where its copies of earlier results are."""
+        """Return (values,) int64, in which a plan notes where its copies of earlier results are."""
         if len(self._copies) < len(self.row):
             self._copies = np.empty(len(self.row), np.int64)
         return self._copies

@@ -19,8 +19,9 @@ def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: tuple[int, ...]
 
 
 class ChildrenCell(gluon.HybridBlock):
-    """A cell whose last argument, the list of a node's children, becomes ragged arguments: one if
-    `values_of_child` is 1, as a child is one value; k if a child is a tuple of k."""
+    """A cell whose last argument, the list of a node's children, becomes ragged arguments. It
+    becomes one if a child is one value (`values_of_child` is 1), and k if a child is a tuple of
+    k."""
 
     values_of_child: ClassVar[int]
 

@@ -114,9 +114,8 @@ class PathEncoding(_Encoding):
     """Encode the ready types by the longest paths to the end that their ready nodes begin.
 
     The first type has the heaviest paths: a path weighs e**2 times as much as one that is a node
-    shorter. Each type is followed by the number of nodes by which its longest path is shorter than
-    that of the type before: -1 to 2, where 2 stands for more, too. Coarser states leave out types
-    from the end.
+    shorter. Each type is followed by the number of nodes that its longest path has less than that
+    of the type before, from -1 to 2 (or more). Coarser states leave out types from the end.
 
     Parameters
     ----------

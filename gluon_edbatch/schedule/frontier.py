@@ -114,19 +114,19 @@ class Frontier:
         return 0 <= kind < self._num_types and self.size[kind] > 0
 
     def kinds(self) -> tuple[int, ...]:
-        """The ready types, ascending."""
+        """Return the ready types, ascending."""
         found = [self.ready_types[place] for place in range(self.num_ready)]
         found.sort()
         return tuple(found)
 
     def by_size(self) -> tuple[int, ...]:
-        """The ready types, those with more ready nodes first, then those with lower numbers."""
+        """Return the ready types, by descending number of ready nodes, then ascending."""
         found = [(-self.size[kind], kind) for kind in self.kinds()]
         found.sort()
         return tuple([kind for _, kind in found])
 
     def ready(self, kind: int) -> np.ndarray:
-        """(k,) int32, the ready nodes of a type, ascending.
+        """Return (k,) int32, the ready nodes of a type, ascending.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Split calls whose results keep the ragged axis into calls for each value.
 
-Such a result depends, for each value, on that value and on reductions over all values: attention
+Such a result depends, for each value, on that value and on reductions over all values. Attention
 weights are ``exp(x - m) / s`` with m and s of all scores. So one call for all values computes what
 has no ragged axis, and one call for each value computes the rest. The number of values does not
 change the type of either. A call for a value sees it as (N, 1, ...), so operators keep their

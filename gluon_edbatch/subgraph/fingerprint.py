@@ -398,7 +398,7 @@ class _Search:
         self._named(function.__dict__, path)
 
     def add(self, value: Any, path: str) -> None:
-        """Append what a value is now to `found`."""
+        """Append the present form of a value to `found`."""
         self.found.append((path, self.frozen(value, path)))
 
     def _versioned(self, kind: int, value: Any) -> None:

@@ -91,7 +91,7 @@ class Signature:
             )
 
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        """The plain attributes as (name, text), for reports."""
+        """Return the plain attributes as (name, text), for reports."""
         return tuple(
             [
                 (name, repr(value))

@@ -88,11 +88,11 @@ class Rewriter:
         return Operand(len(self.nodes) - 1, 0, ())
 
     def is_parameter(self, operand: Operand) -> bool:
-        """Whether an operand is a parameter of the graph."""
+        """Return whether an operand is a parameter of the graph."""
         return self.nodes[operand.node].is_parameter
 
     def op_of(self, operand: Operand) -> str:
-        """The operator that makes an operand; empty for a variable."""
+        """Return the operator that makes an operand; empty for a variable."""
         return self.nodes[operand.node].op
 
 

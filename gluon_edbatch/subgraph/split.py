@@ -104,7 +104,7 @@ def _only_of(graph: Subgraph, known: frozenset[str]) -> frozenset[int]:
 
 
 def has_sparse_gradient(parameter: gluon.Parameter) -> bool:
-    """Whether a parameter is trained with a gradient of the rows that were used only."""
+    """Return whether a parameter is trained with a gradient of the used rows only."""
     return parameter._grad_stype == 'row_sparse' and parameter.grad_req != 'null'
 
 

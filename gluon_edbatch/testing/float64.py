@@ -235,7 +235,7 @@ def _symbol_in_float64(
 
 
 def _hooked_allocator(allocate: Callable[..., Any]) -> Callable[..., Any]:
-    """Allocate float64 for float32."""
+    """Return an allocator that makes float64 arrays for float32."""
 
     def allocated(shape: Any, ctx: Any, delay_alloc: bool, dtype: Any = mx.base.mx_real_t) -> Any:
         if _known_eagerly() is not None and _is_narrow(dtype):

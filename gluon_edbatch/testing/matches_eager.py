@@ -73,8 +73,8 @@ def assert_matches_eager(
     The model runs on one sample after the other outside any scope, with no block hybridized: that
     is the reference. Then it runs on all samples inside ``batching(scheduler)``. The results must
     agree in structure, shapes, dtypes and values. Under ``autograd.record()``, the gradients of a
-    random linear function of all results must agree, too: those of every parameter, and those of
-    arrays among `inputs` and in the samples that have one (``attach_grad``).
+    random linear function of all results must agree, too. Gradients of every parameter are
+    compared, and those of arrays among `inputs` and in the samples that have one (``attach_grad``).
 
     Lists and tuples count as equal, as a hybridized Gluon block returns a list for a tuple.
     Row_sparse gradients are compared as dense ones: in eager Gluon, the rows of zeros depend on

@@ -16,8 +16,9 @@ Writes = list[tuple[tuple, list[tuple[int, int]]]]
 
 
 class Read(NamedTuple):
-    """How the batches of a type read an argument: rows of an arena, batch after batch; where those
-    of each batch begin and the last end; and for which batches the rows are consecutive."""
+    """How the batches of a type read an argument. `rows` are rows of an arena, batch after batch;
+    `bounds` tells where those of each batch begin and the last end. `slices` tells for which
+    batches the rows are consecutive."""
 
     arena: tuple
     rows: np.ndarray

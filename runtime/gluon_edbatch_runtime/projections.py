@@ -70,8 +70,9 @@ class Products:
 
 
 class KnownRead(NamedTuple):
-    """How the batches of a type read known products: (known, columns), which of them each call
-    reads, batch after batch, and where those of each batch begin and the last end."""
+    """How the batches of a type read known products. `rows` are the products, (known, columns);
+    `places` tells which each call reads, batch after batch. `bounds` tells where each batch begins
+    and the last ends."""
 
     rows: np.ndarray
     places: np.ndarray

@@ -32,7 +32,7 @@ class BatchTape(NamedTuple):
     gradients: list[NDArray]  # slices of the gradient arenas
 
     def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of what the batch read."""
+        """Add to the gradients of the arguments that the batch read."""
         gradients.zero_arenas()
         autograd.backward(
             self.outputs,

@@ -128,8 +128,8 @@ class Lowering(LoweringContext):
     # --- the graph -------------------------------------------------------------------------------
 
     def _see_whole_values(self) -> None:
-        """Give an extra batch axis its form: a row of the program is a call, so arguments have the
-        call's shape instead of reshapes on the way in and out (see `lift`)."""
+        """Use a row of the program for each call of a type with an extra batch axis. Arguments then
+        have the call's shape, without the reshapes on the way in and out (see `lift`)."""
         for node in self.nodes:
             if is_argument(node.name):
                 rows = self.node_type.arguments[_position(node)].rows

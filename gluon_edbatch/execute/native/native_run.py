@@ -104,7 +104,7 @@ class NativeRun:
         return self._differentiable
 
     def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of what the batches read."""
+        """Add to the gradients of the arguments that the batches read."""
         wanted = [gradients.of_arena(arena) for arena in self._slots]
         wanted += [gradients.of_input(place) for place in self._inputs]
         arrays = [self.table, *self._arenas, self._workspace.array]

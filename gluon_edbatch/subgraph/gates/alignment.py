@@ -1,9 +1,9 @@
 """Order buffers so that batches read and write slices instead of gathering.
 
 A batch runs one operator for several nodes, and each node has a result and operands that live in
-buffers. The batch can write its results as one slice if they are contiguous; it can read its
-k-th operands as one slice if these are contiguous *and* in the same order as the results. This
-is the memory layout of ED-Batch (Chen et al., 2023 [1]_); it differs in these points:
+buffers. The batch can write its results as one slice if they are contiguous. It can read its k-th
+operands as one slice if these are contiguous *and* in the same order as the results. This is the
+memory layout of ED-Batch (Chen et al., 2023 [1]_); it differs in these points:
 
 - operands that cannot be slices together with more valuable ones are dropped one by one, rather
   than whole batches;
