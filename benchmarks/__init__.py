@@ -1,5 +1,5 @@
-"""The benchmarks: ``python -m benchmarks workloads`` in the order in which a measurement passes it,
-and then the others.
+"""The benchmarks: modules of ``python -m benchmarks workloads`` in the order of a measurement, and
+then the others.
 
 ``commands`` (the command line, a module a command; ``arguments``: what they share) -> ``settings``
 (one cell of the table) -> ``workloads``, ``treelstm_sick``, ``sst``, ``tasks``, ``tagging``,

@@ -1,4 +1,4 @@
-"""The figures of one system.
+"""Measure one system.
 
 The rule, the same for every system: a repeat is a stream of minibatches, as a training loop or a
 server sees it, with one wait at its end, so that Python may prepare a minibatch while the one
@@ -33,7 +33,7 @@ ENOUGH = 3, 60.0  # after so many repeats, and seconds in them, a slow system is
 
 
 class Measurement:
-    """One system in this process: made ready, then asked for repeats, then for its row.
+    """Measure one system in this process: prepare it, run repeats, then return its row.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Measurement:
         self.spent = 0.0
 
     def warm_up(self) -> None:
-        """First steps, which compile and allocate; settles how long a repeat is."""
+        """Run first steps, which compile and allocate, and set how long a repeat is."""
         settings, stream = self.settings, self._stream(-1)
         self.first_ms = 1e3 * self._run([next(stream)[:FIRST]])
         self.system.remember(self.workload.samples)
@@ -74,7 +74,8 @@ class Measurement:
         self.spent += self.minibatches * self.settings.batch_size / speed
 
     def timed(self, number: int) -> tuple[float, float]:
-        """Samples a second, and ms of processor time a minibatch, of a repeat's minibatches."""
+        """Return samples a second, and ms of processor time a minibatch, of a repeat's
+        minibatches."""
         stream = self._stream(number)
         minibatches = [next(stream) for _ in range(self.minibatches)]
         self.system.wait()
@@ -84,7 +85,7 @@ class Measurement:
         return sum(map(len, minibatches)) / seconds, cpu_ms
 
     def row(self) -> dict[str, Any]:
-        """All figures."""
+        """Return all figures."""
         settings, stream = self.settings, self._stream(-2)
         peak = peak_rss_mb()
         slow = settings.batch_size / median(self.speeds) > SLOW_SECONDS
@@ -124,7 +125,7 @@ class Measurement:
         }
 
     def _run(self, minibatches: list[list[Any]]) -> float:
-        """Seconds for a stream of minibatches."""
+        """Return the seconds for a stream of minibatches."""
         self.system.wait()
         begin = time.perf_counter()
         for minibatch in minibatches:
@@ -133,7 +134,8 @@ class Measurement:
         return time.perf_counter() - begin
 
     def _stream(self, number: int) -> Iterator[list[Any]]:
-        """Endless minibatches, drawn without replacement as long as there are enough samples."""
+        """Yield minibatches without end, drawn without replacement as long as there are enough
+        samples."""
         samples, size = self.workload.samples, self.settings.batch_size
         rng = np.random.RandomState([self.settings.seed, number + 2])
         pool: list[int] = []
@@ -149,7 +151,7 @@ class Measurement:
 
 
 def _phase_fields(phases: list[Phases]) -> dict[str, Any]:
-    """Medians of times, means of counts."""
+    """Return medians of times and means of counts."""
     fields: dict[str, Any] = {}
     for name in ('nodes', 'batches', 'lower_bound'):
         fields[name] = _over(mean, phases, name, 6)

@@ -62,7 +62,7 @@ def _systems(text: str) -> list[str]:
 
 
 def _all_systems(workload: str) -> list[str]:
-    """Those that the workload and this machine have."""
+    """Return the systems that the workload and this machine have."""
     systems = [
         name for name in (*BATCHED, *EAGER, *WORKLOADS[workload].rivals) if name not in NOT_IN_ALL
     ]
