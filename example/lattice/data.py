@@ -60,7 +60,7 @@ class WordArc(NamedTuple):
 
 
 class Arc(NamedTuple):
-    """A way into a position that leaps over characters: before which it begins, and its word."""
+    """A dictionary word that leads into a position: where it begins, and its id."""
 
     begin: int
     word: int
@@ -87,7 +87,7 @@ class Lattice:
         return f'Lattice({len(self.chars)} characters, {sum(map(len, self.arcs))} words)'
 
     def reversed(self) -> 'Lattice':
-        """The same lattice from right to left."""
+        """Return the lattice from right to left."""
         size = len(self.chars)
         arcs: list[list[Arc]] = [[] for _ in range(size)]
         for last, ending in enumerate(self.arcs):
@@ -97,7 +97,7 @@ class Lattice:
 
 
 def find_words(chars: Sequence[str], dictionary: WordList) -> list[WordArc]:
-    """All dictionary words in a sentence, by their begin, then by their end."""
+    """Return all dictionary words in a sentence, by their begin, then by their end."""
     return [
         WordArc(begin, end, word)
         for begin in range(len(chars) - 1)
@@ -114,7 +114,7 @@ def build_lattice(
     word_id: Callable[[str], int],
     tag_id: Callable[[str], int],
 ) -> Lattice:
-    """A sample for a model whose vocabularies turn texts into ids."""
+    """Return a sample for a model whose vocabularies turn texts into ids."""
     arcs: list[list[Arc]] = [[] for _ in sentence.chars]
     for begin, end, word in words:
         arcs[end - 1].append(Arc(begin, word_id(word)))
