@@ -48,9 +48,9 @@ def measure_ablation(
 ) -> list[Row]:
     """Return a row for each of the `variants`.
 
-    All run in this process on the same model, in turn (A B A B …), and the n-th repeat of each
-    on the same minibatches, so that the ratio of a pair is that of the options. Training moves
-    the parameters, on which the time does not depend.
+    All run in this process on the same model, in turn (A B A B …). The n-th repeats of all use the
+    same minibatches, so the ratio of a pair is that of the options. Training moves the parameters,
+    on which the time does not depend.
     """
     measurement, repeats = Measurement(settings), {}
     chosen = variants(names, without)

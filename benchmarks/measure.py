@@ -1,11 +1,11 @@
 """Measure one system.
 
-The rule, the same for every system: a repeat is a stream of minibatches, as a training loop or a
-server sees it, with one wait at its end, so that Python may prepare a minibatch while the one
-before it runs. The clock runs from samples in memory to the last result or update. Every repeat
-draws other minibatches, in an order that the seed alone decides. What a minibatch costs by phase
-comes from separate steps that wait after each phase, afterwards. ``cpu_ms`` is the processor time
-of a minibatch over all threads in the timed repeats: what a busy machine disturbs least.
+One rule holds for every system. A repeat is a stream of minibatches, as in a training loop or a
+server, with one wait at its end. So Python may prepare a minibatch while the one before it runs.
+The clock runs from samples in memory to the last result or update. Every repeat draws other
+minibatches, in an order that the seed alone decides. What a minibatch costs by phase comes from
+separate steps that wait after each phase, afterwards. ``cpu_ms`` is the processor time of a
+minibatch over all threads in the timed repeats: what a busy machine disturbs least.
 """
 
 import time

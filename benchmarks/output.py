@@ -46,9 +46,9 @@ def print_rows(
 def tables(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows as text, a table for each workload and mode.
 
-    Times are ms a minibatch: by phase with a wait after each, and ``cpu`` over all threads; and
-    ``first`` is what the first one of the process took, of at most 16 samples: what is compiled,
-    traced and learned is in it.
+    Times are ms a minibatch: by phase with a wait after each, and ``cpu`` over all threads.
+    ``first`` is the time of the process' first minibatch, of at most 16 samples, which includes
+    compiling, tracing and learning.
     """
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:

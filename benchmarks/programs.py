@@ -1,4 +1,4 @@
-"""What of the time of compiled programs goes where: the nine networks of example/dynamic.
+"""Measure where the time of compiled programs goes: the nine networks of example/dynamic.
 
 python -m benchmarks.programs passes     # each pass left out, against all
 python -m benchmarks.programs parts      # 64 samples, against their networks by themselves

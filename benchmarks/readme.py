@@ -1,4 +1,4 @@
-"""Measures the first program of README.md: its model batched, and eagerly one tree at a time.
+"""Measure the first program of README.md: its model batched, and eagerly one tree at a time.
 
     OMP_NUM_THREADS=1 python -m benchmarks.readme --rounds 5
 

@@ -53,9 +53,9 @@ class TreeLSTMSick(Workload):
         return loss(net(sample.left, sample.right), target)
 
     def products(self, samples: Sequence[Pair]) -> Products:
-        """Return the products: the input's at every node, that of the children's sum too (the eager
-        cell does it at leaves as well, on zeros), the forget gate's once a child, the comparison's
-        layers once a pair."""
+        """Return the products: the input's and that of the children's sum at every node (at leaves
+        of zeros, as in the eager cell), the forget gate's for each child, the comparison's layers
+        for each pair."""
         h, e = self.settings.hidden, self.settings.embed
         nodes = sum(_count(pair.left) + _count(pair.right) for pair in samples)
         children = nodes - 2 * len(samples)

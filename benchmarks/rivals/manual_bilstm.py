@@ -1,10 +1,10 @@
 """The BiLSTM tagger over sentences of one length, batched by hand in MXNet.
 
-Equal lengths are where batching by hand excels: no padding, no masks, all sentences go from word to
-word together, and a minibatch is one graph that is always the same. It is written in two ways: the
-model's own cells unrolled over all words, as DyNet's page compares with, and MXNet's fused LSTM
-layer, which multiplies the inputs of all words at once. Both are hybridized with static memory.
-Checked against the per-sample model in ``tests/bench/test_benchmark_tagging.py``.
+Batching by hand excels with equal lengths: there are no padding and no masks, all sentences advance
+together, and all minibatches have one graph. The rival has two forms. One unrolls the model's own
+cells over all words, as DyNet's page does. The other uses MXNet's fused LSTM layer, which
+multiplies the inputs of all words together. Both are hybridized with static memory. Checked against
+the per-sample model in ``tests/bench/test_benchmark_tagging.py``.
 """
 
 from collections.abc import Sequence

@@ -206,10 +206,10 @@ class ManualGluon(OnGluon):
 class _Cuts:
     """Cut rows of arrays into separate variables, whose gradients are written in place.
 
-    The gradient of a slice is an array of the whole size, filled with zeros but for some rows;
-    with ten slices this costs more than the products. Instead the tape ends at the arrays, their
-    rows are views that are variables of the next tape, and the gradients are views too, of
-    arrays from which the first tape goes on.
+    The gradient of a slice is an array of the whole size, filled with zeros but for some rows; with
+    ten slices this costs more than the products. Instead the tape ends at the arrays, and their
+    rows are views that are variables of the next tape. Gradients are views, too, of arrays from
+    which the first tape continues.
     """
 
     def __init__(self, training: bool):

@@ -307,8 +307,8 @@ class PaddedPhrases(_Padded):
     """Run `tree_sst.model.TreeTransformer`, height by height.
 
     Vectors of all phrases are rows of one array, and their gradients of another. The tape ends at
-    each height, which reads rows and adds to their gradients in place: on one tape the gradient
-    of every reading would be an array of the whole size.
+    each height, which reads rows and adds to their gradients in place. On one tape, each gradient
+    of a read would be an array of the whole size.
     """
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):

@@ -1,4 +1,4 @@
-"""How long requests wait that come one by one, at which load: the engine, and windows of requests.
+"""Measure how long single requests wait at a given load: the engine, and windows of requests.
 
 The load comes from another process than the one that serves, as a Poisson process: at times that
 are drawn beforehand. Percentiles are of the time since a request was to be sent.

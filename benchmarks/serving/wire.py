@@ -1,5 +1,5 @@
-"""Let a served process and its load talk over a local socket: first a line of JSON that says what
-to serve, then requests of eight bytes and replies of five."""
+"""Let a served process and its load talk over a local socket: a line of JSON with the
+configuration, then requests of eight bytes and replies of five."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ ANSWERED, REFUSED, LATE, FAILED = range(4)
 
 
 class Configuration(NamedTuple):
-    """What to serve with: ``engine``, with a deadline for all requests or none; ``window``, of so
-    many milliseconds and requests; or what to measure in the process itself, for so many seconds:
-    ``offline``, ``throughput``."""
+    """What to serve with: ``engine``, with a deadline for all requests or none, or ``window``, of
+    so many milliseconds and requests. ``offline`` and ``throughput`` measure in the process itself,
+    for so many seconds."""
 
     system: str
     window: float = 0

@@ -1,10 +1,9 @@
 """Save checkpoints of a training run: one file, complete or absent.
 
-The file is a zip archive: ``meta.json`` (epoch, best figures, options, checksums of all else), the
-parameters of now and of the best epoch as ``.npy`` files, and the trainer's states as
-`Trainer.save_states` writes them. The archive's own checksums do not cover names. It is written
-under another name, forced to disk and then renamed, so either the old checkpoint or the new one
-survives a failure.
+The file is a zip archive. It has ``meta.json`` (epoch, best figures, options, checksums), present
+and best parameters as ``.npy`` files, and the trainer's states as `Trainer.save_states` writes
+them. The archive's own checksums do not cover names. It is written under another name, forced to
+disk and then renamed, so either the old checkpoint or the new one survives a failure.
 """
 
 import hashlib

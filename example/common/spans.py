@@ -39,7 +39,7 @@ def is_tag(tag: str) -> bool:
 def spans(tags: Sequence[str]) -> list[Span]:
     """Return the entities in a sequence of tags, by the rules of CoNLL's ``conlleval``.
 
-    A span begins with ``B-``, or with ``I-`` where no span of its type goes on; so both IOB1
+    A span begins with ``B-``, or with ``I-`` where no span of its type goes on. So both IOB1
     (``B-`` only between neighbours of one type) and IOB2 (``B-`` always) are read.
     """
     found: list[Span] = []

@@ -69,8 +69,8 @@ class Inception(gluon.HybridBlock):
 
 
 def resnext(width: int = 16) -> nn.HybridSequential:
-    """Return a ResNeXt with a quarter of the channels and two blocks in each of three stages: (N,
-    1, H, W) to (N, 16 * width, H / 8, W / 8)."""
+    """Return a ResNeXt with a quarter of the channels and two blocks in each of three stages. It
+    maps (N, 1, H, W) to (N, 16 * width, H / 8, W / 8)."""
     layers = nn.HybridSequential()
     layers.add(conv_bn(1, width, stride=2))
     inputs = width
@@ -95,8 +95,8 @@ _MODULES = (
 
 
 def googlenet(width: int = 16) -> nn.HybridSequential:
-    """Return a GoogLeNet with a quarter of the channels, for small canvases, with less pooling than
-    the paper's: (N, 1, H, W) to (N, 16 * width, H / 8, W / 8)."""
+    """Return a GoogLeNet with a quarter of the channels and less pooling than the paper's. It maps
+    (N, 1, H, W) to (N, 16 * width, H / 8, W / 8)."""
     layers = nn.HybridSequential()
     layers.add(
         conv_bn(1, width, stride=2),

@@ -116,7 +116,7 @@ class PreactivatedBlock(gluon.HybridBlock):
 
 def make_blocks(kind: type[gluon.HybridBlock], width: int, each: int, **options) -> list:
     """Return blocks of three stages with `width`, 2 and 4 times as many channels, `each` of them in
-    each stage; the first one of the second and the third stage halves the sides."""
+    each stage. The first blocks of the second and third stage halve the sides."""
     widths = [width] + [width * 2**stage for stage in range(3) for _ in range(each)]
     strides = [2 if number in (each, 2 * each) else 1 for number in range(3 * each)]
     return [

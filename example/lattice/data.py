@@ -4,11 +4,11 @@ A data directory holds one file each that ends in ``.train``, ``.dev`` and ``.te
 a character with its position in its word (a digit), a tab and a tag; an empty line ends a
 sentence::
 
-    北0	B-GPE.NAM
-    京1	I-GPE.NAM
+    北0  B-GPE.NAM
+    京1  I-GPE.NAM
 
-A word list has a word a line; what follows the word after a space (counts, parts of speech) is
-ignored, so that the dictionaries of jieba can be used as they are.
+A word list has a word a line. Text after a space (counts, parts of speech) is ignored, so the
+dictionaries of jieba can be used as they are.
 """
 
 from collections.abc import Iterable, Sequence

@@ -45,9 +45,8 @@ class Merge(gluon.HybridBlock):
 class LatticeRNN(edb.AutoBatchMixin, gluon.Block):
     """A recurrent network over a lattice: h at every character, each (1, H).
 
-    Into each position lead the arc of its character, from the position before, and an arc for
-    each dictionary word that ends there, from where the word begins; characters and words have
-    cells of their own.
+    Each position has an arc for its character, from the position before, and an arc for each
+    dictionary word that ends there, from its beginning. Characters and words have separate cells.
 
     Parameters
     ----------

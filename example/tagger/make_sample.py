@@ -2,10 +2,10 @@
 
     python example/tagger/make_sample.py               # writes example/tagger/sample
 
-Names of people, places, organisations and peoples are mostly made up for each sentence from
-syllables, with endings that tell what they name (-son, -ville, -ish), so that a model that reads
-the characters of rare words knows more. Tags are in IOB1, as in WikiNER. The same seed gives the
-same files, byte for byte, with every version of Python.
+Names of people, places, organisations and peoples are mostly made up of syllables, with endings
+that tell what they name (-son, -ville, -ish). So a model that reads the characters of rare words
+knows more. Tags are in IOB1, as in WikiNER. The same seed gives the same files, byte for byte, with
+every version of Python.
 """
 
 import sys

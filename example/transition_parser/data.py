@@ -1,8 +1,8 @@
 """Dependency trees of Universal Dependencies.
 
 A data directory holds a file for each of ``train``, ``dev`` and ``test``: ``train.conllu`` or
-``en_ewt-ud-train.conllu`` (CoNLL-U), or ``train.tsv`` with the columns FORM UPOS XPOS HEAD DEPREL;
-either may end in ``.gz``. An empty line ends a sentence.
+``en_ewt-ud-train.conllu`` (CoNLL-U), or ``train.tsv`` with the columns FORM UPOS XPOS HEAD DEPREL.
+Files may end in ``.gz``. An empty line ends a sentence.
 """
 
 import re

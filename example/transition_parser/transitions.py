@@ -1,9 +1,9 @@
 """Arc-hybrid parsing (Kuhlmann, Gómez-Rodríguez and Satta 2011): configurations and the oracle.
 
 Words are positions 0 to n - 1; ROOT is position n and stands at the end of the buffer, as in
-Kiperwasser and Goldberg (2016). An action is a number: SHIFT moves the buffer's front to the stack;
+Kiperwasser and Goldberg (2016). An action is a number. SHIFT moves the buffer's front to the stack.
 LEFT and RIGHT, one of each for every relation, take the stack's top off, as a dependent of the
-buffer's front or of what lies below it. So n words take 2n actions.
+buffer's front or of the word below it. So n words take 2n actions.
 """
 
 from collections.abc import Sequence

@@ -2,9 +2,9 @@
 
     python example/tree_lstm/make_sample.py            # writes example/tree_lstm/sample
 
-A scene (who does what to what, where) is drawn; the second sentence tells an edited scene; words
-are exchanged for synonyms, active for passive, and the score says how much of the two scenes
-agrees. The same seed gives the same files, byte for byte, with every version of Python.
+A scene (who does what to what, where) is drawn, and the second sentence tells an edited scene.
+Words are exchanged for synonyms, active for passive. The score is the agreement of the two scenes.
+The same seed gives the same files, byte for byte, with every version of Python.
 """
 
 import sys

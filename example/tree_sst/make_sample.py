@@ -2,10 +2,9 @@
 
     python example/tree_sst/make_sample.py            # writes example/tree_sst/sample
 
-A grammar draws binary trees and gives every phrase a value from -2 to 2 by what its words do to
-each other: an intensifier makes more of an adjective, "not" turns it round and weakens it, "but"
-lets the second clause win. The same seed gives the same files, byte for byte, with every version
-of Python.
+A grammar draws binary trees and computes a value from -2 to 2 for every phrase. An intensifier
+strengthens an adjective, "not" reverses and weakens it, "but" lets the second clause win. The same
+seed gives the same files, byte for byte, with every version of Python.
 """
 
 import sys

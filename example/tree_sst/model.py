@@ -1,8 +1,8 @@
 """The models, written for one tree. All compute scores of five classes at each node.
 
 With ``sparse_grad=True`` the gradients of words' vectors are row_sparse: they hold the words of a
-minibatch only, and MXNet's optimizers update only these ("lazily": the others keep not only their
-vectors but Adam's moments, too, and decay neither).
+minibatch only. MXNet's optimizers update only these, "lazily": the others keep their vectors and
+Adam's moments, and decay neither.
 """
 
 from abc import ABC, abstractmethod

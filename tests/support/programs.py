@@ -1,8 +1,8 @@
 """Random programs and random schedulers.
 
-A program is a list of steps over a growing list of values: calls of a few blocks, made once so
-that their types compile once, arithmetic, ragged sums, several rows and results, reads in the
-middle. Every value may be used any number of times, or never.
+A program is a list of steps over a growing list of values. Steps are calls of a few blocks, made
+once so that their types compile once, arithmetic, ragged sums, several rows and results, and forced
+evaluations. Every value may be used any number of times, or never.
 """
 
 from typing import Any, Callable, NamedTuple
