@@ -354,7 +354,7 @@ class _ProgramMaker:
         self.steps.append(step)
 
     def _is_cut_alone(self, index: int, node: CellNode) -> bool:
-        """Return whether a slice of columns overlaps no other view of an array without readers."""
+        """Return whether a slice of columns is the only reader of its part of an array."""
         source = node.inputs[0]
         if source not in self._owned or node.op != 'slice_axis':
             return False

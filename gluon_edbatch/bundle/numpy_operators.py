@@ -304,7 +304,7 @@ _COMPARED: dict[str, Function] = {
     'lesser_equal': np.less_equal,
 }
 
-# Of values, outside of cells: row by row, of values of one shape. Concat is along columns.
+# Operators outside cells work row by row, on values of one shape. Concat is along columns.
 OUTSIDE_OF_CELLS = frozenset(
     ['Concat', 'tanh', 'sigmoid', 'relu', *[f'broadcast_{name}' for name in BINARY]]
 )

@@ -19,9 +19,9 @@ Outcome = tuple[list[Any], list[NDArray], list[NDArray], list[NDArray]]
 class BatchProcessor(gluon_estimator.BatchProcessor):
     r"""Batch the calls of a minibatch's samples; Gluon's own class wants arrays that can be split.
 
-    Minibatches are lists of samples, as a `gluon.data.DataLoader` with
-    ``batchify_fn=edb.data.as_list`` gives them. The samples are divided among the estimator's
-    contexts in turn.
+    Minibatches are lists of samples, from a `gluon.data.DataLoader` with
+    ``batchify_fn=edb.data.as_list``. The samples are divided among the estimator's contexts in
+    turn.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class Clock:
     """Measure the batches of one evaluation. Python waits for the engine at each step."""
 
     def __init__(self, batches: int):
-        mx.nd.waitall()  # what failed before is no fault of these
+        mx.nd.waitall()  # earlier failures are not attributed to these batches
         self._seconds = np.zeros(batches)
         self._laps: list[tuple[int, NDArray]] = []  # nanoseconds, from which batch on
 

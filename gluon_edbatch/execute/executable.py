@@ -43,9 +43,9 @@ class Executable:
         self.may_run_eagerly = node_type.options.at_once and may_run_eagerly(node_type)
         read = [(each.rows, each.arena) for each in node_type.arguments]
         written = zip(node_type.factors, [spec.arena for spec in node_type.outputs])
-        # Of the arguments and results of a row of a call; of ragged arguments for one value.
+        # Bytes of one row of all arguments and results; of ragged arguments, of one value.
         self.row_bytes = sum([_bytes((rows, *key[0]), key[1]) for rows, key in [*read, *written]])
-        self.parameter_bytes = sum(  # those of imported symbols do not tell their shape
+        self.parameter_bytes = sum(  # shapes are unknown for imported symbols
             [_bytes(each.shape or (), each.dtype) for each in node_type.parameters]
         )
         self.frames: dict[tuple, Frame] = {}  # of native runs in which it is the first type

@@ -8,7 +8,7 @@ import numpy as np
 from .edges import addition_trees, among, form_columns, needed, number_calls, with_sums
 from .graph import Graph, expand
 
-if TYPE_CHECKING:  # this room needs NumPy only: gluon_edbatch_runtime has it without MXNet
+if TYPE_CHECKING:  # this package needs NumPy only: gluon_edbatch_runtime has no MXNet
     from ..record.recording import Recording
     from ..subgraph.node_type import NodeType
 

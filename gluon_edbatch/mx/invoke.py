@@ -36,7 +36,7 @@ _ARRAYS = [
     for length in range(_MOST_ITEMS)
 ]
 
-# Operators of libraries write shared arrays: two threads that hand over at once may wait for ever.
+# Operators of libraries write shared arrays: two threads that call them together may deadlock.
 _handing_over = threading.Lock()
 os.register_at_fork(
     before=_handing_over.acquire,

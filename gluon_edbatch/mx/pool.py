@@ -34,8 +34,8 @@ class Memory:
     def __init__(self, shape: tuple[int, ...], dtype: Any, ctx: mx.Context, idle: bool = False):
         self._ticket: Optional[int] = None
         self.shown = False  # a user may have a view of it: then it is never handed on
-        # Who may have handed it to the engine, and does not know that it is over: threads add
-        # something of their own, and take it away again, by one step of Python each.
+        # Users that may have handed the memory to the engine and did not see the end: a thread adds
+        # its own entry, and removes it, by one step of Python each.
         self.handed: list[Any] = [] if idle else [None]
         size = math.prod(shape)
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:

@@ -42,7 +42,7 @@ class Value(NamedTuple):
     ragged: bool = False  # whether it has a row for each value of the ragged arguments
     parameter: int = -1  # position among the type's parameters, or -1
     begin: int = 0  # of a part of a parameter: its first element
-    line: int = 0  # Of some columns of a parameter: elements from one line to the next. Else 0.
+    line: int = 0  # elements from one line to the next, if columns of a parameter; else 0
     arrangement: Arrangement = Arrangement.ROWS
     scores: Optional[Scores] = None  # what is in no register
 

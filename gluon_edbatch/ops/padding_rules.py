@@ -396,8 +396,8 @@ def sequence_mask(call: RaggedCall) -> Optional[At]:
 
 # --- what works across the values, taken apart ---------------------------------------------------
 
-# Of `Rewriter.add`, a `NodeView` and the ragged axis: reductions of all values, and operators that
-# give each value its own result of these. None where that is not known.
+# Takes `Rewriter.add`, a `NodeView` and the ragged axis. Returns reductions over all values and
+# the operators that compute each value's result from them. None where there is no such form.
 ApartRule = Callable[[Callable[..., Any], Any, int], Any]
 
 

@@ -13,7 +13,7 @@ from ..subgraph.node_type import Kind
 from .plan import Group, Plan, Read, Traits
 from .rows import distinct, note_same, rows_read, rows_written, words
 
-# Of all rows, so many have to be distinct at most: results are then read by index, and their
+# Largest share of distinct rows for which this pays: results are then read by index, and their
 # gradients added row by row.
 _PAYS = 0.5
 _WORDS = 1 << 18  # numbers below are words, most often

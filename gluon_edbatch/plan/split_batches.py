@@ -156,7 +156,7 @@ def _by_index(arena: int, rows: np.ndarray, indices: list[np.ndarray]) -> Read:
 
 
 def _add_indices(rows: np.ndarray, indices: list[np.ndarray]) -> int:
-    """Append rows to the plan's indices; return their position."""
+    """Append rows to the plan's indices; return the position of the first."""
     begin = sum(map(len, indices))
     indices.append(rows.astype(indices[0].dtype))
     return begin

@@ -32,7 +32,7 @@ from .remembered import (
 )
 
 Call = Union[PackedCall, PaddedCall]
-# Of the first call of each kind, as long as none was seen that differs; then ().
+# Shapes of the first call of each kind, until a call with other shapes is seen; then ().
 _first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, dict[tuple, tuple]]' = (
     weakref.WeakKeyDictionary()
 )

@@ -29,7 +29,7 @@ _MX_DTYPES = frozenset(
 class GivenArray(NamedTuple):
     """An NDArray that the user gave, with its contents at that time."""
 
-    # As autograd knew it then, for gradients: it may be marked anew later. None if on no tape.
+    # The array on its tape at that time, for gradients: it may be marked again. None without one.
     original: Optional[NDArray]
     values: Any  # when the call was recorded: an NDArray, a `Watched` or a NumPy array
 

@@ -194,8 +194,8 @@ class Piece:
     ) -> Optional['Piece']:
         """Return the fragment recorded since `begin`; None if it cannot be used again.
 
-        That is so if a value was read meanwhile, if calls depend on outer values or NDArrays, or if
-        blocks have forward hooks or had attributes set.
+        A forced evaluation prevents a further use. So do calls that depend on outer values or
+        NDArrays, and blocks that have forward hooks or had attributes set.
         """
         end = Mark.of(recording)
         if end.disturbances != begin.disturbances:

@@ -107,8 +107,8 @@ class Sharing:
 
 
 class SharedTypes:
-    """Keep the types of operators on shared arrays. Types hold their arrays, so those go whose
-    arrays nobody else refers to, and those used least recently."""
+    """Keep the types of operators on shared arrays. Types hold their arrays, so types are dropped
+    when nothing else refers to an array, or when they are the least recently used."""
 
     def __init__(self):
         self._types: OrderedDict[tuple, tuple[list[SharedArray], dict]] = OrderedDict()

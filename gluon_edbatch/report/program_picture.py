@@ -19,7 +19,7 @@ from .page import LINE, Page, colour
 
 TRUE, FALSE, ON, NEVER = '#2a7a4b', '#b5482e', '#777777', '#c4c4c4'
 _LETTERS, _ENTRY = 52, 60  # of a line in a box, and of an entry of the legend
-_BOLD = 0.85  # as many bold ones take that room
+_BOLD = 0.85  # share of bold letters that take the same space
 _WIDTH, _BETWEEN, _BESIDE = 370, 26, 110  # of boxes, and from box to box below and beside
 _PADDING = 4  # above and below the rows of a box
 _HEIGHT = 900  # of a column, if it has several boxes

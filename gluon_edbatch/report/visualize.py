@@ -28,7 +28,7 @@ _ENTRY, _ENTRIES = 60, 12  # letters of an entry of a legend; entries that there
 _FULL = 1.2  # area of rows over that of samples, as rows have gaps at their ends
 _MARKERS = 'osD^hvp8'  # one for each type, over and over
 _NUMBER: dict[str, Any] = dict(ha='center', fontsize=7.5, in_layout=False)
-# Of explanations: bars of batches, letters in a line, types with a name in a row.
+# Sizes of explanations: bars of batches, letters in a line, types with a name in a row.
 _BAR_HEIGHT, _BARS_WIDTH, _LETTERS, _TYPES = 40, 900, 140, 6
 
 

@@ -8,16 +8,16 @@ import numpy as np
 
 from ..brief import brief
 
-# Of the largest magnitude in an array. A sum over a batch adds in another order than eager's.
+# Relative to the largest magnitude in an array: a sum over a batch has another order than eager's.
 _TOLERANCE = {'float16': 1e-2, 'float32': 1e-5, 'float64': 1e-10}
 _SMALLEST_SCALE = 1e-3  # where float64 cannot tell rounding from numbers that are small
 ROUNDING = 2.0**-24  # of a number in float32
 # Scales that the tolerance is of, for each such change that noise makes (see `scales_of_terms`).
 _OF_NOISE = 0.2 / ROUNDING
 _NEARER = 3  # times eager's distance from float64 is as near as eager
-# Of the batched run's distance in float64, where hardly any rounding is left: of the largest
-# magnitude, of the scale of terms that cancel, and of eager's distance in float32, which rounds 5e8
-# times as much: terms may cancel within an operator, as in the gradient of softmax.
+# Limits of the batched run's distance in float64, where hardly any rounding is left. They are
+# relative to the largest magnitude, to the scale of terms that cancel, and to eager's distance in
+# float32, which rounds 5e8 times as much: terms may cancel inside an operator, such as softmax.
 _IN_FLOAT64, _OF_TERMS, _OF_EAGER = 1e-7, 3e-11, 1e-7
 _PARTS = ('results', 'gradients')
 _WORDS = {'results': 'result', 'gradients': 'gradient of'}

@@ -31,7 +31,7 @@ from .run_table import Table, size_of
 from .threads import get_num_threads
 
 _MAGIC = 0x45444231
-_MOST_WORDS = 1 << 13  # of runs at once: more take longer than `kMostNanoseconds` in C++
+_MOST_WORDS = 1 << 13  # of inline runs: longer tables take longer than `kMostNanoseconds` in C++
 # Native products are as fast for a hundred rows as for thousands, and what is hoisted has to be
 # written and read again (5 % of a training step of Tree-LSTMs on SICK).
 _HOISTED_BELOW = 128

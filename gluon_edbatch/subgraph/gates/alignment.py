@@ -44,7 +44,7 @@ class Alignment(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """Two lists of buffers that are to be contiguous, and in the same order."""
+    """Two lists of buffers that should be contiguous, and in the same order."""
 
     results: Sequence[Any]
     operands: Sequence[Any]
@@ -53,7 +53,7 @@ class _Link(NamedTuple):
 def align(buffers: Iterable[Any], batches: Sequence[NodeBatch]) -> Alignment:
     """Find an order in which the results of each batch, and the operands, are slices.
 
-    Where not all can be, operands give way to more valuable ones.
+    If not all can be slices, the less valuable operands are dropped.
 
     Parameters
     ----------
