@@ -55,8 +55,8 @@ def alias(array: NDArray, cls: type = NDArray) -> NDArray:
 
 
 def keep_on_tape(array: NDArray) -> NDArray:
-    """Return the array after its tape has a reason to keep its numbers. MXNet ends the process if a
-    loss depends on it only by operators without a gradient."""
+    """Make an array's tape keep its numbers, and return the array. Otherwise MXNet ends the process
+    if a loss depends on it by operators without a gradient only."""
     with modes(recording=True):
         invoke(operator_handle('shape_array'), [array], [], [], None, False, False)
     return array

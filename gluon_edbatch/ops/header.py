@@ -28,7 +28,7 @@ struct Slope {  // a function's name for messages, and what its gradient reads
 
 
 def header() -> str:
-    """Return the text of the file."""
+    """Return the text of ``opcodes.h``."""
     enums = [_enum(each) for each in (Opcode, Place, Spread)]
     return '\n'.join(
         [

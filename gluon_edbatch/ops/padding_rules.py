@@ -349,7 +349,8 @@ def view(call: RaggedCall) -> Optional[At]:
 
 
 def same_shape(call: RaggedCall) -> Optional[At]:
-    """Return what a reshape to a shape that the array has already leaves, as in Gluon's losses."""
+    """Return the padding's contents for a reshape to the array's own shape, as in Gluon's
+    losses."""
     if not call.input() == call.input(1) == call.result:
         raise Unproved
     return call.states[0]

@@ -213,7 +213,7 @@ class Subgraph:
     # --- shapes and dtypes -----------------------------------------------------------------------
 
     def infer(self, shapes: Mapping[str, Shape]) -> Optional[list[list[Shape]]]:
-        """Shapes of each node's outputs; None if they cannot be inferred.
+        """Return shapes of each node's outputs; None if they cannot be inferred.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class Subgraph:
     def outputs(
         self, shapes: Mapping[str, Shape], dtypes: Optional[Mapping[str, Any]] = None
     ) -> Optional[list[Outputs]]:
-        """Shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
+        """Return shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
         known = self.known(shapes), self.known(dtypes or {})
         last = self._last_outputs
         if last[0] != known:  # most passes ask the same of a graph that stays

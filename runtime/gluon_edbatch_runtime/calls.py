@@ -283,7 +283,7 @@ class CallLog:
         self.node_lengths.append(len(numbers))
 
     def zeros(self, form, place):
-        """Return the number of a value of zeros for a ragged argument; a recording has it."""
+        """Return the number of a value of zeros for a ragged argument; subclasses implement it."""
         raise NotImplementedError
 
     def finish(self, form):
