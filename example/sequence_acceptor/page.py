@@ -1,4 +1,4 @@
-"""The program of DyNet's page on automatic batching (https://dynet.io/autobatch), for Gluon.
+"""Run the program of DyNet's page on automatic batching (https://dynet.io/autobatch).
 
     python example/sequence_acceptor/page.py                    # the page's three sequences
     python example/sequence_acceptor/page.py --data data/sst    # 64 sentences of the treebank

@@ -1,4 +1,4 @@
-"""Scores of the test images of MNIST by a network that is written for one image; see --help."""
+"""Score the test images of MNIST by a network that is written for one image; see --help."""
 
 import argparse
 import sys

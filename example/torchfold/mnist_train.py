@@ -1,4 +1,4 @@
-"""Trains a network that is written for one image on MNIST, with Adam; see --help."""
+"""Train a network that is written for one image on MNIST, with Adam; see --help."""
 
 import argparse
 import sys

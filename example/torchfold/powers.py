@@ -1,4 +1,4 @@
-"""Powers by repeated multiplication, a different number of times for each sample; see --help."""
+"""Compute powers by multiplying, a different number of times for each sample; see --help."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Binary trees whose nodes have two outputs; see --help."""
+"""Evaluate a recursive network whose nodes have two outputs; see --help."""
 
 import argparse
 import sys
