@@ -1,4 +1,4 @@
-"""All benchmarks: ``python -m benchmarks --help``, and ``COMMAND --help``."""
+"""Run the benchmarks: ``python -m benchmarks --help``, and ``COMMAND --help``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A workload with everything that gluon_edbatch does for speed, and without one thing at a time."""
+"""Measure a workload with all optimisations of gluon_edbatch, and without one at a time."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -26,7 +26,7 @@ class _Repeat(NamedTuple):
 
 
 def variants(names: Sequence[str], without: Sequence[str] = ()) -> dict[str, edb.CompileOptions]:
-    """Everything on, each of these options off in turn, everything off.
+    """Return options with everything on, with each of these options off, and with everything off.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ def variants(names: Sequence[str], without: Sequence[str] = ()) -> dict[str, edb
 def measure_ablation(
     settings: Settings, names: Sequence[str], without: Sequence[str] = ()
 ) -> list[Row]:
-    """A row for each of the `variants`.
+    """Return a row for each of the `variants`.
 
-    All run in this process on the same model, in turn (A B A B …), and the n-th repeat of each
-    on the same minibatches, so that the ratio of a pair is that of the options. Training moves
-    the parameters, on which the time does not depend.
+    All run in this process on the same model, in turn (A B A B …). The n-th repeats of all use the
+    same minibatches, so the ratio of a pair is that of the options. Training moves the parameters,
+    on which the time does not depend.
     """
     measurement, repeats = Measurement(settings), {}
     chosen = variants(names, without)
@@ -77,7 +77,8 @@ def measure_ablation(
 
 
 def _in_turn(chosen: dict[str, edb.CompileOptions], times: int) -> Iterator[Any]:
-    """Each in every round, beginning with another one: who comes first has it coldest."""
+    """Yield each variant in every round; rounds begin with different ones, as the first is
+    coldest."""
     entries = list(chosen.items())
     for number in range(times):
         first = number % len(entries)
@@ -118,7 +119,7 @@ def _row(
 
 
 def ablation_table(rows: Sequence[Row]) -> str:
-    """The rows of one workload and mode for people."""
+    """Return the rows of one workload and mode as a table."""
     row = rows[0]
     head = (
         f'{row["workload"]}, {row["mode"]}, minibatches of {row["batch_size"]}, hidden '

@@ -1,5 +1,5 @@
-"""Types of command-line arguments, those that several commands have, and what they
-say together. Needs nothing but the standard library."""
+"""Types of command-line arguments, those that several commands have, and the settings they make.
+Needs nothing but the standard library."""
 
 import argparse
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def settings_of(options: argparse.Namespace, **given: Any) -> Settings:
-    """What the options say, and `given`, which counts more."""
+    """Return the settings of the options; `given` overrides them."""
     said = {
         field.name: getattr(options, field.name)
         for field in fields(Settings)
@@ -47,7 +47,7 @@ def check_compile_options(argument: str, options: Sequence[str]) -> None:
 
 
 def positive(text: str) -> int:
-    """A number from 1 on."""
+    """Parse a number from 1 on."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f'{text} is less than 1')
@@ -55,17 +55,17 @@ def positive(text: str) -> int:
 
 
 def sizes(text: str) -> list[int]:
-    """Numbers from 1 on, with commas between them."""
+    """Parse numbers from 1 on, with commas between them."""
     return [positive(part) for part in text.split(',')]
 
 
 def listed(text: str) -> list[str]:
-    """Any names, with commas between them."""
+    """Parse any names, with commas between them."""
     return text.split(',')
 
 
 def names(known: Sequence[str]) -> Callable[[str], list[str]]:
-    """Some of the known names, each once, with commas between them."""
+    """Return a parser of known names, each once, with commas between them."""
 
     def parse(text: str) -> list[str]:
         found = listed(text)
@@ -80,7 +80,7 @@ def names(known: Sequence[str]) -> Callable[[str], list[str]]:
 def add_names_argument(
     parser: argparse.ArgumentParser, name: str, known: Sequence[str], default: str = 'all'
 ) -> None:
-    """What to measure, as positional arguments; none at all is for the command to fill in."""
+    """Add what to measure as positional arguments; for none, the command chooses."""
     parser.add_argument(
         name,
         nargs='*',
@@ -91,7 +91,7 @@ def add_names_argument(
 
 
 def add_mode_argument(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
-    """Modes, in turn."""
+    """Add the option for modes, which run in turn."""
     parser.add_argument(
         '--mode',
         type=names(MODES),
@@ -102,7 +102,7 @@ def add_mode_argument(parser: argparse.ArgumentParser, default: Sequence[str]) -
 
 
 def add_batching_arguments(parser: argparse.ArgumentParser) -> None:
-    """One size of minibatches, and one way to batch them."""
+    """Add options for one size of minibatches, and one way to batch them."""
     parser.add_argument(
         '--batch-size',
         type=positive,
@@ -120,7 +120,7 @@ def add_batching_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data_argument(parser: argparse.ArgumentParser) -> None:
-    """Where data sets are."""
+    """Add the option for the directory of data sets."""
     parser.add_argument(
         '--data',
         metavar='DIR',
@@ -132,7 +132,8 @@ def add_data_argument(parser: argparse.ArgumentParser) -> None:
 def add_workload_arguments(
     parser: argparse.ArgumentParser, hidden: Optional[int] = 150, embed: Optional[int] = 300
 ) -> None:
-    """The sizes of a workload's model, and its data; None: each workload has its own size."""
+    """Add options for the sizes of a workload's model, and its data; None: the workload's own
+    size."""
 
     def default(size):
         return f'(default: {"that of the workload" if size is None else size})'
@@ -161,7 +162,7 @@ def add_workload_arguments(
 
 
 def add_machine_arguments(parser: argparse.ArgumentParser, seconds: float = 1.0) -> None:
-    """What a measurement runs on, how long, and how it is printed."""
+    """Add options for device and length of a measurement, and how it is printed."""
     parser.add_argument(
         '--threads',
         type=positive,
@@ -196,7 +197,7 @@ def add_machine_arguments(parser: argparse.ArgumentParser, seconds: float = 1.0)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """The seed, and how rows are printed."""
+    """Add options for the seed, and for how rows are printed."""
     parser.add_argument(
         '--seed', type=int, default=0, help='of parameters and order of samples (default: 0)'
     )
@@ -204,7 +205,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_format_argument(parser: argparse.ArgumentParser) -> None:
-    """Of pictures."""
+    """Add the option for the format of pictures."""
     parser.add_argument(
         '--format', choices=('png', 'svg', 'pdf'), default='png', help='of the plots (default: png)'
     )

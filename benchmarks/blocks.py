@@ -1,4 +1,4 @@
-"""One batch of a cell: plain Gluon, hybridized, against what gluon_edbatch compiles."""
+"""Measure one batch of a cell: hybridized Gluon against what gluon_edbatch compiles."""
 
 import time
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ Row = dict[str, Any]
 
 
 class BlockSettings(NamedTuple):
-    """What is measured.
+    """Settings of a measurement of one cell.
 
     Attributes
     ----------
     cell : str
         One of `CELLS`.
     fused : bool
-        One layer for all gates rather than one for each.
+        Whether one layer computes all gates, rather than one for each.
     rows : int
-        Of the batch.
+        Rows of the batch.
     hidden, embed : int
         H and E.
     reads : str
@@ -69,14 +69,14 @@ class BlockSettings(NamedTuple):
     ctx: str = 'cpu'
 
     def build(self) -> Cell:
-        """A new cell, initialised."""
+        """Return a new, initialised cell."""
         mx.random.seed(self.seed)
         cell = CELLS[self.cell](self.hidden, self.embed, self.fused)
         cell.initialize(mx.init.Xavier(), ctx=context(self.ctx))
         return cell
 
     def arguments(self, cell: Cell) -> list[np.ndarray]:
-        """Random arguments for a batch."""
+        """Return random arguments for a batch."""
         random = np.random.RandomState(self.seed)
         return [
             random.uniform(-1, 1, size=(self.rows,) + shape).astype(np.float32)
@@ -85,14 +85,14 @@ class BlockSettings(NamedTuple):
 
 
 class _Time(NamedTuple):
-    """Of one call: on the clock, and of processors over all threads."""
+    """The time of one call: on the clock, and of processors over all threads."""
 
     seconds: float
     cpu_seconds: float
 
 
 class PlainBatch:
-    """A hybridized cell called with the rows of a batch."""
+    """Call a hybridized cell with the rows of a batch."""
 
     def __init__(self, settings: BlockSettings, cell: Cell):
         cell.hybridize()
@@ -107,18 +107,18 @@ class PlainBatch:
         self.operators = len(Subgraph(mx.sym.Group(_listed(symbols))).operators)
 
     def forward(self) -> list[mx.nd.NDArray]:
-        """Without autograd."""
+        """Run the batch without autograd."""
         return _listed(self._cell(*self._arguments))
 
     def both(self) -> None:
-        """Under autograd, with the gradients of the parameters and of the arguments."""
+        """Run the batch under autograd, with gradients of parameters and arguments."""
         with autograd.record():
             outputs = self.forward()
         autograd.backward(outputs, self._heads)
 
 
 class CompiledBatch:
-    """The same rows from as many calls in a batching scope: the execution of their one batch.
+    """Execute one batch of as many calls in a batching scope.
 
     Each argument is computed by a batch before, in the order in which the calls read it or, to be
     gathered, in another.
@@ -127,9 +127,9 @@ class CompiledBatch:
     ----------
     settings : BlockSettings
     cell : Cell
-        Not to be changed as long as this is used.
+        A cell that must not change while this object is used.
     training : bool
-        For `both` rather than `forward`.
+        Whether `both` will be called, rather than `forward`.
     """
 
     def __init__(self, settings: BlockSettings, cell: Cell, training: bool):
@@ -178,8 +178,8 @@ class CompiledBatch:
 
     @staticmethod
     def _computed(array: np.ndarray, position: int, order: np.ndarray) -> list[Any]:
-        """The rows of an argument, computed one by one in another order; no argument's together
-        with another's."""
+        """Compute the rows of an argument one by one in another order, separately from other
+        arguments."""
         values = {
             row: edb.nd.clip(array[row : row + 1], -2 - position, 2) for row in order.tolist()
         }
@@ -203,7 +203,7 @@ class CompiledBatch:
 
 
 def measure_block(settings: BlockSettings) -> list[Row]:
-    """The rows of a cell and size, forward and with the backward pass."""
+    """Return the rows of a cell and size, forward and with the backward pass."""
     rows = []
     for mode in MODES:
         plain = PlainBatch(settings, settings.build())
@@ -235,7 +235,7 @@ def measure_block(settings: BlockSettings) -> list[Row]:
 
 
 def _in_turn(sides: Sequence[Callable[[], Any]], settings: BlockSettings) -> list[list[_Time]]:
-    """Times of a call of each side, repeat by repeat."""
+    """Return times of a call of each side, repeat by repeat."""
     times = [max(1, int(settings.seconds / _time(side, 3).seconds)) for side in sides]
     return [
         [_time(side, number) for side, number in zip(sides, times)] for _ in range(settings.repeat)
@@ -256,7 +256,7 @@ def _time(side: Callable[[], Any], times: int) -> _Time:
 
 
 def _times(pairs: list[list[_Time]], prefix: str, which: int) -> dict[str, float]:
-    """Fields of a row: medians of both sides, and of their ratio."""
+    """Return fields of a row: medians of both sides, and of their ratio."""
     plain, compiled = ([times[which] for times in side] for side in zip(*pairs))
     return {
         f'plain_{prefix}us': rounded(1e6 * median(plain)),
@@ -270,7 +270,7 @@ def _listed(outputs: Any) -> list[Any]:
 
 
 def block_table(rows: Sequence[Row]) -> str:
-    """Rows of one cell for people: µs a call, with forward and both side by side."""
+    """Return rows of one cell as a table: µs a call, with forward and both side by side."""
     row = rows[0]
     head = (
         f'{row["cell"]}, gates {row["gates"]}, hidden {row["hidden"]}, embedding '

@@ -13,16 +13,17 @@ __all__ = ['CELLS', 'Cell']
 
 
 class Gates(gluon.HybridBlock):
-    """Affine functions of the same arrays: what is inside the activations of some gates.
+    """Apply affine functions to the same arrays: what is inside the activations of some gates.
 
     Parameters
     ----------
     number, units : int
-        How many there are, and the width of each.
+        Number of gates, and the width of each.
     widths : sequence of int
-        Of the arrays.
+        Widths of the arrays.
     fused : bool
-        One layer a gate and array, or one an array, whose result is split.
+        Whether there is one layer for each array, whose result is split, or one for each gate and
+        array.
     """
 
     def __init__(self, number: int, units: int, widths: Sequence[int], fused: bool):
@@ -43,7 +44,7 @@ class Gates(gluon.HybridBlock):
                     )
 
     def hybrid_forward(self, F, *arrays):
-        """A list of (N, units)."""
+        """Return a list of (N, units)."""
         sums, layers = [], list(self.layers)
         while layers:
             own, layers = layers[: self._inputs], layers[self._inputs :]
@@ -115,7 +116,7 @@ class TreeLSTMLeaf(Cell):
 
 
 class TreeLSTMInner(Cell):
-    """Of two children, without an input."""
+    """A Tree-LSTM cell of an inner node: two children, without an input."""
 
     gates = {'gates': (5, 'hh')}
     arguments = 'hhhh'
@@ -136,7 +137,7 @@ class TreeGRULeaf(Cell):
 
 
 class TreeGRUInner(Cell):
-    """Of two children, without an input."""
+    """A Tree-GRU cell of an inner node: two children, without an input."""
 
     gates = {'gates': (3, 'hh'), 'new': (1, 'hh')}
     arguments = 'hh'
@@ -149,7 +150,7 @@ class TreeGRUInner(Cell):
 
 
 class MV(Cell):
-    """Matrix-vector cell: two children, a vector and a matrix each."""
+    """A matrix-vector cell: two children, a vector and a matrix each."""
 
     gates = {'vector': (1, 'hh'), 'matrix': (1, 'hh')}
     arguments = 'hmhm'

@@ -6,12 +6,12 @@ __all__ = ['context', 'torch_device']
 
 
 def context(name: str) -> mx.Context:
-    """``cpu``, ``gpu`` or ``gpu:N`` as MXNet's context."""
+    """Return ``cpu``, ``gpu`` or ``gpu:N`` as MXNet's context."""
     device, _, number = name.partition(':')
     return mx.Context(device, int(number or 0))
 
 
 def torch_device(name: str) -> str:
-    """The same as PyTorch calls it."""
+    """Return ``cpu``, ``gpu`` or ``gpu:N`` as PyTorch's name of a device."""
     device, _, number = name.partition(':')
     return 'cpu' if device == 'cpu' else f'cuda:{number or 0}'

@@ -22,7 +22,7 @@ __all__ = ['GraphAttention', 'GraphMessages', 'Pointer']
 
 
 class _Dependencies(TaskWorkload):
-    """UD English EWT (or the sample of the parser). One sample is one sentence."""
+    """A workload on UD English EWT (or the sample of the parser). One sample is one sentence."""
 
     def files(self, data: Path) -> dict[str, Path]:
         lite = data / 'ud_ewt' / 'lite'  # with the columns that are read alone
@@ -30,7 +30,8 @@ class _Dependencies(TaskWorkload):
 
 
 class GraphMessages(_Dependencies):
-    """Relations of words by two layers that sum messages; a loss, and scores, for every word."""
+    """Label relations of words by two layers that sum messages; a loss, and scores, for every
+    word."""
 
     task_class = GraphTask
     arguments = ('--model=sum',)
@@ -42,7 +43,7 @@ class GraphMessages(_Dependencies):
         return [sample.relations]
 
     def products(self, samples: Sequence[Graph]) -> Products:
-        """A word's projection and what it makes of its neighbours in each layer, its scores."""
+        """Return the products: a word's projection, its messages in each layer, its scores."""
         options, nodes = self.task.options, sum(map(len, samples))
         h = options.hidden
         products: Counter = Counter()  # added up: widths may coincide
@@ -54,7 +55,7 @@ class GraphMessages(_Dependencies):
         return dict(products)
 
     def _gathering(self, samples: Sequence[Graph]):
-        """(columns in, columns out, rows) of the products that a layer takes to gather."""
+        """Return (columns in, columns out, rows) of the products by which a layer gathers."""
         h = self.task.options.hidden
         return [(2 * h, h, sum(map(len, samples)))]
 
@@ -66,7 +67,7 @@ class GraphMessages(_Dependencies):
 
 
 class GraphAttention(GraphMessages):
-    """The same by attention with two heads."""
+    """Label relations of words by two layers of attention with two heads."""
 
     arguments = ('--model=attention',)
 
@@ -77,7 +78,7 @@ class GraphAttention(GraphMessages):
 
 
 class Pointer(_Dependencies):
-    """Words put in order; a loss for every word, and in inference the order that is found."""
+    """Put words in order; a loss for every word, and in inference the order that is found."""
 
     task_class = PointerTask
     waits = True
@@ -94,8 +95,8 @@ class Pointer(_Dependencies):
         return []
 
     def products(self, samples: Sequence[Shuffled]) -> Products:
-        """Two products of a cell and one of attention for every word, both when it is read and
-        when it is written, and then a score of every position."""
+        """Return the products: two of a cell and one of attention for every word, when it is read
+        and when it is written, and then a score of every position."""
         h, e = self.task.options.hidden, self.task.options.embed
         words = sum(map(len, samples))
         products: Counter = Counter()  # added up: widths may coincide

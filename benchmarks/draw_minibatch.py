@@ -1,6 +1,6 @@
-"""Draws one minibatch on its way through all stages: docs/how-it-works/minibatch.svg.
+"""Draw one minibatch in all stages: docs/how-it-works/minibatch.svg.
 
-What is drawn is what the package does with two trees: nothing of it is written down here.
+The picture shows what the package really does with two trees.
 """
 
 import sys
@@ -21,7 +21,7 @@ STEP = 50
 
 
 class Classifier(edb.AutoBatchMixin, gluon.Block):
-    """Of trees, which are (word, children)."""
+    """Classify trees, which are (word, children)."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -31,17 +31,17 @@ class Classifier(edb.AutoBatchMixin, gluon.Block):
             self.scores = gluon.nn.Dense(3, in_units=16)
 
     def encode(self, tree: Any) -> Any:
-        """(h, c) of a tree."""
+        """Return (h, c) of a tree."""
         word, children = tree
         return self.cell(self.embed(word), [self.encode(child) for child in children])
 
     def forward(self, tree: Any) -> mx.nd.NDArray:
-        """(1, 3), its scores."""
+        """Return the scores of a tree, (1, 3)."""
         return self.scores(self.encode(tree)[0])
 
 
 def main() -> int:
-    """Command line: where to write it, if not into the documentation."""
+    """Run the command line, which may name another file than the documentation's."""
     draw(sys.argv[1] if len(sys.argv) > 1 else PICTURE, _draw_minibatch)
     return 0
 
@@ -110,7 +110,7 @@ def _draw_arenas(page: Page, graph: Any, plan: Plan) -> None:
 
 
 def _rows(plan: Plan) -> Iterator[tuple[str, list[tuple[int, tuple[int, str]]]]]:
-    """For each arena of results, which value of which call is in each row."""
+    """Yield, for each arena of results, which value of which call is in each row."""
     for number, arena in enumerate(plan.arenas):
         cells = [
             (write.begin + place, (node, 'hc'[output] if len(batch.writes) > 1 else ''))

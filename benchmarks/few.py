@@ -1,4 +1,4 @@
-"""Few and large calls, in a scope and in hybridized Gluon without one: batches must not cost."""
+"""Measure few and large calls in a scope and in hybridized Gluon: batching must not cost time."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ WARM_UP = 5  # rounds of each kind
 
 
 class Layer(NamedTuple):
-    """What is called, and the shape of each sample."""
+    """A layer to call, and the shape of each sample."""
 
     make: Callable[[], gluon.HybridBlock]
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class _Case:
         self.samples = [nd.array(each, ctx=ctx) for each in numbers]
 
     def infer(self, options: Any) -> Any:
-        """All samples, in a scope with these options, or without one."""
+        """Run all samples, in a scope with these options, or without one."""
         if options is None:
             return [self.block(sample) for sample in self.samples]
         with edb.batching(compile_options=options):
@@ -71,7 +71,8 @@ class _Case:
         return edb.forward(values)
 
     def train(self, options: Any) -> Any:
-        """The same, and gradients of the parameters, or of the samples if there are none."""
+        """Run all samples and compute gradients of the parameters, or of the samples if there are
+        none."""
         if not self.block.collect_params().keys():
             for sample in self.samples:
                 sample.attach_grad()
@@ -85,7 +86,7 @@ class _Case:
 def measure_few(
     name: str, counts: Sequence[int], repeat: int, seconds: float, ctx: str, seed: int
 ) -> list[Row]:
-    """A layer's rows: ms of processor time for all samples, best of the repeats in turn."""
+    """Return a layer's rows: ms of processor time for all samples, best of the repeats in turn."""
     rows = []
     ways = {'scope_ms': edb.CompileOptions(), 'batched_ms': edb.CompileOptions(at_once=False)}
     for mode in ('infer', 'train'):
@@ -117,7 +118,7 @@ def _rounds(run: Callable[[Any], Any], options: Any, times: int) -> list[float]:
 
 
 def few_table(rows: Sequence[Row]) -> str:
-    """Rows for people."""
+    """Return rows as a table."""
     row = rows[0]
     head = f'ms of processor time, best of many rounds, on {row["cpus"]} x {row["cpu"]}'
     cells = [['layer', 'mode', 'samples', 'scope', 'in batches', 'eager', 'eager / scope']]

@@ -1,4 +1,4 @@
-"""What batching gains, on the workloads of DyNet's page on automatic batching
+"""Measure what batching gains on the workloads of DyNet's page on automatic batching
 (https://dynet.io/autobatch), and what batching by hand would still gain."""
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class Comparison(NamedTuple):
-    """How many times as fast as others a workload should run in batches.
+    """How many times as fast as other systems a workload should run in batches.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def measure_gains(settings: Settings) -> list[Row]:
     Parameters
     ----------
     settings : Settings
-        Of the system that batches, for one of the workloads of `COMPARISONS`; `mode` is not used.
+        Settings of the system that batches, for one of the workloads of `COMPARISONS`; `mode` is
+        not used.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def measure_gains(settings: Settings) -> list[Row]:
 
 
 def gains_table(rows: Sequence[Row]) -> str:
-    """The rows of one workload for people."""
+    """Return the rows of one workload as a table."""
     row = rows[0]
     head = (
         f'{row["workload"]}, minibatches of {row["batch_size"]}, hidden {row["hidden"]}, '

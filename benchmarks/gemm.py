@@ -1,4 +1,4 @@
-"""The rate of matrix products alone, to compare whole models with."""
+"""Measure the rate of matrix products alone, to compare whole models with."""
 
 import time
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ ROWS = (64, 256, 1024, 4096)
 def product_rates(
     shapes: Iterable[tuple[int, int]], ctx: mx.Context, seconds: float = 0.02
 ) -> dict[tuple[int, int, int], float]:
-    """FLOP/s of ``FullyConnected`` for layers (in, out), by (in, out, rows).
+    """Return FLOP/s of ``FullyConnected`` for layers (in, out), by (in, out, rows).
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def product_rates(
 
 
 def best_rate(shapes: Iterable[tuple[int, int]], ctx: mx.Context, seconds: float = 0.02) -> float:
-    """The best FLOP/s of `product_rates`: what the products of a model could run at."""
+    """Return the best FLOP/s of `product_rates`: what the products of a model could run at."""
     return max(product_rates(shapes, ctx, seconds).values())
 
 

@@ -1,4 +1,4 @@
-"""Graphs of the workloads: what their per-sample models record, not run."""
+"""Record graphs of the workloads' per-sample models, without running them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ class GraphSource:
         self.samples: list[Any] = self._workload.samples
 
     def graph(self, samples: Sequence[Any]) -> Graph:
-        """The graph of a minibatch."""
+        """Return the graph of a minibatch."""
         with edb.batching('agenda') as scope:
             kept = [
                 self._workload.loss(self._net, self._loss, sample, eager=False)

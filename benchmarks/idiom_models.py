@@ -1,6 +1,6 @@
-"""Models as users write them: attention and masks, whole sentences, and the same in NumPy mode.
+"""Measure models as users write them: attention and masks, whole sentences, and NumPy mode.
 
-Each in batches and, in turn, in hybridized Gluon without a scope.
+Each model runs in batches and, in turn, in hybridized Gluon without a scope.
 """
 
 import time
@@ -34,7 +34,7 @@ LONGEST = 12  # words
 
 
 class Model(NamedTuple):
-    """A model, and what it is given.
+    """A model, and its arguments.
 
     Attributes
     ----------
@@ -55,21 +55,21 @@ class Model(NamedTuple):
 
 
 class Attention(gluon.HybridBlock):
-    """Of a query (N, H) to memory (N, K, H), of which `lengths` (N,) count if they are given."""
+    """Attention of a query (N, H) to memory (N, K, H), of which `lengths` (N,) count if given."""
 
     def __init__(self, weigh: Callable[..., Any]):
         super().__init__()
         self._weigh = weigh
 
     def hybrid_forward(self, F, query, memory, *lengths):
-        """One call a sample."""
+        """Attend; each call is one sample."""
         scores = F.squeeze(F.batch_dot(memory, F.expand_dims(query, axis=2)), axis=2)
         weights = F.expand_dims(self._weigh(F, scores, memory, *lengths), axis=2)
         return F.squeeze(F.batch_dot(weights, memory, transpose_a=True), axis=1)
 
 
 class Attends(edb.AutoBatchMixin, gluon.Block):
-    """The last of a sentence's words to all of them."""
+    """Attend from the last word of a sentence to all words."""
 
     def __init__(self, width: int, weigh: Callable[..., Any], masked: bool):
         super().__init__()
@@ -112,7 +112,7 @@ WEIGHTS: dict[str, Callable[..., Any]] = {
 
 
 class Convolution(gluon.HybridBlock):
-    """Over the words of (N, L, C), three at a time."""
+    """Convolve over the words of (N, L, C), three at a time."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -120,12 +120,12 @@ class Convolution(gluon.HybridBlock):
             self.convolution = nn.Conv1D(width, 3, padding=1, in_channels=width)
 
     def hybrid_forward(self, F, x):
-        """One call a sentence."""
+        """Convolve; each call is one sentence."""
         return F.swapaxes(self.convolution(F.swapaxes(x, 1, 2)), 1, 2)
 
 
 class MeanOf(edb.AutoBatchMixin, gluon.Block):
-    """The mean of what a layer makes of the words of a sentence, which lie along an axis."""
+    """Return the mean of a layer's results for the words of a sentence, which lie along an axis."""
 
     def __init__(self, layer: gluon.Block, axis: int = 1):
         super().__init__()
@@ -158,7 +158,7 @@ LAYERS: dict[str, Callable[[int], gluon.Block]] = {
 
 
 class Step(gluon.HybridBlock):
-    """An LSTM's."""
+    """A step of an LSTM."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -167,24 +167,24 @@ class Step(gluon.HybridBlock):
             self.h2h = nn.Dense(4 * width, in_units=width)
 
     def hybrid_forward(self, F, x, h, c):
-        """x, h, c (N, H)"""
+        """Return states from x, h, c (N, H)."""
         i, f, u, o = F.split(self.i2h(x) + self.h2h(h), 4, axis=1)
         c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(u)
         return F.sigmoid(o) * F.tanh(c), c
 
 
 class NumPyStep(Step):
-    """The same in NumPy mode."""
+    """A step of an LSTM in NumPy mode."""
 
     def hybrid_forward(self, F, x, h, c):
-        """x, h, c (N, H)"""
+        """Return states from x, h, c (N, H)."""
         i, f, u, o = F.np.split(self.i2h(x) + self.h2h(h), 4, axis=1)
         c = F.npx.sigmoid(f) * c + F.npx.sigmoid(i) * F.np.tanh(u)
         return F.npx.sigmoid(o) * F.np.tanh(c), c
 
 
 class LastToAll(edb.AutoBatchMixin, gluon.Block):
-    """Attention of the last state of an LSTM to all of them."""
+    """Attend from the last state of an LSTM to all states."""
 
     def __init__(self, width: int, step: Callable[[int], gluon.Block] = Step):
         super().__init__()
@@ -193,7 +193,7 @@ class LastToAll(edb.AutoBatchMixin, gluon.Block):
             self.step = step(width)
 
     def states(self, sentence) -> list[Any]:
-        """h of each word."""
+        """Return h of each word."""
         h = c = np.zeros((1, self._width), 'float32')
         states = []
         for word in sentence:
@@ -209,7 +209,7 @@ class LastToAll(edb.AutoBatchMixin, gluon.Block):
 
 
 class NumPyLastToAll(LastToAll):
-    """The same in NumPy mode."""
+    """Attend from the last state of an LSTM to all states, in NumPy mode."""
 
     def __init__(self, width: int):
         super().__init__(width, NumPyStep)
@@ -237,12 +237,12 @@ class Related(edb.AutoBatchMixin, gluon.Block):
 
 
 def _words(draw: np.random.RandomState, width: int, count: int) -> list[list[np.ndarray]]:
-    """Sentences of different lengths as lists of words, NumPy arrays (1, width) each."""
+    """Return sentences of different lengths as lists of words, NumPy arrays (1, width) each."""
     return [list(_draw(draw, (length, 1, width))) for length in _lengths(draw, count)]
 
 
 def _sentences(axis: int, one_length: bool) -> Callable[..., list[mx.nd.NDArray]]:
-    """Sentences as NDArrays, (1, L, width) or (L, 1, width)."""
+    """Return a function that makes sentences as NDArrays, (1, L, width) or (L, 1, width)."""
 
     def draw_them(draw: np.random.RandomState, width: int, count: int) -> list[mx.nd.NDArray]:
         lengths = [LONGEST] * count if one_length else _lengths(draw, count)
@@ -261,7 +261,7 @@ def _draw(draw: np.random.RandomState, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _pairs(draw: np.random.RandomState, width: int, count: int) -> list[Pair]:
-    """Those of the example's sample, again and again."""
+    """Return pairs of the example's sample, repeated."""
     raw = load_split(SICKTask.sample / 'train')
     pairs = build_pairs(raw, build_words(tokens_of(raw)).ids)
     return list(islice(cycle(pairs), count))
@@ -290,7 +290,7 @@ MODELS = {
 
 
 class Side:
-    """A model with its samples, in batches or not; all that is called here is in the model's mode.
+    """A model with its samples, in batches or not; all calls here are in the model's mode.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ class Side:
         self.results()  # widths become known
 
     def results(self) -> mx.nd.NDArray:
-        """Of all samples, a row each."""
+        """Return the results of all samples, a row each."""
         if not self._batched:
             return edb.concat([self.net(sample) for sample in self.samples])
         with edb.batching() as scope:
@@ -325,7 +325,7 @@ class Side:
         return results
 
     def seconds(self, training: bool) -> float:
-        """What a minibatch takes, with gradients or without."""
+        """Return the seconds of a minibatch, with gradients or without."""
         mx.nd.waitall()
         begin = time.perf_counter()
         if training:
@@ -347,8 +347,8 @@ def measure_model(
     ctx: str = 'cpu',
     seed: int = 0,
 ) -> list[Row]:
-    """The rows of a model, in inference and in training: the best of as many rounds as fill the
-    repeats, µs a sample."""
+    """Return the rows of a model, in inference and in training: the best of as many rounds as fill
+    the repeats, µs a sample."""
     model = MODELS[name]
 
     def rows() -> list[Row]:
@@ -388,7 +388,7 @@ def _measured(sides: Sequence[Side], training: bool, repeat: int, seconds: float
 
 
 def model_table(rows: Sequence[Row]) -> str:
-    """Rows for people, inference and training side by side."""
+    """Return rows as a table, inference and training side by side."""
     row = rows[0]
     head = (
         f'µs a sample, best of {row["repeat"]} rounds of {row["calls"]} samples, hidden '

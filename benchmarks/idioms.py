@@ -1,4 +1,4 @@
-"""What a call costs in the forms in which users write it: recorded, run, and in eager Gluon."""
+"""Measure a call in the forms in which users write it: recorded, run, and in eager Gluon."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class Samples:
-    """What the cases call, and with what: all of one row, each sample's its own.
+    """Arguments of the cases: all of one row, different for each sample.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Samples:
     numpy, arrays : list of numpy.ndarray, and of NDArray
         The same numbers.
     zero, zeros : NDArray, numpy.ndarray
-        What sequences begin with.
+        Initial values of sequences.
     values : list of NDArray
         Results of a layer; lazy ones while calls are recorded.
     """
@@ -50,7 +50,7 @@ class Samples:
         self.values: list[nd.NDArray] = []
 
     def compute(self) -> None:
-        """Make the values anew, in the scope if there is one."""
+        """Make the values again, in the scope if there is one."""
         self.values = [self._layer(array) for array in self.arrays]
 
 
@@ -62,7 +62,7 @@ class Case(NamedTuple):
     run : callable
         Gets `Samples` and the number of one.
     eager : callable, optional
-        The same where eager MXNet wants it otherwise.
+        The form of the call for eager MXNet, if it differs.
     """
 
     run: Callable[[Samples, int], Any]
@@ -118,8 +118,8 @@ def measure_idiom(
     ctx: str = 'cpu',
     seed: int = 0,
 ) -> list[Row]:
-    """The rows of a case, without autograd and under it: the best of as many rounds as fill the
-    repeats, µs a call."""
+    """Return the rows of a case, without autograd and under it: the best of as many rounds as fill
+    the repeats, µs a call."""
     rows = []
     for recording in (False, True):
         with context(ctx), autograd.record() if recording else autograd.pause():
@@ -151,8 +151,8 @@ def measure_idiom(
 
 
 class _Round(NamedTuple):
-    """Seconds that all samples take: to be recorded, then to be evaluated, and in eager Gluon; and
-    both with the layer. The number of batches, the layer's among them."""
+    """Seconds that all samples take to be recorded, to be evaluated, and in eager Gluon, and both
+    with the layer; and the number of batches, the layer's among them."""
 
     record: float
     evaluate: float
@@ -196,7 +196,7 @@ def _called(samples: Samples, run: Callable[[Samples, int], Any]) -> list[Any]:
 
 
 def idiom_table(rows: Sequence[Row]) -> str:
-    """Rows for people, with and without autograd side by side."""
+    """Return rows as a table, with and without autograd side by side."""
     row = rows[0]
     head = (
         f'µs a call, best of {row["repeat"]} rounds of {row["calls"]} calls, hidden '

@@ -1,4 +1,4 @@
-"""On what a figure was measured. Needs nothing but the standard library."""
+"""Describe the machine of a measurement. Needs nothing but the standard library."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ __all__ = ['machine_info', 'peak_rss_mb', 'set_threads', 'use_cpus']
 
 
 def set_threads(threads: int) -> None:
-    """Operators' threads, for libraries that are not loaded yet."""
+    """Set operators' threads, for libraries that are not loaded yet."""
     for name in ('OMP_NUM_THREADS', 'MKL_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
         os.environ[name] = str(threads)
 
@@ -27,7 +27,8 @@ def use_cpus(count: int) -> None:
 
 
 def machine_info() -> dict[str, Any]:
-    """Processor, how many of them this process may use, and versions of what is loaded."""
+    """Return the processor, how many of them this process may use, and versions of loaded
+    libraries."""
     info = {'cpu': _cpu_model(), 'cpus': _cpu_count(), 'python': platform.python_version()}
     for name in ('mxnet', 'torch'):
         if name in sys.modules:
@@ -36,7 +37,7 @@ def machine_info() -> dict[str, Any]:
 
 
 def peak_rss_mb() -> float:
-    """The largest resident memory of this process so far."""
+    """Return the largest resident memory of this process so far."""
     try:  # getrusage would count the process that started this one
         for line in Path('/proc/self/status').read_text().splitlines():
             if line.startswith('VmHWM:'):

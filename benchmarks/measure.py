@@ -1,11 +1,11 @@
-"""The figures of one system.
+"""Measure one system.
 
-The rule, the same for every system: a repeat is a stream of minibatches, as a training loop or a
-server sees it, with one wait at its end, so that Python may prepare a minibatch while the one
-before it runs. The clock runs from samples in memory to the last result or update. Every repeat
-draws other minibatches, in an order that the seed alone decides. What a minibatch costs by phase
-comes from separate steps that wait after each phase, afterwards. ``cpu_ms`` is the processor time
-of a minibatch over all threads in the timed repeats: what a busy machine disturbs least.
+One rule holds for every system. A repeat is a stream of minibatches, as in a training loop or a
+server, with one wait at its end. So Python may prepare a minibatch while the one before it runs.
+The clock runs from samples in memory to the last result or update. Every repeat draws other
+minibatches, in an order that the seed alone decides. What a minibatch costs by phase comes from
+separate steps that wait after each phase, afterwards. ``cpu_ms`` is the processor time of a
+minibatch over all threads in the timed repeats: what a busy machine disturbs least.
 """
 
 import time
@@ -33,7 +33,7 @@ ENOUGH = 3, 60.0  # after so many repeats, and seconds in them, a slow system is
 
 
 class Measurement:
-    """One system in this process: made ready, then asked for repeats, then for its row.
+    """Measure one system in this process: prepare it, run repeats, then return its row.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ class Measurement:
         self.spent += self.minibatches * self.settings.batch_size / speed
 
     def timed(self, number: int) -> tuple[float, float]:
-        """Samples a second, and ms of processor time a minibatch, of a repeat's minibatches."""
+        """Return samples a second, and ms of processor time a minibatch, of a repeat's
+        minibatches."""
         stream = self._stream(number)
         minibatches = [next(stream) for _ in range(self.minibatches)]
         self.system.wait()
@@ -87,7 +88,7 @@ class Measurement:
         return sum(map(len, minibatches)) / seconds, cpu_ms
 
     def row(self) -> dict[str, Any]:
-        """All figures."""
+        """Return all figures."""
         settings, stream = self.settings, self._stream(-2)
         peak = peak_rss_mb()
         slow = settings.batch_size / median(self.speeds) > SLOW_SECONDS
@@ -127,7 +128,7 @@ class Measurement:
         }
 
     def _run(self, minibatches: list[list[Any]]) -> float:
-        """Seconds for a stream of minibatches."""
+        """Return the seconds for a stream of minibatches."""
         self.system.wait()
         begin = time.perf_counter()
         for minibatch in minibatches:
@@ -136,7 +137,8 @@ class Measurement:
         return time.perf_counter() - begin
 
     def _stream(self, number: int) -> Iterator[list[Any]]:
-        """Endless minibatches, drawn without replacement as long as there are enough samples."""
+        """Yield minibatches without end, drawn without replacement as long as there are enough
+        samples."""
         samples, size = self.workload.samples, self.settings.batch_size
         rng = np.random.RandomState([self.settings.seed, number + 2])
         pool: list[int] = []
@@ -152,7 +154,7 @@ class Measurement:
 
 
 def _phase_fields(phases: list[Phases]) -> dict[str, Any]:
-    """Medians of times, means of counts."""
+    """Return medians of times and means of counts."""
     fields: dict[str, Any] = {}
     for name in ('nodes', 'batches', 'lower_bound'):
         fields[name] = _over(mean, phases, name, 6)

@@ -1,4 +1,4 @@
-"""The SICK Tree-LSTM of the examples as it is written in NumPy mode, with the same parameters."""
+"""The SICK Tree-LSTM of the examples, written in NumPy mode, with the same parameters."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ __all__ = ['NumPyDivergence', 'NumPySICKModel']
 
 
 class NumPyCell(ChildSumTreeLSTMCell):
-    """`gluon_edbatch.rnn.ChildSumTreeLSTMCell`."""
+    """`gluon_edbatch.rnn.ChildSumTreeLSTMCell` in NumPy mode."""
 
     def hybrid_forward(self, F: Any, x: Any, child_h: Any, child_c: Any, **weights: Any) -> Any:
-        """x (N, E), child_h and child_c (N, K, H)"""
+        """Return h and c from x (N, E), child_h and child_c (N, K, H)."""
         np, npx, size = F.np, F.npx, self._hidden_size
 
         def own(name: str) -> Any:
@@ -34,17 +34,17 @@ class NumPyCell(ChildSumTreeLSTMCell):
 
 
 class NumPySimilarity(Similarity):
-    """`tree_lstm.model.Similarity`."""
+    """`tree_lstm.model.Similarity` in NumPy mode."""
 
     def hybrid_forward(self, F: Any, left: Any, right: Any) -> Any:
-        """left, right (N, H)"""
+        """Return scores from left, right (N, H)."""
         np, npx = F.np, F.npx
         angle_and_distance = np.concatenate([left * right, np.abs(left - right)], axis=1)
         return npx.log_softmax(self.scores(npx.sigmoid(self.hidden(angle_and_distance))))
 
 
 class NumPySICKModel(SICKModel):
-    """`tree_lstm.model.SICKModel`."""
+    """`tree_lstm.model.SICKModel` in NumPy mode."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sim_hidden: int, **kwargs: Any
@@ -60,5 +60,5 @@ class NumPyDivergence(gluon.HybridBlock):
     """`gluon.loss.KLDivLoss`, which MXNet does not have in NumPy mode."""
 
     def hybrid_forward(self, F: Any, scores: Any, target: Any) -> Any:
-        """scores, target (N, 5)"""
+        """Return the divergence of scores from target, (N, 5) each."""
         return F.np.sum(target * (F.np.log(target + 1e-12) - scores), axis=1)

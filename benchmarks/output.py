@@ -1,4 +1,4 @@
-"""What is printed: rows, as JSON or as tables for people, and what went wrong."""
+"""Print rows, as JSON or as tables, and errors."""
 
 import json
 import sys
@@ -32,23 +32,23 @@ LEFT = ('system',)
 
 
 def complain(message: Any) -> None:
-    """Tell the user what could not be done."""
+    """Print what could not be done."""
     print(f'benchmarks: {message}', file=sys.stderr)
 
 
 def print_rows(
     rows: Sequence[dict[str, Any]], as_json: bool, table: Callable[[Sequence[dict[str, Any]]], str]
 ) -> None:
-    """Rows as one JSON object a line, or as a table with an empty line behind it."""
+    """Print rows as one JSON object a line, or as a table followed by an empty line."""
     print('\n'.join(map(json.dumps, rows)) if as_json else table(rows) + '\n', flush=True)
 
 
 def tables(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as text, a table for each workload and mode.
+    """Return rows as text, a table for each workload and mode.
 
-    Times are ms a minibatch: by phase with a wait after each, and ``cpu`` over all threads; and
-    ``first`` is what the first one of the process took, of at most 16 samples: what is compiled,
-    traced and learned is in it.
+    Times are ms a minibatch: by phase with a wait after each, and ``cpu`` over all threads.
+    ``first`` is the time of the process' first minibatch, of at most 16 samples, which includes
+    compiling, tracing and learning.
     """
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
@@ -75,13 +75,13 @@ def _cell(value: Optional[Any], form: str) -> str:
 
 
 def rounded(value: float, digits: int = 4) -> float:
-    """Four significant digits are more than the noise leaves."""
+    """Return a number with four significant digits, which is more than the noise leaves."""
     return float(f'{value:.{digits}g}')
 
 
 def aligned(cells: list[list[str]], left: Sequence[str] = ()) -> list[str]:
-    """Lines of a table whose first row has the headings; columns of the headings in `left` are
-    set to the left, all others to the right."""
+    """Return the lines of a table whose first row has the headings; columns of the headings in
+    `left` are set to the left, all others to the right."""
     widths = [max(map(len, column)) for column in zip(*cells)]
     return [
         '  '.join(

@@ -1,4 +1,4 @@
-"""Rows of measurements in files, and pictures of them."""
+"""Read and write rows of measurements in files, and draw pictures of them."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ class RowError(ValueError):
 
 
 def read_rows(path: Path, fields: Sequence[str] = FIELDS) -> list[Row]:
-    """Rows of a JSONL or CSV file, with these fields at least; numbers are numbers, nothing is
+    """Read rows of a JSONL or CSV file, with these fields at least; numbers are numbers, nothing is
     None."""
     if not path.is_file():
         raise RowError(f'{path}: there is no such file')
@@ -43,7 +43,7 @@ def read_rows(path: Path, fields: Sequence[str] = FIELDS) -> list[Row]:
 
 
 def write_csv(rows: Sequence[Row], path: Path) -> None:
-    """One line a row, with the columns that any of them has; lists as JSON."""
+    """Write one line a row, with the columns that any row has; lists as JSON."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     with path.open('w', newline='', encoding='utf-8') as file:
         writer = csv.DictWriter(file, columns, lineterminator='\n')
@@ -58,7 +58,7 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
 
 
 def plot(rows: Sequence[Row], title: str, path: Path) -> None:
-    """A panel for each mode."""
+    """Draw a panel for each mode."""
     modes = by(rows, 'mode')
     figure, panels = new_figure(len(modes), 6)
     for panel, (mode, some) in zip(panels, modes.items()):
@@ -69,7 +69,7 @@ def plot(rows: Sequence[Row], title: str, path: Path) -> None:
 
 
 def new_figure(panels: int, width: float):
-    """A figure, and its panels side by side, each so many inches wide."""
+    """Return a figure, and its panels side by side, each so many inches wide."""
     import matplotlib
 
     matplotlib.use('Agg')
@@ -124,7 +124,7 @@ def _draw_bars(panel, rows: Sequence[Row]) -> None:
 
 
 def _speeds(rows: Sequence[Row]) -> tuple[list[float], list[list[float]]]:
-    """Medians, and how far the least and the greatest are from them."""
+    """Return medians, and how far the least and the greatest are from them."""
     speeds = [row['samples_per_s'] for row in rows]
     lows = [
         row['samples_per_s'] - (row.get('samples_per_s_min') or row['samples_per_s'])
@@ -138,7 +138,7 @@ def _speeds(rows: Sequence[Row]) -> tuple[list[float], list[list[float]]]:
 
 
 def by(rows: Sequence[Row], name: str) -> dict[Any, list[Row]]:
-    """Rows by the value of a field, in the order in which it first occurs."""
+    """Group rows by the value of a field, in the order in which it first occurs."""
     groups: dict[Any, list[Row]] = {}
     for row in rows:
         groups.setdefault(row[name], []).append(row)
@@ -156,7 +156,7 @@ def _parsed(line: str, place: str) -> Row:
 
 
 def _value(text: str) -> Any:
-    """A field of a CSV file as it was in JSON."""
+    """Parse a field of a CSV file as it was in JSON."""
     if text == '':
         return None
     try:

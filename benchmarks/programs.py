@@ -1,4 +1,4 @@
-"""What of the time of compiled programs goes where: the nine networks of example/dynamic.
+"""Measure where the time of compiled programs goes: the nine networks of example/dynamic.
 
 python -m benchmarks.programs passes     # each pass left out, against all
 python -m benchmarks.programs parts      # 64 samples, against their networks by themselves
@@ -26,7 +26,7 @@ ALONE = 8  # samples one by one
 
 
 def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -38,13 +38,13 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 
 def one_by_one(program: Callable, samples: Sequence[Any]) -> None:
-    """Some samples alone."""
+    """Run some samples alone."""
     for sample in samples[:ALONE]:
         _waited(program([sample]))
 
 
 def together(program: Callable, samples: Sequence[Any]) -> None:
-    """All at once."""
+    """Run all samples in one call."""
     _waited(program(samples))
 
 
@@ -52,7 +52,7 @@ def together(program: Callable, samples: Sequence[Any]) -> None:
 
 
 def passes(options: argparse.Namespace) -> int:
-    """How many times as long a program takes without a pass; the best of rounds, in turns."""
+    """Print how many times as long a program takes without a pass; the best of rounds, in turns."""
     import gluon_edbatch as edb
     from gluon_edbatch.program.optimise import PASSES
 
@@ -106,7 +106,7 @@ class Watched:
         return getattr(self._host, name)
 
     def run(self, run: Any, inputs: list[Any], samples: int) -> Any:
-        """Results of a network."""
+        """Return the results of a network."""
         self.runs.append((run, inputs, samples))
         return self._host.run(run, inputs, samples)
 
@@ -116,7 +116,7 @@ def _run_network(host: Any, each: tuple[Any, list[Any], int]) -> None:
 
 
 def parts(options: argparse.Namespace) -> int:
-    """64 samples, all of it, against the sum of the runs of networks that there were."""
+    """Print the time of 64 samples, and the sum of the runs of networks in it."""
     import mxnet as mx
 
     import gluon_edbatch as edb

@@ -1,9 +1,10 @@
-"""Measures the first program of README.md: its model batched, and eagerly one tree at a time.
+"""Measure the first program of README.md: its model batched, and eagerly one tree at a time.
 
     OMP_NUM_THREADS=1 python -m benchmarks.readme --rounds 5
 
-The program runs as it stands there. Its model, hybridized, is the eager rival. Both train and infer
-on the program's minibatch, in turns. Prints the best of each in trees a second, and the medians.
+The program runs unchanged. Its model, hybridized, is the eager rival. Both train and infer on the
+program's minibatch, in turns. The command prints the best of each in trees a second, and the
+medians.
 """
 
 import argparse
@@ -24,7 +25,7 @@ README = Path(__file__).resolve().parents[1] / 'README.md'
 
 
 def first_program() -> dict[str, Any]:
-    """The names that the program leaves."""
+    """Run the program, and return the names that it defines."""
     source = re.search(r'```python\n(.*?)```', README.read_text(encoding='utf-8'), re.DOTALL)
     assert source is not None
     names: dict[str, Any] = {'__name__': 'readme'}
@@ -34,7 +35,7 @@ def first_program() -> dict[str, Any]:
 
 
 def batched(names: dict[str, Any], training: bool) -> None:
-    """One minibatch as the program runs it, or inference on it."""
+    """Run one minibatch as the program does, or inference on it."""
     net, minibatch = names['net'], names['minibatch']
     if not training:
         with edb.batching():
@@ -50,7 +51,7 @@ def batched(names: dict[str, Any], training: bool) -> None:
 
 
 def eager(names: dict[str, Any], training: bool) -> None:
-    """The same minibatch, one tree at a time."""
+    """Run one minibatch of the program, one tree at a time."""
     net, minibatch = names['net'], names['minibatch']
     if not training:
         for tree, _ in minibatch:
@@ -64,7 +65,7 @@ def eager(names: dict[str, Any], training: bool) -> None:
 
 
 def trees_a_second(run: Callable, names: dict[str, Any], training: bool) -> float:
-    """The speed of one minibatch."""
+    """Return the speed of one minibatch."""
     begin = time.perf_counter()
     run(names, training)
     mx.nd.waitall()

@@ -1,7 +1,7 @@
-"""Several systems measured in turn, each in a process of its own.
+"""Measure several systems in turn, each in its own process.
 
-In turn (A B A B …), so that a machine that slows down hits all alike; in processes, so that each
-has its own memory to be measured, and the thread pools of two libraries do not meet.
+Systems take turns (A B A B …), so that a slower machine affects all of them equally. Each has its
+own process, so that its memory can be measured, and thread pools of two libraries do not meet.
 """
 
 import multiprocessing
@@ -24,7 +24,7 @@ Answer = Union[dict[str, Any], MeasurementError, float, None]
 
 
 class _Here:
-    """A measurement in this process: what a profiler or a debugger sees."""
+    """A measurement in this process, visible to a profiler or debugger."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
@@ -42,7 +42,7 @@ class _Here:
         return getattr(self._measurement, question)(*arguments)
 
     def close(self) -> None:
-        """Leave nothing under way: MXNet's threads do not like an interpreter that ends."""
+        """Finish all work: MXNet's threads may crash when the interpreter ends."""
         if self._measurement is not None:
             self._measurement.system.wait()
             import mxnet
@@ -51,7 +51,7 @@ class _Here:
 
 
 class _Elsewhere:
-    """A measurement in a process of its own."""
+    """A measurement in a separate process."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
@@ -108,12 +108,12 @@ def measure_in_turn(cells: Sequence[Settings], apart: bool) -> list[tuple[Settin
     ----------
     cells : sequence of Settings
     apart : bool
-        Each in a process of its own. False is for a single system.
+        Whether each system has its own process; False is for a single system.
 
     Returns
     -------
     list of (Settings, dict or MeasurementError)
-        The row of each, or why there is none.
+        The row of each system, or why there is none.
     """
     workers = [(_Elsewhere if apart else _Here)(settings) for settings in cells]
     answers: dict[str, Answer] = {}
@@ -135,7 +135,7 @@ def measure_in_turn(cells: Sequence[Settings], apart: bool) -> list[tuple[Settin
 
 
 def _ask(worker, number: int, rounds: int) -> Answer:
-    """Warm up at first, give the row at last, and repeats in between."""
+    """Warm up first, return the row last, and run repeats in between."""
     try:
         if number == 0:
             return worker.ask('warm_up')

@@ -1,4 +1,4 @@
-"""A picture of a workload: batches by the lower bound, for each scheduler and size."""
+"""Draw a picture of a workload: batches by the lower bound, for each scheduler and size."""
 
 from collections.abc import Sequence
 from pathlib import Path

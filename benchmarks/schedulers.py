@@ -1,4 +1,4 @@
-"""How many batches each scheduler needs for the graphs of a workload, and how long it takes."""
+"""Measure how many batches each scheduler needs for a workload's graphs, and how long it takes."""
 
 import argparse
 import time
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 def measure_schedulers(workload: str, options: argparse.Namespace) -> Iterator[Row]:
-    """The rows of a workload, by the options of the command "schedulers"."""
+    """Yield the rows of a workload, by the options of the command "schedulers"."""
     source = GraphSource(workload, options.data, options.mode, options.hidden)
     half = len(source.samples) // 2
     policy, learn_s = None, 0.0
@@ -49,7 +49,7 @@ def measure_schedulers(workload: str, options: argparse.Namespace) -> Iterator[R
 
 
 def _decides(policy: Policy) -> str:
-    """What chooses the types: the policy's table, or its rule where the table is empty."""
+    """Return what chooses the types: the policy's table, or its rule if the table is empty."""
     return 'table' if policy.table else policy.unseen
 
 
@@ -78,7 +78,7 @@ def _row(
 
 
 def _timed(scheduler: Scheduler, graph: Graph) -> tuple[Schedule, float]:
-    """A schedule, and the least time of three: nothing derived from the graph is there before."""
+    """Return a schedule, and the least time of three, without derived arrays from before."""
     seconds = []
     for _ in range(1 if scheduler.name == 'beam' else 3):
         fresh = Graph(
@@ -113,13 +113,13 @@ def _policy(
 def _draw(
     source: GraphSource, samples: Sequence[Any], count: int, size: int, seed: int
 ) -> list[Graph]:
-    """Minibatches of random samples, which may occur in several of them."""
+    """Return minibatches of random samples, which may occur in several of them."""
     random = Random(seed)
     return [source.graph(random.sample(samples, min(size, len(samples)))) for _ in range(count)]
 
 
 def line_of(row: Row) -> str:
-    """A row for people."""
+    """Return a row as text."""
     return (
         '{workload:20} {scheduler:11} {batch_size:5} samples {nodes:9.1f} nodes of {types:2} '
         'types {batches:8.2f} batches {ratio:7.4f} x bound {schedule_ms:9.3f} ms'

@@ -22,8 +22,8 @@ __all__ = ['Adaptive', 'TransformerSST']
 
 
 class _Sentences(TaskWorkload):
-    """Sentences of the treebank (or the sample of the tree models); a loss, and scores, for each.
-    ``--embed`` does not apply: words and layers have one width."""
+    """A workload on sentences of the treebank (or the sample of the tree models), with a loss, and
+    scores, for each. ``--embed`` does not apply: words and layers have one width."""
 
     widths = ('hidden',)
 
@@ -38,13 +38,14 @@ class _Sentences(TaskWorkload):
 
 
 class TransformerSST(_Sentences):
-    """Two layers with four heads."""
+    """A transformer of two layers with four heads."""
 
     task_class = SentenceTask
 
     def products(self, samples: Sequence[Sentence]) -> Products:
-        """A word's query, key, value and projection in each layer, and its two products between;
-        the scores of a sentence. Products of words with each other are not among them."""
+        """Return the products: a word's query, key, value and projection in each layer, and its two
+        products between; the scores of a sentence. Products of words with each other are left
+        out."""
         options, words = self.task.options, sum(map(len, samples))
         h = options.hidden
         products: Counter = Counter({(h, NUM_CLASSES): len(samples)})
@@ -60,8 +61,8 @@ class TransformerSST(_Sentences):
 
 
 class Adaptive(_Sentences):
-    """Steps until a sentence needs no more, eight at most; which those are depends on parameters:
-    `products` and `levels` are those of the model as it is built."""
+    """A reader that steps until a sentence needs no more, eight steps at most. Parameters decide:
+    `products` and `levels` are those of the new model."""
 
     task_class = AdaptiveTask
     waits = True
@@ -84,8 +85,8 @@ class Adaptive(_Sentences):
         ]
 
     def products(self, samples: Sequence[Sentence]) -> Products:
-        """A word's; a query, two products of a cell and the chance to stop in each step; scores.
-        Products of the query with words are not among them."""
+        """Return the products: a word's; a query, two of a cell and the chance to stop in each
+        step; scores. Products of the query with words are left out."""
         h, words, steps = (
             self.task.options.hidden,
             sum(map(len, samples)),

@@ -1,4 +1,4 @@
-"""What one measurement is asked to do. Needs nothing but the standard library."""
+"""Settings of one measurement. Needs nothing but the standard library."""
 
 from dataclasses import dataclass
 from typing import Optional
@@ -35,7 +35,8 @@ SYSTEMS = BATCHED + EAGER + RIVALS
 
 
 def scheduler_of(system: str) -> str:
-    """The name that ``gluon_edbatch.batching`` knows; its 'unbatched' is no eager Gluon."""
+    """Return the name of a system for ``gluon_edbatch.batching``, whose 'unbatched' is not eager
+    Gluon."""
     return {'lazy-unbatched': 'unbatched', 'fsm-reuse': 'fsm'}.get(system, system)
 
 
@@ -46,7 +47,7 @@ class Settings:
     Parameters
     ----------
     workload, mode, system : str
-        What is run, ``train`` or ``infer``, and by which of `SYSTEMS`.
+        Workload, ``train`` or ``infer``, and one of `SYSTEMS`.
     batch_size, hidden, embed : int
         Samples in a minibatch; widths.
     data : str, optional
@@ -60,11 +61,11 @@ class Settings:
     seconds : float
         See `minibatches`.
     seed : int
-        Of parameters and of the order of samples.
+        Seed of parameters and of the order of samples.
     optimizer : str
         ``sgd``, ``adagrad`` or ``adam``.
     learning_rate : float
-        Of the optimizer.
+        Learning rate of the optimizer.
     ctx : str
         ``cpu``, ``gpu`` or ``gpu:N``.
     """

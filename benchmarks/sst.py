@@ -29,7 +29,8 @@ __all__ = [
 
 
 class SentimentWorkload(Workload):
-    """Trees of the treebank (or the example's own); a loss, and scores, at every node.
+    """Classify every phrase of the treebank's trees (or the example's own); a loss, and scores, at
+    every node.
 
     ``--embed`` does not apply to models whose words and phrases have one width.
     """
@@ -65,7 +66,7 @@ class SentimentWorkload(Workload):
         return loss(net(sample.tree), labels)
 
     def products(self, samples: Sequence[Sample]) -> Products:
-        """Those of leaves and of inner nodes, and the scores' at every node."""
+        """Return the products of leaves and of inner nodes, and the scores' at every node."""
         nodes = sum(len(sample.labels) for sample in samples)
         inner = (nodes - len(samples)) // 2  # of a binary tree with n nodes (n - 1) / 2
         products = Counter({(self.settings.hidden, NUM_CLASSES): nodes})
@@ -75,7 +76,8 @@ class SentimentWorkload(Workload):
 
     @abstractmethod
     def cell_products(self, leaves: int, inner: int) -> list[tuple[int, int, int]]:
-        """(columns in, columns out, rows) of the products of so many nodes of either sort."""
+        """Return (columns in, columns out, rows) of the products of so many nodes of either
+        sort."""
 
     def levels(self, samples: Sequence[Sample]) -> int:
         return max(len(layers(sample.tree)) for sample in samples)

@@ -1,4 +1,4 @@
-"""Ways to run a workload: in batches by gluon_edbatch, eagerly, or as a rival."""
+"""Run a workload in batches by gluon_edbatch, eagerly, or as a rival."""
 
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ __all__ = ['Phases', 'System', 'build_system']
 
 
 class Phases(NamedTuple):
-    """One step, with a wait after each phase. What does not apply is None.
+    """Times and counts of one step, with a wait after each phase; None if it does not apply.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Phases(NamedTuple):
 
 
 class System(ABC):
-    """One way to run a workload. Nothing of a minibatch may outlive its step."""
+    """A way to run a workload. Nothing of a minibatch may outlive its step."""
 
     def __init__(self, workload: Workload, settings: Settings):
         self.workload = workload
@@ -52,26 +52,26 @@ class System(ABC):
 
     @abstractmethod
     def train(self, samples: Sequence[Any]) -> Any:
-        """One update of the parameters; returns what the caller may want of it, the loss."""
+        """Update the parameters once; return what the caller may want of it, the loss."""
 
     @abstractmethod
     def predict(self, samples: Sequence[Any]) -> Any:
-        """Outputs for all samples."""
+        """Return outputs for all samples."""
 
     @abstractmethod
     def phases(self, samples: Sequence[Any]) -> Phases:
-        """A step again, phase by phase."""
+        """Run a step again, phase by phase."""
 
     def remember(self, samples: Sequence[Any]) -> None:
-        """Before anything is timed, keep what is known of samples that come back."""
+        """Keep what is known of samples that come back, before anything is timed."""
 
     def wait(self) -> None:
-        """Until all that was asked for is done."""
+        """Wait until all queued work is done."""
         mx.nd.waitall()
 
 
 class GluonSystem(System):
-    """What the two ways to run the per-sample Gluon model have in common."""
+    """The common part of the two ways to run the per-sample Gluon model."""
 
     def __init__(self, workload: Workload, settings: Settings):
         super().__init__(workload, settings)
@@ -91,10 +91,10 @@ class GluonSystem(System):
 
     @abstractmethod
     def mean_loss(self, samples: Sequence[Any]) -> mx.nd.NDArray:
-        """The mean loss of a minibatch's samples, on autograd's tape."""
+        """Return the mean loss of a minibatch's samples, on autograd's tape."""
 
     def _timed(self, samples: Sequence[Any]) -> dict[str, float]:
-        """Wall-clock ms of the forward pass, and in training of what follows it."""
+        """Return wall-clock ms of the forward pass, and in training of what follows it."""
         clock = _Clock(self.wait)
         if not self.training:
             result = self.predict(samples)
@@ -111,7 +111,7 @@ class GluonSystem(System):
 
 
 class EagerSystem(GluonSystem):
-    """One sample at a time, as Gluon does it."""
+    """Run one sample at a time, as Gluon does."""
 
     def __init__(self, workload: Workload, settings: Settings):
         super().__init__(workload, settings)
@@ -133,7 +133,7 @@ class EagerSystem(GluonSystem):
 
 
 class BatchedSystem(GluonSystem):
-    """The same model inside ``gluon_edbatch.batching``."""
+    """Run the per-sample model inside ``gluon_edbatch.batching``."""
 
     def __init__(self, workload: Workload, settings: Settings):
         super().__init__(workload, settings)
@@ -171,7 +171,7 @@ class BatchedSystem(GluonSystem):
         return edb.forward(outputs)
 
     def remember(self, samples: Sequence[Any]) -> None:
-        """Before anything is timed, record what later epochs use again."""
+        """Record what later epochs use again, before anything is timed."""
         if self._reuse is None:
             return
         import gluon_edbatch as edb
@@ -210,7 +210,7 @@ class BatchedSystem(GluonSystem):
 
 
 class RivalSystem(System):
-    """The model written without gluon_edbatch: batched by hand, or plain."""
+    """Run the model written without gluon_edbatch: batched by hand, or plain."""
 
     def __init__(self, workload: Workload, settings: Settings):
         super().__init__(workload, settings)
@@ -248,7 +248,7 @@ class RivalSystem(System):
 
 
 class _Clock:
-    """Milliseconds between calls, each after a wait."""
+    """Measure milliseconds between calls, each after a wait."""
 
     def __init__(self, wait):
         self._wait = wait
@@ -263,7 +263,7 @@ class _Clock:
 
 
 def build_system(workload: Workload, settings: Settings) -> System:
-    """The system that the settings name."""
+    """Return the system that the settings name."""
     kind = (
         EagerSystem
         if settings.system in EAGER

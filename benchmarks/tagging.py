@@ -23,7 +23,7 @@ GATES = {'lstm': 4, 'gru': 3}
 
 
 class _Tagging(TaskWorkload):
-    """Sentences to tag. One sample is one sentence; its loss is a row a unit."""
+    """A workload of sentences to tag. One sample is one sentence; its loss is a row a unit."""
 
     def predict(self, net, sample) -> Any:
         return net(sample)
@@ -36,7 +36,7 @@ class _Tagging(TaskWorkload):
 
 
 class LatticeLSTM(_Tagging):
-    """Weibo NER (or the example's own sample) and the lattice LSTM, from left to right."""
+    """Tag Weibo NER (or the example's own sample) by the lattice LSTM, from left to right."""
 
     task_class = LatticeTask
     cell: ClassVar[str] = 'lstm'
@@ -46,8 +46,8 @@ class LatticeLSTM(_Tagging):
         return {'data': data / 'zh_ner_weibo', 'words': data / 'zh_wordlist' / 'dict.txt.small'}
 
     def products(self, samples: Sequence[Lattice]) -> Products:
-        """A cell's two products for every character and word, those of the gates for all states
-        that meet somewhere, the scores for every character."""
+        """Return the products: a cell's two for every character and word, those of the gates for
+        all states that meet somewhere, the scores for every character."""
         h, e, gates = self.settings.hidden, self.settings.embed, GATES[self.cell]
         chars = sum(map(len, samples))
         words = sum(len(arcs) for lattice in samples for arcs in lattice.arcs)
@@ -64,14 +64,14 @@ class LatticeLSTM(_Tagging):
 
 
 class LatticeGRU(LatticeLSTM):
-    """The same with GRU cells."""
+    """Tag Weibo NER (or the example's own sample) by the lattice with GRU cells."""
 
     cell = 'gru'
     arguments = ('--model=gru',)
 
 
 class BiLSTMTagger(_Tagging):
-    """WikiNER (or the example's own sample) and the BiLSTM tagger with two layers.
+    """Tag WikiNER (or the example's own sample) by the BiLSTM tagger with two layers.
 
     Gradients of words' vectors are row_sparse: if calls are not batched, dense ones, one of the
     whole table for each word, would take most of the time.
@@ -84,8 +84,8 @@ class BiLSTMTagger(_Tagging):
         return {'data': data / 'wikiner'}
 
     def products(self, samples: Sequence[Sentence]) -> Products:
-        """Two cells' two products for every word in each layer and for every character of a word
-        that is spelt, the scores for every word."""
+        """Return the products: two cells' two for every word in each layer and for every character
+        of a word that is spelt, the scores for every word."""
         options = self.task.options
         h, e = options.hidden, options.embed
         words = sum(map(len, samples))
@@ -101,7 +101,8 @@ class BiLSTMTagger(_Tagging):
         return dict(products)
 
     def levels(self, samples: Sequence[Sentence]) -> int:
-        """A word's characters, from there to the farther end, to and fro in the layers above."""
+        """Return calls on the longest path: a word's characters, then to and fro through the
+        layers."""
         lengths: list[int] = []
         for sentence in samples:
             size = len(sentence)
@@ -114,14 +115,14 @@ class BiLSTMTagger(_Tagging):
 
 
 class BiLSTMTaggerChar(BiLSTMTagger):
-    """The same with rare words by their characters."""
+    """Tag WikiNER by the BiLSTM tagger that reads rare words by their characters."""
 
     arguments = (*BiLSTMTagger.arguments, '--char')
 
 
 class BiLSTMTaggerEqual(BiLSTMTagger):
-    """The same on sentences of one length, where batching by hand is easiest: the longer half of
-    them, each cut to the length of the shortest."""
+    """Tag sentences of one length, where batching by hand is easiest: the longer half of WikiNER's,
+    each cut to the length of the shortest."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)

@@ -19,15 +19,15 @@ __all__ = ['TaskWorkload']
 
 
 class TaskWorkload(Workload):
-    """Training samples and the model of an example.
+    """A workload of the training samples and the model of an example.
 
     Attributes
     ----------
     task_class : subclass of Task
     arguments : tuple of str
-        Options of its command line.
+        Options of the example's command line.
     widths : tuple of str
-        Those of the settings that are options of it, too.
+        Settings that are options of the example, too.
     """
 
     task_class: ClassVar[type[Task]]
@@ -47,11 +47,11 @@ class TaskWorkload(Workload):
 
     @abstractmethod
     def files(self, data: Path) -> dict[str, Path]:
-        """Options of the task that name files, for a directory of data sets."""
+        """Return the task's options that name files, for a directory of data sets."""
 
     @abstractmethod
     def targets(self, sample: Any) -> Sequence[np.ndarray]:
-        """What the loss takes besides what the model says."""
+        """Return the arguments of the loss besides the model's output."""
 
     def build(self):
         return self.task.build(), self.task.criterion()

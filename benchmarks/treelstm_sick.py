@@ -21,7 +21,8 @@ SIM_HIDDEN = 50
 
 
 class TreeLSTMSick(Workload):
-    """SICK pairs (or the example's own) and the example's model. One sample is one pair."""
+    """A workload of SICK pairs (or the example's own) with the example's model. One sample is one
+    pair."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -52,9 +53,9 @@ class TreeLSTMSick(Workload):
         return loss(net(sample.left, sample.right), target)
 
     def products(self, samples: Sequence[Pair]) -> Products:
-        """The input's product at every node, that of the children's sum too (the eager cell does
-        it at leaves as well, on zeros), the forget gate's once a child, the comparison's layers
-        once a pair."""
+        """Return the products: the input's and that of the children's sum at every node (at leaves
+        of zeros, as in the eager cell), the forget gate's for each child, the comparison's layers
+        for each pair."""
         h, e = self.settings.hidden, self.settings.embed
         nodes = sum(_count(pair.left) + _count(pair.right) for pair in samples)
         children = nodes - 2 * len(samples)
@@ -87,7 +88,7 @@ class TreeLSTMSick(Workload):
 def initial_weights(
     vocab_size: int, embed: int, hidden: int, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Random parameters for the models batched by hand; gates in the order i, o, u, f."""
+    """Return random parameters for the models batched by hand; gates in the order i, o, u, f."""
     rng = np.random.RandomState(seed)
     shapes = dict(
         embed=(vocab_size, embed),
@@ -107,7 +108,7 @@ def initial_weights(
 
 
 def weights_of(net) -> dict[str, list[Any]]:
-    """The example's parameters under the names of `initial_weights`, to be concatenated."""
+    """Return the example's parameters under the names of `initial_weights`, to be concatenated."""
     cell, similarity = net.tree_lstm.cell, net.similarity
 
     def gates(kind: str, names: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a workload has to say of itself, and which there are."""
+"""The workloads: their interface and their registry."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,7 +20,8 @@ __all__ = [
 
 
 class Entry(NamedTuple):
-    """Where a workload is (it is loaded by name, as it imports MXNet), and which rivals it has."""
+    """An entry of the registry: a workload's module (loaded by name, as it imports MXNet), and its
+    rivals."""
 
     module: str
     name: str
@@ -64,7 +65,7 @@ class Workload(ABC):
     ----------
     samples : list
     waits : bool
-        What a sample's prediction does next depends on values, so that recording it has no end.
+        Whether a sample's prediction depends on values, so that its recording waits for them.
     """
 
     waits: ClassVar[bool] = False
@@ -76,44 +77,46 @@ class Workload(ABC):
 
     @abstractmethod
     def build(self):
-        """A new, initialised `gluon.Block` and its loss, both for one sample."""
+        """Return a new, initialised `gluon.Block` and its loss, both for one sample."""
 
     @abstractmethod
     def predict(self, net, sample) -> Any:
-        """What the model says of one sample: its output, or several in nested lists."""
+        """Return the model's output for one sample, or several in nested lists."""
 
     def predict_all(self, net, samples: Sequence[Any]) -> list[Any]:
-        """The same for a minibatch, in a batching scope."""
+        """Return the model's outputs for a minibatch, in a batching scope."""
         return [self.predict(net, sample) for sample in samples]
 
     @abstractmethod
     def loss(self, net, loss, sample, eager: bool):
-        """The loss of one sample: (r,), to be summed over its r parts.
+        """Return the loss of one sample: (r,), to be summed over its r parts.
 
         Parameters
         ----------
         eager : bool
-            Outside a batching scope: arrays that are no parameters must be NDArrays.
+            Whether this is outside a batching scope: arrays that are not parameters must be
+            NDArrays.
         """
 
     def loss_all(self, net, loss, samples: Sequence[Any], eager: bool) -> list[Any]:
-        """The same for each sample of a minibatch."""
+        """Return the loss of each sample of a minibatch."""
         return [self.loss(net, loss, sample, eager) for sample in samples]
 
     @abstractmethod
     def products(self, samples: Sequence[Any]) -> Products:
-        """Matrix products of the eager model's forward pass, node by node.
+        """Return the matrix products of the eager model's forward pass, node by node.
 
-        Counted as the eager model does them for these samples: neither padded nor shared nor
-        deduplicated. Looking a row up is no product.
+        Products are counted as the eager model does them for these samples: neither padded nor
+        shared nor deduplicated. A look-up is not a product.
         """
 
     @abstractmethod
     def levels(self, samples: Sequence[Any]) -> int:
-        """Calls of the cell on the longest path through any sample: fewer batches cannot do."""
+        """Return calls of the cell on the longest path through any sample, the least number of
+        batches."""
 
     def rival(self, system: str):
-        """The same model without gluon_edbatch: an object with the interface of `rivals.Rival`.
+        """Return the model without gluon_edbatch: an object with the interface of `rivals.Rival`.
 
         Parameters
         ----------
@@ -123,7 +126,8 @@ class Workload(ABC):
         raise NotImplementedError(f'{type(self).__name__} has no rivals')
 
     def padded_rival(self, system: str, kind: str, *arguments: Any):
-        """A class of `rivals.padded_gluon` or `rivals.padded_torch`, made for the settings."""
+        """Return a rival of `rivals.padded_gluon` or `rivals.padded_torch`, made for the
+        settings."""
         module = import_module(
             '.rivals.padded_torch' if system == 'manual-torch' else '.rivals.padded_gluon',
             __package__,
@@ -138,7 +142,7 @@ class Workload(ABC):
         )
 
     def flops(self, samples: Sequence[Any], training: bool) -> float:
-        """Floating point operations in `products`; training counts them three times."""
+        """Return floating point operations in `products`; training counts them three times."""
         once = sum(
             2.0 * wide * high * rows for (wide, high), rows in self.products(samples).items()
         )
@@ -146,7 +150,8 @@ class Workload(ABC):
 
 
 def data_directory(settings: Settings, name: str, example: str) -> Path:
-    """Of a data set called `name`, or of the sample that comes with an example."""
+    """Return the directory of a data set called `name`, or of the sample that comes with an
+    example."""
     if settings.data is not None:
         return Path(settings.data) / name
     return Path(__file__).resolve().parents[1] / 'example' / example / 'sample'
@@ -159,6 +164,6 @@ def check_rival(settings: Settings) -> None:
 
 
 def load_workload(settings: Settings) -> Workload:
-    """The workload that the settings name, with its samples read."""
+    """Return the workload that the settings name, with its samples read."""
     entry = WORKLOADS[settings.workload]
     return getattr(import_module('.' + entry.module, __package__), entry.name)(settings)

@@ -1,6 +1,6 @@
-"""The examples: ``python -m example NAME …`` runs a program, without a name all are listed.
+"""Run the examples: ``python -m example NAME …``; without a name, list all programs.
 
-They run from their own files as well: ``python example/tree_lstm/train.py …``.
+The programs run from their own files as well: ``python example/tree_lstm/train.py …``.
 """
 
 import ast
@@ -13,7 +13,7 @@ USAGE = 'usage: python -m example NAME [OPTIONS OF THE PROGRAM …]'
 
 
 def main() -> int:
-    """Command line; gives the exit status, unless a program does."""
+    """Run the command line; return the exit status, unless a program does."""
     name, *rest = sys.argv[1:] or ['--help']
     found = programs()
     if name in ('-h', '--help'):
@@ -33,7 +33,8 @@ def main() -> int:
 
 
 def programs() -> dict[str, Path]:
-    """Files by the names they are called by: FOLDER.MODULE, or FOLDER alone for its train.py."""
+    """Return files by the names of their programs: FOLDER.MODULE, or FOLDER alone for its
+    train.py."""
     files = [
         path
         for path in HERE.glob('*/*.py')
@@ -47,7 +48,7 @@ def programs() -> dict[str, Path]:
 
 
 def listing(found: dict[str, Path]) -> str:
-    """A line for each: its name, and what its docstring says first."""
+    """Return a line for each program: its name, and the first line of its docstring."""
     width = max(map(len, found))
     lines = [f'  {name:{width}}  {_summary(path)}' for name, path in found.items()]
     return '\n'.join([USAGE, '', *lines, '', 'Options: python -m example NAME --help'])

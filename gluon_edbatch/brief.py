@@ -1,4 +1,4 @@
-"""Values of the user in messages and reports: short, and lazy ones without being computed."""
+"""Short representations of users' values for messages and reports; lazy ones are not computed."""
 
 import reprlib
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class _Brief(reprlib.Repr):
-    """Arrays by dtype and shape, the first items of containers, the ends of long texts."""
+    """Show arrays by dtype and shape, the first items of containers, the ends of long texts."""
 
     def __init__(self):
         super().__init__()
@@ -15,7 +15,8 @@ class _Brief(reprlib.Repr):
         self.maxstring = self.maxother = self.maxlong = 60
 
     def repr1(self, x, level):
-        """As the base class, but for arrays and for classes derived from containers."""
+        """Return the short representation of a value; handles arrays and subclasses of
+        containers."""
         if hasattr(x, 'shape') and hasattr(x, 'dtype') and not isinstance(x, np.generic):
             return f'{np.dtype(x.dtype).name}{x.shape}'
         shown: Any

@@ -1,11 +1,10 @@
-"""Which modules run in the form that Cython compiled.
+"""Load modules in the form that Cython compiled, where there is one that fits.
 
-Each is ordinary Python with its types in a ``.pxd`` file beside it. The compiled form is taken if
-there is one that fits this interpreter, it was not switched off by ``GLUON_EDBATCH_COMPILED=0``,
-and no source was changed since: beside it lies a file that tells the contents it was compiled
-from.
+Each such module is ordinary Python with its types in a ``.pxd`` file beside it. The compiled form
+is used if it fits this interpreter and ``GLUON_EDBATCH_COMPILED=0`` does not switch it off. The
+sources must be unchanged, too: a file beside it has the digest of what it was compiled from.
 
-``setup.py`` loads this module by its path: it is to need the standard library alone.
+``setup.py`` loads this module by its path, so it may import the standard library only.
 """
 
 import hashlib
@@ -52,17 +51,17 @@ def load(name: str) -> None:
 
 
 def all_compiled() -> bool:
-    """Whether all of them are."""
+    """Return whether all modules that can be compiled run in their compiled form."""
     return not any(_why_not.values())
 
 
 def why_not() -> str:
-    """The first module that runs as Python, and why; empty if all are compiled."""
+    """Return the first module that runs as Python, and why; empty if all are compiled."""
     return next((f'{name} {reason}' for name, reason in _why_not.items() if reason), '')
 
 
 def say_what_is_slower() -> None:
-    """One line, if something runs as Python that was not asked to."""
+    """Print one line if a module runs as Python, unless the user asked for it."""
     if not all_compiled() and not _is_switched_off():
         print(
             f'gluon_edbatch: recording and scheduling run as Python, slower: {why_not()} '
@@ -72,7 +71,7 @@ def say_what_is_slower() -> None:
 
 
 def contents(name: str) -> str:
-    """A digest of what a module is compiled from: its source, and all types."""
+    """Return a digest of what a module is compiled from: its source and all type declarations."""
     types = sorted(_ROOT.rglob('*.pxd'))
     headers = sorted({header for path in types for header in path.parent.glob('*.h')})
     digest = hashlib.sha256()
@@ -82,7 +81,7 @@ def contents(name: str) -> str:
 
 
 def stamp_of(extension: str) -> Path:
-    """The file beside an extension that tells the contents it was compiled from."""
+    """Return the path of the file beside an extension that has the digest of its sources."""
     return Path(extension).with_suffix('.contents')
 
 
@@ -95,7 +94,7 @@ def _is_switched_off() -> bool:
 
 
 def _load_compiled(name: str) -> Optional[str]:
-    """Import a module's compiled form; if that is not possible, why."""
+    """Import a module's compiled form and return None; return why if that is not possible."""
     if _is_switched_off():
         return 'was asked to'
     spec = importlib.util.find_spec(name)
@@ -113,7 +112,7 @@ def _load_compiled(name: str) -> Optional[str]:
 
 
 def _not_compiled(name: str) -> str:
-    """Why there is no compiled form, and what to do about it."""
+    """Return why there is no compiled form, and what to do about it."""
     installed = _installed_elsewhere(name)
     if installed is not None:
         return (
@@ -127,7 +126,7 @@ def _not_compiled(name: str) -> str:
 
 
 def _installed_elsewhere(name: str) -> Optional[Path]:
-    """Another folder of the package on Python's path, which has the module's compiled form."""
+    """Return another folder of the package on Python's path that has the module's compiled form."""
     for folder in sys.path:
         root = Path(folder, _ROOT.name).resolve()
         module = root.joinpath(*name.split('.')[1:])
@@ -139,7 +138,7 @@ def _installed_elsewhere(name: str) -> Optional[Path]:
 
 
 def _load_source(name: str) -> None:
-    """Load a module from its Python source, whatever lies beside it."""
+    """Load a module from its Python source, whether or not there is a compiled form."""
     path = str(_source(name))
     loader = SourceFileLoader(name, path)
     spec = importlib.util.spec_from_loader(name, loader)

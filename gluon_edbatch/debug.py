@@ -1,7 +1,8 @@
-"""What the stages make of a model, on stderr, for developers: ``GLUON_EDBATCH_DEBUG=1`` to ``4``.
+"""Show on stderr what the stages make of a model, for developers: ``GLUON_EDBATCH_DEBUG=1`` to
+``4``.
 
-1 shows schedules, 2 plans, too, 3 subgraphs before and after whatever changes them, 4 native
-programs. What is shown has a ``__str__`` of its own. (Users ask ``scope.explain()``.)
+1 shows schedules, 2 also plans, 3 also subgraphs before and after each change, 4 also native
+programs. (Users call ``scope.explain()``.)
 """
 
 import os
@@ -18,14 +19,14 @@ _Graph = TypeVar('_Graph')
 
 
 def show(level: int, title: str, what: object = '') -> None:
-    """Show something from this level on; it is made text only then."""
+    """Print something on stderr from a debug level on; below it, no text is made."""
     if level <= LEVEL:
         text = str(what).replace('\n', '\n  ')
         print(f'edb: {title}' + (f'\n  {text}' if text else ''), file=sys.stderr)
 
 
 def changed(what: str, before: _Graph, after: _Graph) -> _Graph:
-    """Give a subgraph, and show it beside what it was if something changed it."""
+    """Return the subgraph `after`, and show both subgraphs at the debug level if they differ."""
     if LEVEL >= SUBGRAPHS and after is not before:
         show(SUBGRAPHS, f'{what} makes of', before)
         show(SUBGRAPHS, 'this:', after)

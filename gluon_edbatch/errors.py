@@ -2,7 +2,7 @@
 
 
 class EdbError(Exception):
-    """Base of all errors raised by gluon_edbatch."""
+    """Base class of all errors raised by gluon_edbatch."""
 
 
 class RecordError(EdbError, ValueError):
@@ -10,12 +10,11 @@ class RecordError(EdbError, ValueError):
 
 
 class UnrecordableError(RecordError):
-    """An operator whose result cannot be a recorded value, so that it has to run at once."""
+    """An operator's result cannot be a recorded value, so the operator has to run eagerly."""
 
 
 class ControlFlowError(UnrecordableError):
-    """A block with control flow that cannot be one call, so that its operators are called one by
-    one."""
+    """A block with control flow cannot be one recorded call; its operators are called singly."""
 
 
 class BatchError(EdbError, RuntimeError):
@@ -31,22 +30,20 @@ class StaleValueError(EdbError, RuntimeError):
 
 
 class PolicyError(EdbError, ValueError):
-    """A file is not a policy that `Policy.load` can use; the message names it and says what is
-    wrong."""
+    """`Policy.load` cannot use a file; the message names the file and says what is wrong."""
 
 
 class BundleError(EdbError, ValueError):
-    """A folder is not a bundle that can be used, or a model cannot become one; the message names
-    it and says what is wrong."""
+    """A folder is not a usable bundle, or a model cannot be exported; the message says why."""
 
 
 class SampleError(EdbError, RuntimeError):
-    """The function of one of the samples of `run_concurrently` raised an exception, the cause.
+    """The function of one sample of `run_concurrently` raised an exception, which is the cause.
 
     Attributes
     ----------
     index : int
-        Which of the samples.
+        Position of the sample.
     """
 
     def __init__(self, message: str, index: int):
@@ -58,8 +55,8 @@ class SampleError(EdbError, RuntimeError):
 
 
 class ProgramError(EdbError, ValueError):
-    """Code that cannot be compiled into a program, or a sample that it cannot take; the message
-    names the line and says what to write instead.
+    """Code cannot be compiled into a program, or a program cannot take a sample; the message names
+    the line and says what to write instead.
 
     Attributes
     ----------
@@ -77,27 +74,25 @@ class ProgramIndexError(ProgramError, IndexError):
 
 
 class StepsError(EdbError, RuntimeError):
-    """A sample ran more blocks of a compiled program than ``max_steps``: a loop that does not end,
-    or one for which `compile_program` is to be given more."""
+    """A sample ran more blocks of a compiled program than ``max_steps``: its loop does not end, or
+    `compile_program` needs a higher limit."""
 
 
 class QueueFullError(EdbError, RuntimeError):
-    """An engine that serves has as many requests waiting as it may, or as many as can be done until
-    the deadline of one more."""
+    """The serving engine refuses a request: its queue is full, or the request would be late."""
 
 
 class EngineClosedError(EdbError, RuntimeError):
-    """An engine that serves was not started yet, takes no more requests, or ended by an error
-    before it had answered one that it had taken."""
+    """The serving engine is not started, takes no more requests, or failed before it answered."""
 
 
 class DeadlineError(EdbError, TimeoutError):
-    """The result of a request was not there when it was wanted, and is not computed any more."""
+    """A request's result missed its deadline, and is not computed any more."""
 
 
 class FolderError(EdbError, ValueError):
-    """A folder is none that can be served; the message names it and says what is wrong."""
+    """A folder cannot be served; the message names it and says what is wrong."""
 
 
 class DistributedError(EdbError, RuntimeError):
-    """A job of several workers cannot go on, or not begin; the message says what to do instead."""
+    """A job of several workers cannot start or continue; the message says what to do instead."""

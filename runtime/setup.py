@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: what is taken from gluon_edbatch, and compiled if possible."""
+"""Build steps beyond pyproject.toml: copy shared modules from gluon_edbatch, and compile them."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -22,7 +22,7 @@ shared.take()
 
 
 def load(path):
-    """A module of the package, which as a whole cannot be imported yet."""
+    """Load a module of the package by its path, as the package cannot be imported yet."""
     spec = spec_from_file_location(path.stem, path)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -33,7 +33,7 @@ compiled = load(HERE / PACKAGE / 'compiled.py')
 
 
 class BuildExt(build_ext):
-    """Modules by Cython: what cannot be compiled is left out, and said."""
+    """Compile modules by Cython; report and leave out those that cannot be compiled."""
 
     def build_extension(self, ext):
         try:

@@ -1,8 +1,8 @@
-"""Takes the rooms that both packages have from gluon_edbatch: they have one source, which is there.
+"""Copy the packages that gluon_edbatch and the runtime share from gluon_edbatch, their source.
 
     python runtime/shared.py [DIRECTORY]       # by default, into runtime/gluon_edbatch_runtime
 
-``setup.py`` does so whenever the checkout is around it; a source distribution has what was taken.
+``setup.py`` does so inside a checkout; a source distribution has the copies.
 """
 
 import os
@@ -20,7 +20,7 @@ OWN = ('calls',)  # what is compiled besides
 
 
 def files() -> Iterator[Path]:
-    """What is taken, relative to the package."""
+    """Yield the files to copy, relative to the package."""
     for room in ROOMS:
         for path in sorted((SOURCE / room).glob('*.p*')):
             if path.suffix in ('.py', '.pxd'):
@@ -29,7 +29,7 @@ def files() -> Iterator[Path]:
 
 
 def take(target: Path = PACKAGE) -> None:
-    """Copy what changed; nothing is done where there is no checkout."""
+    """Copy files that changed; do nothing outside a checkout."""
     if not SOURCE.is_dir():
         return
     for name in files():

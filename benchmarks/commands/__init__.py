@@ -53,7 +53,7 @@ FAILED, INTERRUPTED = 2, 130  # exit statuses; 1: something could not be measure
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     options = _parser().parse_args(_in_full(sys.argv[1:] if arguments is None else arguments))
     try:
         if 'cpus' in options:  # it measures
@@ -69,7 +69,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _in_full(arguments: Sequence[str]) -> list[str]:
-    """The arguments with the command that may be left out."""
+    """Return the arguments with the command that may be left out."""
     first = arguments[0] if arguments else ''
     short = first in WORKLOADS or (first.startswith('-') and first not in ('-h', '--help'))
     return ['workloads', *arguments] if short else list(arguments)

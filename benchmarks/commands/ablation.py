@@ -1,13 +1,13 @@
-"""What each optimisation brings: workloads with all of them, without one at a time, without any.
+"""Measure each optimisation: workloads with all of them, without one at a time, without any.
 
     python -m benchmarks ablation --data DATA --json > results/ablation.jsonl
     python -m benchmarks ablation lattice-lstm --mode infer --batch-size 64 --hidden 64
 
 All variants run in one process on the same model and the same minibatches, in turn (A B A B …).
-"ratio" is the median over the repeats of the speed without an option by that with everything on,
-so that 0.8 says that the option makes the workload 1.25 times as fast; "cpu ratio" the same of
-the processor time over all threads, which a busy machine disturbs less. "types changed" says how
-many of the workload's types an option makes a difference to.
+"ratio" is the median over the repeats of the speed without an option by that with everything on:
+0.8 means that the option makes the workload 1.25 times as fast. "cpu ratio" is that of the
+processor time over all threads, which a busy machine disturbs less. "types changed" counts the
+workload's types on which an option has an effect.
 """
 
 import argparse

@@ -1,14 +1,13 @@
-"""Single cells by rows: plain Gluon, hybridized, against what gluon_edbatch compiles.
+"""Measure single cells by rows: hybridized Gluon against what gluon_edbatch compiles.
 
     python -m benchmarks blocks --json > results/blocks.jsonl
     python -m benchmarks blocks lstm treelstm-inner --gates apart --rows 32,256
 
-Measured is the execution of one batch and nothing else, forward, and forward with backward, in
-turn (A B A B …): medians of microseconds a call, and the median of their ratio, on the clock and
-("cpu") of the processor time over all threads, which a busy machine disturbs less. By default each
-argument of the compiled batch is gathered by index, as states of trees are; plain Gluon reads
-whole arrays. "operators" counts those of a compiled call, gathers included; a native operator is
-one.
+The command measures the execution of one batch only, forward, and forward with backward, in turn (A
+B A B …). It prints medians of microseconds a call, and the median of their ratio. "cpu" is the
+processor time over all threads, which a busy machine disturbs less. By default each argument of the
+compiled batch is gathered by index, as states of trees are; plain Gluon reads whole arrays.
+"operators" counts those of a compiled call, gathers included; a native operator is one.
 """
 
 import argparse

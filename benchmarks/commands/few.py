@@ -1,4 +1,4 @@
-"""What few and large calls cost: in a scope, in batches alone, and in hybridized Gluon.
+"""Measure few and large calls: in a scope, in batches alone, and in hybridized Gluon.
 
     python -m benchmarks few
     python -m benchmarks few convolution relu --samples 1 8

@@ -1,14 +1,13 @@
-"""What batching gains, on the workloads of DyNet's page on automatic batching.
+"""Measure what batching gains, on the workloads of DyNet's page on automatic batching.
 
     python -m benchmarks gains --data DATA --json > results/gains.jsonl
     python -m benchmarks gains bilstm-tagger-equal --data DATA
 
-A workload's per-sample model runs in batches and, in turn (A B A B …), as Gluon runs it, one sample
-at a time; bilstm-tagger-equal, whose sentences all have one length, against the same model batched
-by hand: with its own cells, and with MXNet's fused LSTM layer. "gain" is how many times as many
-samples a second run in batches (medians), "at least" how many times it should be: what DyNet gains,
-and that by hand is at most 1.1 times faster. Widths are those of DyNet's programs, the optimizer is
-Adam as there.
+A workload's per-sample model runs in batches and, in turn (A B A B …), eagerly, one sample at a
+time. The sentences of bilstm-tagger-equal have one length: its rival is the model batched by hand,
+with its own cells, and with MXNet's fused LSTM layer. "gain" is the ratio of samples a second
+(medians). "at least" is the required gain: DyNet's, or at most 1.1 times slower than by hand.
+Widths and optimizer (Adam) are those of DyNet's programs.
 """
 
 import argparse

@@ -4,10 +4,10 @@ r"""Write shell scripts that measure a chosen set of workloads, sizes, scheduler
         --hidden 64,150 --batch-size 32,256 --scheduler depth,agenda,manual --data DIR
     bash results/run1/run_all.sh
 
-One script for each workload, device and width, so that they can go to different machines, and
-run_all.sh, which runs all and plots. Each writes NAME.jsonl beside itself, as "workloads" prints
-it; a script whose NAME.jsonl is complete does nothing, so that an interrupted run goes on. On
-another machine, EDB_ROOT says where the checkout is and PYTHON which interpreter to use.
+There is one script for each workload, device and width, so that they can go to different machines,
+and run_all.sh, which runs all and plots. Each writes NAME.jsonl beside itself, as "workloads"
+prints it. A script whose NAME.jsonl is complete does nothing, so an interrupted run can continue.
+On another machine, EDB_ROOT names the checkout and PYTHON the interpreter.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""What calls and models cost as users write them: NDArrays, methods, mx.nd, masks, NumPy mode.
+"""Measure calls and models as users write them: NDArrays, methods, mx.nd, masks, NumPy mode.
 
     python -m benchmarks idioms
     python -m benchmarks idioms 'y.tanh()' 'mx.nd.tanh(y)' --json
 
-Every sample has an input of its own. "recorded" is what the call takes in a scope, "and run" its
-share of the evaluation that follows, of everything recorded, and "eager" the same in hybridized
-Gluon without a scope; each without autograd, and forward under it. "times" is how many times as
-fast as eager Gluon a minibatch is with the layer that makes y, whose batch is among "batches", too.
-Models have a table of their own: forward, and with gradients in training.
+Every sample has its own input. "recorded" is the time of the call in a scope, "and run" its share
+of the evaluation that follows. "eager" is the time in hybridized Gluon without a scope. Each is
+measured without autograd, and forward under it. "times" is how many times as fast as eager Gluon a
+minibatch is with the layer that makes y, whose batch is among "batches", too. Models have a table
+of their own: forward, and with gradients in training.
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
     python -m benchmarks plots results/table.jsonl results/sweep.jsonl --out results
 
-For each file NAME.jsonl (or NAME.csv): NAME.csv, a table on standard output, and a plot for each
-workload: samples a second over the size of the minibatch, or bars if there is but one size.
+For each file NAME.jsonl (or NAME.csv), it writes NAME.csv, a table on standard output, and a plot
+for each workload. A plot has samples a second over the size of the minibatch, or bars for a single
+size.
 """
 
 import argparse

@@ -59,7 +59,7 @@ for name, mode in json.loads(sys.argv[2]):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay both sides and compare; gives the exit status."""
+    """Replay both sides and compare; return the exit status."""
     unknown = set(options.workloads) - set(WORKLOADS)
     if unknown:
         raise ValueError(f'no workload {", ".join(sorted(unknown))}')
@@ -93,7 +93,7 @@ def _answers(side: subprocess.Popen) -> dict[str, dict[str, Any]]:
 
 
 def _differences(name: str, before: Any, now: dict[str, Any]) -> list[str]:
-    """Lines that tell what differs in a minibatch."""
+    """Return lines that tell what differs in a minibatch."""
     if before is None:
         return [f'{name}: was not there']
     found = []

@@ -1,4 +1,4 @@
-"""How many batches each scheduler needs, and how long it takes to say so.
+"""Measure how many batches each scheduler needs, and how long it takes to schedule.
 
     python -m benchmarks schedulers --data DATA --json > results/schedulers.jsonl
     python -m benchmarks schedulers --data DATA lattice-gru --policies results/policies
@@ -9,8 +9,8 @@ arguments of any length are one type). Nothing is run. For each workload, schedu
 minibatch, one row: means over minibatches drawn from the second half of the training samples. The
 policy of the FSM is learned from minibatches of the first half, or read from a file if --policies
 names a directory that has it. "ratio" is the number of batches by the lower bound of ED-Batch,
-which need not be reachable; "unseen_states" says how often a minibatch had a state without an entry
-in the policy's table.
+which need not be reachable. "unseen_states" counts states of a minibatch without an entry in the
+policy's table.
 """
 
 import argparse

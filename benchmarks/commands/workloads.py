@@ -1,8 +1,8 @@
-"""How many samples a second a per-sample Gluon model runs at: batched, eager, batched by hand.
+"""Measure samples a second of a per-sample Gluon model: batched, eager, batched by hand.
 
     python -m benchmarks treelstm-sick --mode train --scheduler depth,manual --json
 
-What is measured, and by which rule, is said in ``benchmarks/measure.py``.
+``benchmarks/measure.py`` describes what is measured, and by which rule.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def _systems(text: str) -> list[str]:
 
 
 def _all_systems(workload: str) -> list[str]:
-    """Those that the workload and this machine have."""
+    """Return the systems that the workload and this machine have."""
     systems = [
         name for name in (*BATCHED, *EAGER, *WORKLOADS[workload].rivals) if name not in NOT_IN_ALL
     ]

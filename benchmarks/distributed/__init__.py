@@ -1,1 +1,1 @@
-"""Training on several workers: what each does in a step, and what more of them would reach."""
+"""Measure training on several workers: what each does in a step, and what more would reach."""

@@ -1,8 +1,8 @@
 """Training on several workers of this machine: throughput, waiting, and what an exchange takes.
 
-The Tree-LSTM on SICK, each worker kept to a processor of its own, gradients added up by servers
-over loopback. Balanced minibatches are compared with such by chance; a plan for more workers
-follows from what was measured.
+The model is the Tree-LSTM on SICK. Each worker has its own processor, and servers sum gradients
+over loopback. Balanced minibatches are compared with random ones. A plan for more workers follows
+from the measurements.
 
 python -m benchmarks.distributed --data data/sick --workers 1 2 --batch-sizes 25 100 256
 python -m benchmarks.distributed --json rows.jsonl --plot workers.png
@@ -24,7 +24,7 @@ SPEEDUP, IDLE = 1.5, 0.05  # the bars, for two workers
 
 
 def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         'python -m benchmarks.distributed',
         description=__doc__,
@@ -48,7 +48,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 
 def measure(options: argparse.Namespace, workers: int, batch_size: int, shards: str) -> dict:
-    """One job; gives what its first worker has written."""
+    """Run one job; return what its first worker has written."""
     given = ['--batch-size', str(batch_size), '--shards', shards, '--hidden', str(options.hidden)]
     if options.data:
         given += ['--data', str(Path(options.data).resolve())]
@@ -80,7 +80,7 @@ def measure(options: argparse.Namespace, workers: int, batch_size: int, shards: 
 
 
 def tell(row: dict[str, Any]) -> str:
-    """A row, for people."""
+    """Return a row as text."""
     return (
         f'{row["workers"]:3d} x {row["batch_size"]:<4d} {row["shards"]:9s}'
         f'{row["samples_per_s"]:9.0f} samples/s  step {row["step_ms"]:7.1f} ms: compute '
@@ -91,7 +91,7 @@ def tell(row: dict[str, Any]) -> str:
 
 
 def tell_bars(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Whether two workers do as they should."""
+    """Return lines that tell whether two workers are as fast as required."""
     found = {(row['workers'], row['batch_size'], row['shards']): row for row in rows}
     lines = []
     for (workers, size, shards), row in found.items():
@@ -108,7 +108,7 @@ def tell_bars(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def tell_plan(options: argparse.Namespace, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A table for more workers, from the largest minibatches that were measured."""
+    """Return a table for more workers, from the largest measured minibatches."""
     from benchmarks.distributed.plan import costs_of, plan
     from benchmarks.distributed.worker import sample_costs
 
@@ -138,7 +138,7 @@ def tell_plan(options: argparse.Namespace, rows: Sequence[dict[str, Any]]) -> li
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     options = arguments(argv)
     if options.work:
         from benchmarks.distributed.worker import work

@@ -1,4 +1,4 @@
-"""What many workers would reach, by what few were measured to take."""
+"""Predict what many workers would reach, from measurements of few."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ LATENCY = 0.2e-3  # seconds from worker to server and back, in one room
 
 
 class Costs(NamedTuple):
-    """What was measured on one machine."""
+    """Costs that were measured on one machine."""
 
     sample_s: float  # forward and backward of a sample, and its part of an update
     step_s: float  # what a step takes besides: the update
@@ -23,7 +23,7 @@ class Costs(NamedTuple):
 
 
 def costs_of(alone: dict[str, Any], together: dict[str, Any]) -> Costs:
-    """From a row of one worker and one of several."""
+    """Return the costs from a row of one worker and a row of several."""
     moved = together['workers'] * together['bytes_a_step']
     return Costs(
         alone['compute_ms'] / 1e3 / alone['batch_size'],
@@ -36,7 +36,7 @@ def costs_of(alone: dict[str, Any], together: dict[str, Any]) -> Costs:
 def plan(
     costs: Costs, batch_size: int, sample_costs: Sequence[float], gigabits: float
 ) -> list[dict[str, float]]:
-    """Rows for numbers of workers, with a server beside each.
+    """Return rows for numbers of workers, with a server beside each.
 
     A step takes the slowest worker's minibatch, the update, and the exchange: as long as a worker's
     link, a server's link, or a server's adding up takes, whichever is longest. Servers share the

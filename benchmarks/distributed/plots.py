@@ -1,4 +1,4 @@
-"""A picture of several workers: how much they train, and how long they wait."""
+"""Draw how much several workers train, and how long they wait."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ __all__ = ['draw']
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Throughput, and the share of the faster worker's time that it waits, over workers."""
+    """Draw throughput, and the share of the faster worker's time that it waits, over workers."""
     from matplotlib import pyplot
 
     figure, (speed, idle) = pyplot.subplots(1, 2, figsize=(9, 3.6))

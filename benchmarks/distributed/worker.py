@@ -1,4 +1,4 @@
-"""What one worker of a job measures while it trains the Tree-LSTM on SICK."""
+"""Measure one worker of a job while it trains the Tree-LSTM on SICK."""
 
 import json
 import os
@@ -24,7 +24,7 @@ TICKS = os.sysconf('SC_CLK_TCK')
 
 
 def work(settings: dict[str, Any]) -> None:
-    """Train as `settings` say; the first worker writes what was measured as a line of JSON.
+    """Train with `settings`; the first worker writes the measurements as a line of JSON.
 
     Epochs are timed as they are; one more is timed in parts, with all workers waiting for each
     other before they exchange gradients.
@@ -59,7 +59,7 @@ def work(settings: dict[str, Any]) -> None:
 
 
 def timed_parts(run: Run, epoch: int) -> np.ndarray:
-    """Seconds of forward and backward, of waiting for others, of adding up and of updating:
+    """Return seconds of forward and backward, of waiting for others, of adding up and of updating:
     (steps, 4)."""
     samples, joined = run.task.samples['train'], run.sampler.joined_sizes
     parts: list[list[float]] = []
@@ -86,7 +86,8 @@ def timed_parts(run: Run, epoch: int) -> np.ndarray:
 
 
 def summary(parts: np.ndarray) -> dict[str, float]:
-    """Of (workers, steps, 4) seconds: milliseconds a step, and shares of time that workers waited.
+    """Return milliseconds a step, and shares of time that workers waited, from (workers, steps, 4)
+    seconds.
 
     A worker is idle for as long as the slowest of a step computes longer than it does; `barrier_ms`
     is what waiting takes where nobody is late.
@@ -108,23 +109,24 @@ def summary(parts: np.ndarray) -> dict[str, float]:
 
 
 def sample_costs(data: Optional[str]) -> np.ndarray:
-    """Calls of each training sample of a directory, or of the embedded sample."""
+    """Return the number of calls of each training sample of a directory, or of the embedded
+    sample."""
     options, _ = parse(SICKTask, ['--hidden', '4', *(['--data', data] if data else [])])
     return costs(Run(SICKTask, options))
 
 
 def costs(run: Run) -> np.ndarray:
-    """Calls of each sample."""
+    """Return the number of calls of each sample."""
     return run.task.costs(run.objective, run.task.samples['train'])
 
 
 def predicted_idle(run: Run, workers: Workers) -> float:
-    """The share of time that workers wait if a call takes as long as any other."""
+    """Return the share of time that workers wait if all calls take equally long."""
     return idle_share(run.sampler, range(3), costs(run)) if workers.size > 1 else 0.0
 
 
 def bytes_a_step(run: Run) -> int:
-    """That a worker sends to the servers, and gets back."""
+    """Return how many bytes a worker sends to the servers, and gets back, in a step."""
     trained: Sequence[Any] = [
         parameter for parameter in run.net.collect_params().values() if parameter.grad_req != 'null'
     ]
@@ -132,7 +134,7 @@ def bytes_a_step(run: Run) -> int:
 
 
 def server_seconds() -> float:
-    """Processor time that the servers of this job have taken so far, if they run here."""
+    """Return the processor time of this job's servers so far, if they run here."""
     port, seconds = os.environ.get('DMLC_PS_ROOT_PORT'), 0.0
     for directory in Path('/proc').glob('[0-9]*') if port else ():
         try:

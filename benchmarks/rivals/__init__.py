@@ -1,4 +1,4 @@
-"""Models to compare with that use no part of gluon_edbatch; a module for each way to write one."""
+"""Rivals: models without any part of gluon_edbatch; a module for each way to write one."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,32 +15,33 @@ class Rival(Protocol):
     """
 
     def plan(self, samples: Sequence[Any]) -> Any:
-        """Index arithmetic: samples to arrays of rows, on the device."""
+        """Return the plan of a minibatch, by index arithmetic: samples as arrays of rows, on the
+        device."""
 
     def predict(self, plan: Any) -> Any:
-        """What the model says of the samples."""
+        """Return the model's outputs for the samples."""
 
     def loss(self, plan: Any, samples: Sequence[Any]) -> Any:
-        """Mean loss of the samples, connected to the parameters."""
+        """Return the mean loss of the samples, connected to the parameters."""
 
     def backward(self, loss: Any) -> None:
-        """Gradients of all parameters."""
+        """Compute gradients of all parameters."""
 
     def update(self) -> None:
-        """One step of the optimizer."""
+        """Run one step of the optimizer."""
 
     def wait(self) -> None:
-        """Until all that was asked for is done."""
+        """Wait until all queued work is done."""
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """Gradients of the last backward pass, under the names of the initial weights."""
+        """Return gradients of the last backward pass, under the names of the initial weights."""
 
     def batches(self, plan: Any) -> int:
-        """How many batches a plan runs the cell in."""
+        """Return how many batches a plan runs the cell in."""
 
 
 def parameters_of(net: Any) -> dict[str, Any]:
-    """Parameters of a `gluon.Block` by their first place in it: blocks may have one in common."""
+    """Return parameters of a `gluon.Block` by their first place in it: blocks may share some."""
     places: dict[Any, str] = {}
     for place, parameter in net._collect_params_with_prefix().items():
         places.setdefault(parameter, place)

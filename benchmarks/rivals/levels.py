@@ -1,9 +1,9 @@
-"""Levels of a minibatch of trees: the index arithmetic that batching by hand needs. NumPy only.
+"""Group a minibatch of trees by level: the index arithmetic of batching by hand. NumPy only.
 
 Both rivals batch the same way. Nodes are grouped by their distance from the root, not by their
-height: then all children of one level are exactly the inner nodes of the next level plus leaves,
-so no earlier level is ever gathered from. Leaves know no state and run as one batch, whatever
-their level; what they pass to their parents is summed once, before the levels begin.
+height. Then all children of one level are exactly the inner nodes of the next level plus leaves, so
+no earlier level is gathered from. Leaves know no state and run as one batch, whatever their level;
+what they pass to their parents is summed once, before the levels begin.
 """
 
 from collections.abc import Sequence

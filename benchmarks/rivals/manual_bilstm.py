@@ -1,10 +1,10 @@
 """The BiLSTM tagger over sentences of one length, batched by hand in MXNet.
 
-Equal lengths are where batching by hand excels: no padding, no masks, all sentences go from word to
-word together, and a minibatch is one graph that is always the same. It is written in two ways: the
-model's own cells unrolled over all words, as DyNet's page compares with, and MXNet's fused LSTM
-layer, which multiplies the inputs of all words at once. Both are hybridized with static memory.
-Checked against the per-sample model in ``tests/bench/test_benchmark_tagging.py``.
+Batching by hand excels with equal lengths: there are no padding and no masks, all sentences advance
+together, and all minibatches have one graph. The rival has two forms. One unrolls the model's own
+cells over all words, as DyNet's page does. The other uses MXNet's fused LSTM layer, which
+multiplies the inputs of all words together. Both are hybridized with static memory. Checked against
+the per-sample model in ``tests/bench/test_benchmark_tagging.py``.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ __all__ = ['ManualBiLSTM']
 
 
 class ManualBiLSTM(OnGluon):
-    """BiLSTM tagger of sentences that all have the same number of words.
+    """A BiLSTM tagger of sentences that all have the same number of words.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class ManualBiLSTM(OnGluon):
         self.train(self.params, optimizer, learning_rate)
 
     def plan(self, samples: Sequence[Sentence]) -> nd.NDArray:
-        """Ids of words, (T, N): a column a sentence."""
+        """Return ids of words, (T, N): a column a sentence."""
         if any(len(sentence) != self.length for sentence in samples):
             raise ValueError(f'sentences of {self.length} words are batched by hand, no others')
         ids = np.array(
@@ -73,15 +73,15 @@ class ManualBiLSTM(OnGluon):
         return nd.array(ids.T, ctx=self.ctx)
 
     def batches(self, plan: nd.NDArray) -> int:
-        """Calls of a cell."""
+        """Return the number of calls of a cell."""
         return self._calls
 
     def predict(self, plan: nd.NDArray) -> nd.NDArray:
-        """Scores (T * N, tags), of the first words of all sentences first. Does not wait."""
+        """Return scores (T * N, tags), of the first words of all sentences first. Does not wait."""
         return self._tagger(plan)
 
     def loss(self, plan: nd.NDArray, samples: Sequence[Sentence]) -> nd.NDArray:
-        """Mean over the sentences of the sum over their words."""
+        """Return the mean over the sentences of the sum over their words."""
         tags = nd.array(
             np.stack([sentence.tags for sentence in samples]).T.reshape(-1), ctx=self.ctx
         )
@@ -90,7 +90,7 @@ class ManualBiLSTM(OnGluon):
 
 
 class _UnrolledTagger(gluon.HybridBlock):
-    """The model's own blocks, called once for a word of all sentences."""
+    """Call the model's own blocks once for a word of all sentences."""
 
     def __init__(self, net: gluon.Block, length: int):
         super().__init__()
@@ -101,7 +101,7 @@ class _UnrolledTagger(gluon.HybridBlock):
             self.register_child(cell)
 
     def hybrid_forward(self, F, ids):
-        """ids (T, N)"""
+        """Return scores for ids (T, N)."""
         values = list(F.split(self.embed(ids), axis=0, num_outputs=self._length, squeeze_axis=True))
         for rightward, leftward in self._layers:
             forth, back = self._unroll(rightward, values), self._unroll(leftward, values[::-1])
@@ -113,7 +113,7 @@ class _UnrolledTagger(gluon.HybridBlock):
 
 
 class _FusedTagger(gluon.HybridBlock):
-    """The same with all LSTMs in one operator, whose weights are copies."""
+    """A tagger with all LSTMs in one operator, whose weights are copies of the model's."""
 
     def __init__(self, net: gluon.Block, ctx):
         super().__init__()
@@ -134,5 +134,5 @@ class _FusedTagger(gluon.HybridBlock):
                     self.copies[f'layers.{k}.{side}.{name}'] = copy
 
     def hybrid_forward(self, F, ids):
-        """ids (T, N)"""
+        """Return scores for ids (T, N)."""
         return self.scores(F.reshape(self.lstm(self.embed(ids)), shape=(-3, 0)))

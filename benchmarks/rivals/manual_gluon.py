@@ -1,10 +1,10 @@
 """The SICK Tree-LSTM batched by hand in MXNet Gluon, level by level over the whole minibatch.
 
-The same plan as in PyTorch, written for what MXNet does fast on a CPU: one product a gate, as
-slicing a joint one costs more than it saves; oneDNN's ``Activation``; children summed by a
-product with a sparse matrix, as ``sum`` is ten times slower; and `_Cuts`, because the gradient of
-a slice fills an array of the whole size. Checked against a node-by-node implementation in
-``tests/bench/test_benchmark.py``.
+The plan is that of the PyTorch rival, with operators that MXNet runs fast on a CPU. There is one
+product a gate, as slicing a joint one costs more than it saves, and oneDNN's ``Activation``.
+Children are summed by a product with a sparse matrix, as ``sum`` is ten times slower. `_Cuts`
+avoids gradients of slices, which fill arrays of the whole size. Checked against a node-by-node
+implementation in ``tests/bench/test_benchmark.py``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class _Plan(NamedTuple):
 
 
 class ManualGluon(OnGluon):
-    """Child-sum Tree-LSTM with a similarity head, batched by hand in Gluon.
+    """A child-sum Tree-LSTM with a similarity head, batched by hand in Gluon.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class ManualGluon(OnGluon):
         self.train(self.params, optimizer, learning_rate)
 
     def plan(self, samples: Sequence[Any]) -> _Plan:
-        """Index arithmetic and its upload: the user's samples to arrays of rows."""
+        """Return the samples as arrays of rows, on the device."""
         levels = plan_levels([pair.left for pair in samples] + [pair.right for pair in samples])
         words, which = levels.tokens, []
         if self.share_words:
@@ -103,15 +103,15 @@ class ManualGluon(OnGluon):
         )
 
     def batches(self, plan: _Plan) -> int:
-        """Levels of inner nodes, and the leaves."""
+        """Return the number of levels of inner nodes, and the leaves."""
         return len(plan.levels.levels) + 1
 
     def predict(self, plan: _Plan) -> nd.NDArray:
-        """Log-probabilities (pairs, 5) of the scores. Does not wait."""
+        """Return log-probabilities (pairs, 5) of the scores. Does not wait."""
         return self._scores(plan, _Cuts(False))
 
     def loss(self, plan: _Plan, samples: Sequence[Any]) -> nd.NDArray:
-        """Mean over the pairs of the divergence from the distribution of their score."""
+        """Return the mean over the pairs of the divergence from the distribution of their score."""
         target = nd.array(np.concatenate([pair.target for pair in samples]), ctx=self.ctx)
         self._cuts = _Cuts(True)
         scores = self._scores(plan, self._cuts)
@@ -119,13 +119,13 @@ class ManualGluon(OnGluon):
             return nd.sum(target * (nd.log(target + 1e-12) - scores)) / len(samples)
 
     def backward(self, loss: nd.NDArray) -> None:
-        """Gradients of all parameters."""
+        """Compute gradients of all parameters."""
         self.params['u_f'].zero_grad()
         super().backward(loss)
         self._cuts.backward()
 
     def _scores(self, plan: _Plan, cuts: '_Cuts') -> nd.NDArray:
-        """Log-probabilities (pairs, 5) of the scores."""
+        """Return log-probabilities (pairs, 5) of the scores."""
         roots = self._encode(plan, cuts)
         with cuts.tape():
             half = len(roots) // 2
@@ -136,7 +136,7 @@ class ManualGluon(OnGluon):
             return nd.log_softmax(self._dense(hidden, 'out_w', 'out_b'))
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """Gradients of the last backward pass under the names of ``weights``."""
+        """Return gradients of the last backward pass under the names of ``weights``."""
         return _joined(super().gradients())
 
     def _dense(self, x: nd.NDArray, weight: str, bias: str = '') -> nd.NDArray:
@@ -145,7 +145,8 @@ class ManualGluon(OnGluon):
         return nd.FullyConnected(x, w, *b, no_bias=not bias, num_hidden=w.shape[0])
 
     def _projections(self, plan: _Plan, cuts: '_Cuts') -> list[dict[str, nd.NDArray]]:
-        """The words' part of each gate: of inner nodes, of leaves, of leaves that are trees."""
+        """Return the words' part of each gate: of inner nodes, of leaves, of leaves that are
+        trees."""
         with cuts.tape():
             words = nd.take(self.params['embed'].data(), plan.words)
         if plan.which:
@@ -165,7 +166,7 @@ class ManualGluon(OnGluon):
             ]
 
     def _encode(self, plan: _Plan, cuts: '_Cuts') -> nd.NDArray:
-        """h of every root, (trees, H)."""
+        """Return h of every root, (trees, H)."""
         inner, leaf, lone = self._projections(plan, cuts)
         ends = {}
         with cuts.tape():  # leaves: no state comes in, so neither U nor the forget gate
@@ -187,7 +188,8 @@ class ManualGluon(OnGluon):
             return nd.take(nd.concat(*tops, dim=0) if len(tops) > 1 else tops[0], plan.roots)
 
     def _climb(self, plan: _Plan, parts: dict[str, list[nd.NDArray]]) -> nd.NDArray:
-        """From the deepest level to the roots: h of the first level's inner nodes."""
+        """Compute from the deepest level to the roots; return h of the first level's inner
+        nodes."""
         h = c = None
         for k in reversed(range(len(plan.levels.levels))):
             h_sum, c_sum = parts['h'][k], parts['c'][k]
@@ -202,12 +204,12 @@ class ManualGluon(OnGluon):
 
 
 class _Cuts:
-    """Rows of arrays as separate variables, whose gradients are written in place.
+    """Cut rows of arrays into separate variables, whose gradients are written in place.
 
-    The gradient of a slice is an array of the whole size, filled with zeros but for some rows;
-    with ten slices this costs more than the products. Instead the tape ends at the arrays, their
-    rows are views that are variables of the next tape, and the gradients are views too, of
-    arrays from which the first tape goes on.
+    The gradient of a slice is an array of the whole size, filled with zeros but for some rows; with
+    ten slices this costs more than the products. Instead the tape ends at the arrays, and their
+    rows are views that are variables of the next tape. Gradients are views, too, of arrays from
+    which the first tape continues.
     """
 
     def __init__(self, training: bool):
@@ -215,15 +217,16 @@ class _Cuts:
         self._ends: list[tuple[list[nd.NDArray], list[nd.NDArray]]] = []
 
     def tape(self):
-        """A scope that records where gradients are wanted."""
+        """Return a scope that records where gradients are wanted."""
         return autograd.record() if self.training else autograd.pause()
 
     def rows(
         self, ends: Iterable[tuple[nd.NDArray, Sequence[int]]], all_read: bool = False
     ) -> list[list[Optional[nd.NDArray]]]:
-        """For each array and its bounds, views of rows ``bounds[k]:bounds[k + 1]``, or None.
+        """Return, for each array and its bounds, views of rows ``bounds[k]:bounds[k + 1]``, or
+        None.
 
-        With `all_read` every row gets a gradient, and need not be cleared before.
+        With `all_read` every row gets a gradient, so gradients are not cleared first.
         """
         ends = list(ends)
         if not self.training:
@@ -243,7 +246,7 @@ class _Cuts:
         return views
 
     def backward(self) -> None:
-        """Carry on from the rows to what they were cut from, last cut first."""
+        """Continue the backward pass from the rows to the arrays, last cut first."""
         for arrays, gradients in reversed(self._ends):
             autograd.backward(arrays, gradients)
 
@@ -261,7 +264,7 @@ def _tanh(x: nd.NDArray) -> nd.NDArray:
 
 
 def _state(i: nd.NDArray, o: nd.NDArray, u: nd.NDArray, kept: Optional[nd.NDArray] = None):
-    """h and c from the gates' sums and what the forget gates kept of the children."""
+    """Return h and c from the gates' sums and what the forget gates kept of the children."""
     c = _sigmoid(i) * _tanh(u)
     if kept is not None:
         c = c + kept
@@ -269,13 +272,13 @@ def _state(i: nd.NDArray, o: nd.NDArray, u: nd.NDArray, kept: Optional[nd.NDArra
 
 
 def _upload(arrays: Sequence[np.ndarray], ctx: mx.Context) -> list[nd.NDArray]:
-    """Index arrays on the device, in one copy."""
+    """Return index arrays on the device, in one copy."""
     bounds = np.cumsum([0] + [len(array) for array in arrays]).tolist()
     return _views(nd.array(np.concatenate(arrays), dtype='int32', ctx=ctx), bounds)
 
 
 def _child_sum(parents: np.ndarray, num_parents: int, ctx: mx.Context):
-    """A sparse (children, parents) matrix of ones: its transpose sums children."""
+    """Return a sparse (children, parents) matrix of ones: its transpose sums children."""
     if not len(parents):
         return None
     return mx.nd.sparse.csr_matrix(
@@ -290,7 +293,7 @@ def _sum_children(matrix, x: nd.NDArray) -> nd.NDArray:
 
 
 def _by_gate(weights: dict[str, np.ndarray], hidden: int) -> dict[str, np.ndarray]:
-    """``w``, ``b`` and ``u_iou`` as one array a gate."""
+    """Return ``w``, ``b`` and ``u_iou`` as one array a gate."""
     apart = {name: value for name, value in weights.items() if name not in ('w', 'b', 'u_iou')}
     for k, gate in enumerate(GATES):
         rows = slice(k * hidden, (k + 1) * hidden)
@@ -301,7 +304,7 @@ def _by_gate(weights: dict[str, np.ndarray], hidden: int) -> dict[str, np.ndarra
 
 
 def _joined(apart: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inverse of `_by_gate`."""
+    """Return the inverse of `_by_gate`."""
     gates = {f'{kind}_{gate}' for kind in 'wbu' for gate in 'iou'} | {'w_f', 'b_f'}
     joined = {name: value for name, value in apart.items() if name not in gates}
     for kind in 'wb':

@@ -1,8 +1,8 @@
 """The SICK Tree-LSTM batched by hand in PyTorch, level by level over the whole minibatch.
 
-What a careful engineer writes in a day: words projected in one product, leaves as one batch,
-children summed with ``index_add``, one fused ``addmm`` a level, no padding, no loop over nodes
-outside `plan_levels`. Checked against a node-by-node implementation in
+A careful engineer writes this in a day: words projected in one product, leaves as one batch,
+children summed with ``index_add``, one fused ``addmm`` a level. There is no padding, and no loop
+over nodes outside `plan_levels`. Checked against a node-by-node implementation in
 ``tests/bench/test_benchmark.py``.
 """
 
@@ -30,7 +30,7 @@ class _Plan(NamedTuple):
 
 
 class ManualTorch(OnTorch):
-    """Child-sum Tree-LSTM with a similarity head, batched by hand in PyTorch.
+    """A child-sum Tree-LSTM with a similarity head, batched by hand in PyTorch.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class ManualTorch(OnTorch):
         self.train(self.weights, optimizer, learning_rate)
 
     def plan(self, samples: Sequence[Any]) -> '_Plan':
-        """Index arithmetic: the user's samples to arrays of rows."""
+        """Return the samples as arrays of rows, on the device."""
         levels = plan_levels([pair.left for pair in samples] + [pair.right for pair in samples])
         return _Plan(
             levels,
@@ -74,21 +74,21 @@ class ManualTorch(OnTorch):
         )
 
     def batches(self, plan: '_Plan') -> int:
-        """Levels of inner nodes, and the leaves."""
+        """Return the number of levels of inner nodes, and the leaves."""
         return len(plan.levels.levels) + 1
 
     def predict(self, plan: '_Plan') -> torch.Tensor:
-        """Log-probabilities (pairs, 5) of the scores."""
+        """Return log-probabilities (pairs, 5) of the scores."""
         with torch.inference_mode():
             return self._scores(plan)
 
     def loss(self, plan: '_Plan', samples: Sequence[Any]) -> torch.Tensor:
-        """Mean over the pairs of the divergence from the distribution of their score."""
+        """Return the mean over the pairs of the divergence from the distribution of their score."""
         target = self._upload(np.concatenate([pair.target for pair in samples]))
         return F.kl_div(self._scores(plan), target, reduction='batchmean')
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """Gradients of the last backward pass under the names of ``weights``."""
+        """Return gradients of the last backward pass under the names of ``weights``."""
         return {
             name: (torch.zeros_like(value) if value.grad is None else value.grad).cpu().numpy()
             for name, value in self.weights.items()
@@ -112,7 +112,7 @@ class ManualTorch(OnTorch):
         return F.embedding(which, F.linear(F.embedding(words, embed), w, b))
 
     def _encode(self, plan: '_Plan') -> torch.Tensor:
-        """h of every root, (trees, H)."""
+        """Return h of every root, (trees, H)."""
         w, H, n = self.weights, self.hidden, plan.levels.num_inner
         tokens, leaf_parents = plan.tokens, plan.leaf_parents
         attached = len(leaf_parents)
@@ -148,7 +148,8 @@ class ManualTorch(OnTorch):
 
 
 def _state(iou: torch.Tensor, kept: Optional[torch.Tensor] = None):
-    """h and c from the gates' sums (rows, 3H) and what the forget gates kept of the children."""
+    """Return h and c from the gates' sums (rows, 3H) and what the forget gates kept of the
+    children."""
     i, o, u = iou.chunk(3, 1)
     c = torch.sigmoid(i) * torch.tanh(u)
     if kept is not None:

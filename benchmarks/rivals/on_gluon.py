@@ -1,4 +1,4 @@
-"""What rivals in MXNet Gluon have in common."""
+"""The common part of rivals in MXNet Gluon."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,33 +16,33 @@ class OnGluon:
     ----------
     params : mapping of str to gluon.Parameter
     stale : bool
-        Whether a minibatch may leave some of them without new gradients.
+        Whether a minibatch may leave some parameters without new gradients.
     """
 
     stale = False
     params: Mapping[str, gluon.Parameter]
 
     def train(self, params: Any, optimizer: str, learning_rate: float) -> None:
-        """Have these parameters updated."""
+        """Set the parameters to update, and the optimizer."""
         self.params = params
         self.trainer = gluon.Trainer(
             list(params.values()), optimizer, {'learning_rate': learning_rate}, kvstore=None
         )
 
     def backward(self, loss: nd.NDArray) -> None:
-        """Gradients of all parameters."""
+        """Compute gradients of all parameters."""
         loss.backward()
 
     def update(self) -> None:
-        """One step of the optimizer."""
+        """Run one step of the optimizer."""
         self.trainer.step(1, ignore_stale_grad=self.stale)
 
     def wait(self) -> None:
-        """Until all that was asked for is done."""
+        """Wait until all queued work is done."""
         nd.waitall()
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """Gradients of the last backward pass, under the names of the initial weights."""
+        """Return gradients of the last backward pass, under the names of the initial weights."""
         return {
             name: parameter.grad().asnumpy()
             for name, parameter in self.params.items()

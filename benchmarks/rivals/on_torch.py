@@ -1,4 +1,4 @@
-"""What rivals in PyTorch have in common."""
+"""The common part of rivals in PyTorch."""
 
 import torch
 
@@ -20,20 +20,20 @@ class OnTorch:
         self.device = torch_device(ctx)
 
     def train(self, weights: dict[str, torch.Tensor], optimizer: str, learning_rate: float) -> None:
-        """Have these weights updated, by ``sgd``, ``adagrad`` or ``adam``."""
+        """Set the weights to update, by ``sgd``, ``adagrad`` or ``adam``."""
         kinds = dict(sgd=torch.optim.SGD, adagrad=torch.optim.Adagrad, adam=torch.optim.Adam)
         self.optimizer = kinds[optimizer](weights.values(), lr=learning_rate)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of all parameters."""
+        """Compute gradients of all parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
 
     def update(self) -> None:
-        """One step of the optimizer."""
+        """Run one step of the optimizer."""
         self.optimizer.step()
 
     def wait(self) -> None:
-        """Until all that was asked for is done: at once on a CPU."""
+        """Wait until all queued work is done: nothing to do on a CPU."""
         if self.device != 'cpu':
             torch.cuda.synchronize()

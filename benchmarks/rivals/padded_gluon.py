@@ -1,5 +1,5 @@
-"""Graph networks, the pointer network and models of sentences batched by hand in MXNet: padded to
-rectangles, masked.
+"""Graph networks, the pointer network and models of sentences, batched by hand in MXNet with
+padding and masks.
 
 Neighbours are a matrix of each sentence, so that messages are products of whole minibatches. The
 pointer network is unrolled to the longest sentence of all: each minibatch is the same graph.
@@ -44,7 +44,7 @@ FAR = -1e9  # a score that a softmax makes zero of
 
 
 class _Padded(OnGluon):
-    """What all have in common.
+    """The common part of rivals that pad.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class _Padded(OnGluon):
 
 
 class PaddedGraphs(OfGraphs, _Padded):
-    """`graph_attention.model.GraphTagger` with sums or attention."""
+    """Run `graph_attention.model.GraphTagger` with sums or attention on padded graphs."""
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
         super().__init__(net, optimizer, learning_rate, ctx)
@@ -76,15 +76,15 @@ class PaddedGraphs(OfGraphs, _Padded):
             block.hybridize(static_alloc=True)
 
     def batches(self, plan: Graphs) -> int:
-        """A layer runs once."""
+        """Return the number of layers, each of which runs once."""
         return len(self._tagger.layers)
 
     def predict(self, plan: Graphs) -> nd.NDArray:
-        """Scores (number of words, relations). Does not wait."""
+        """Return scores (number of words, relations). Does not wait."""
         return self._tagger(*plan)
 
     def loss(self, plan: Graphs, samples: Sequence[Any]) -> nd.NDArray:
-        """Mean over the sentences of the sum over their words."""
+        """Return the mean over the sentences of the sum over their words."""
         (relations,) = self._upload([np.concatenate([sample.relations for sample in samples])])
         with autograd.record():
             return self._criterion(self._tagger(*plan), relations).sum() / len(samples)
@@ -102,7 +102,7 @@ class _PaddedTagger(gluon.HybridBlock):
                 self.register_child(block)
 
     def hybrid_forward(self, F, words, edges, places):
-        """words (N, T), edges (N, T, T), places (number of words,)"""
+        """Return scores for words (N, T), edges (N, T, T), places (number of words,)."""
         nodes, far = _flat(F, self.embed(words)), (1 - edges) * FAR
         for project, gather in self.layers:
             values = project(nodes)
@@ -128,17 +128,17 @@ class _PaddedTagger(gluon.HybridBlock):
 
 
 def _flat(F, x):
-    """(N, T, ...) as (N * T, ...)."""
+    """Reshape (N, T, ...) to (N * T, ...)."""
     return F.reshape(x, shape=(-3, 0))
 
 
 def _by_sentence(F, x, words):
-    """(N * T, ...) as (N, T, ...)."""
+    """Reshape (N * T, ...) to (N, T, ...)."""
     return F.reshape_like(x, words, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
 
 
 class PaddedPointer(_Padded):
-    """`pointer.model.PointerNetwork`.
+    """Run `pointer.model.PointerNetwork` on padded sentences.
 
     Parameters
     ----------
@@ -156,19 +156,19 @@ class PaddedPointer(_Padded):
             block.hybridize(static_alloc=True, static_shape=True)
 
     def plan(self, samples: Sequence[Any]) -> Orders:
-        """Padded sentences."""
+        """Return padded sentences."""
         return Orders(*self._upload(plan_orders(samples, self.longest)))
 
     def batches(self, plan: Orders) -> int:
-        """Calls of a cell."""
+        """Return the number of calls of a cell."""
         return 2 * self.longest
 
     def predict(self, plan: Orders) -> nd.NDArray:
-        """Positions (N, T) in the order that seems right. Does not wait."""
+        """Return positions (N, T) in the predicted order. Does not wait."""
         return self._writer(plan.read, plan.lengths, plan.positions)
 
     def loss(self, plan: Orders, samples: Sequence[Any]) -> nd.NDArray:
-        """Mean over the sentences of the sum over their words."""
+        """Return the mean over the sentences of the sum over their words."""
         with autograd.record():
             return self._copier(*plan).sum() / len(samples)
 
@@ -183,14 +183,15 @@ class _PaddedNetwork(gluon.HybridBlock):
         self._length = length
 
     def _read(self, F, words, lengths):
-        """Memory and keys of attention, (N, T, H) each, and the states behind the last words."""
+        """Return memory and keys of attention, (N, T, H) each, and the states behind the last
+        words."""
         memory, states = self.reader.unroll(
             self._length, words, merge_outputs=True, valid_length=lengths
         )
         return memory, _by_sentence(F, self.key(_flat(F, memory)), words), states
 
     def _attend(self, F, h, memory, keys, far):
-        """Weights (N, T), and the context (N, H)."""
+        """Return weights (N, T), and the context (N, H)."""
         mixed = F.Activation(
             F.broadcast_add(keys, F.expand_dims(self.query(h), axis=1)), act_type='tanh'
         )
@@ -202,10 +203,10 @@ class _PaddedNetwork(gluon.HybridBlock):
 
 
 class _PaddedCopier(_PaddedNetwork):
-    """Costs of the right words, (N, T)."""
+    """Compute costs of the right words, (N, T)."""
 
     def hybrid_forward(self, F, read, lengths, positions, written, right):
-        """See `Orders`."""
+        """Return costs of the right words; see `Orders` for the arguments."""
         memory, keys, states = self._read(F, self.embed(read), lengths)
         columns, rights = self._columns(F, self.embed(written)), self._columns(F, right)
         word, context = F.zeros_like(columns[0]), F.zeros_like(states[0])
@@ -219,10 +220,10 @@ class _PaddedCopier(_PaddedNetwork):
 
 
 class _PaddedWriter(_PaddedNetwork):
-    """Positions (N, T) in the order that seems right."""
+    """Compute positions (N, T) in the predicted order."""
 
     def hybrid_forward(self, F, read, lengths, positions):
-        """See `Orders`."""
+        """Return positions in the predicted order; see `Orders` for the arguments."""
         words = self.embed(read)
         memory, keys, states = self._read(F, words, lengths)
         word = F.zeros_like(F.squeeze(F.slice_axis(words, axis=1, begin=0, end=1), axis=1))
@@ -239,7 +240,8 @@ class _PaddedWriter(_PaddedNetwork):
 
 
 class PaddedTransformer(OfGroups, _Padded):
-    """`sentence_sst.model.SentenceTransformer`: sentences sorted by length, in several groups."""
+    """Run `sentence_sst.model.SentenceTransformer` on sentences sorted by length, in several
+    groups."""
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
         super().__init__(net, optimizer, learning_rate, ctx)
@@ -249,12 +251,12 @@ class PaddedTransformer(OfGroups, _Padded):
             block.hybridize(static_alloc=True)
 
     def predict(self, plan: Groups) -> nd.NDArray:
-        """Scores (number of sentences, classes). Does not wait."""
+        """Return scores (number of sentences, classes). Does not wait."""
         scores = [self._classifier(*group) for group in plan.sentences]
         return nd.take(nd.concat(*scores, dim=0), plan.back)
 
     def loss(self, plan: Groups, samples: Sequence[Any]) -> nd.NDArray:
-        """Mean over the sentences."""
+        """Return the mean over the sentences."""
         (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
         with autograd.record():
             return self._criterion(self.predict(plan), labels).mean()
@@ -268,14 +270,14 @@ class _PaddedClassifier(gluon.HybridBlock):
         self.embed, self.encoder, self.scores = net.embed, net.encoder, net.scores
 
     def hybrid_forward(self, F, words, lengths):
-        """See `Sentences`."""
+        """Return scores; see `Sentences` for the arguments."""
         outputs, _ = self.encoder(self.embed(words), None, lengths)  # zeros behind the ends
         return self.scores(F.broadcast_div(F.sum(outputs, axis=1), F.expand_dims(lengths, axis=1)))
 
 
 class PaddedReader(OfWords, _Padded):
-    """`adaptive.model.PonderingReader`: all sentences take as many steps as one may, and those that
-    had enough stay as they are.
+    """Run `adaptive.model.PonderingReader`: all sentences take as many steps as one may, and those
+    that had enough stay as they are.
 
     Parameters
     ----------
@@ -294,11 +296,11 @@ class PaddedReader(OfWords, _Padded):
             block.hybridize(static_alloc=True)
 
     def predict(self, plan: Words) -> nd.NDArray:
-        """Scores (number of sentences, classes). Does not wait."""
+        """Return scores (number of sentences, classes). Does not wait."""
         return self._reader(*plan)[0]
 
     def loss(self, plan: Words, samples: Sequence[Any]) -> nd.NDArray:
-        """Mean over the sentences."""
+        """Return the mean over the sentences."""
         (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
         with autograd.record():
             scores, cost = self._reader(*plan)
@@ -314,7 +316,7 @@ class _PaddedSteps(gluon.HybridBlock):
         self._most = net.most
 
     def hybrid_forward(self, F, words, there):
-        """See `Words`. Gives scores and costs."""
+        """Return scores and costs; see `Words` for the arguments."""
         memory, far = self._read(F, words), F.expand_dims((1 - there) * FAR, axis=2)
         state = F.zeros_like(F.squeeze(F.slice_axis(memory, axis=1, begin=0, end=1), axis=1))
         cost = F.zeros_like(F.slice_axis(there, axis=1, begin=0, end=1))
@@ -345,11 +347,11 @@ class _PaddedSteps(gluon.HybridBlock):
 
 
 class PaddedPhrases(_Padded):
-    """`tree_sst.model.TreeTransformer`, height by height.
+    """Run `tree_sst.model.TreeTransformer`, height by height.
 
     Vectors of all phrases are rows of one array, and their gradients of another. The tape ends at
-    each height, which reads rows and adds to their gradients in place: on one tape the gradient
-    of every reading would be an array of the whole size.
+    each height, which reads rows and adds to their gradients in place. On one tape, each gradient
+    of a read would be an array of the whole size.
     """
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
@@ -362,7 +364,7 @@ class PaddedPhrases(_Padded):
         self._cell.collect_params().setattr('grad_req', 'add')
 
     def plan(self, samples: Sequence[Any]) -> Phrases:
-        """Rows of each height."""
+        """Return rows of each height."""
         plan = plan_phrases([sample.tree for sample in samples])
         heights = [
             Height(height.begin, height.end, *self._upload(height[2:])) for height in plan.heights
@@ -371,11 +373,11 @@ class PaddedPhrases(_Padded):
         return Phrases(words, heights, plan.order, back)
 
     def batches(self, plan: Phrases) -> int:
-        """Heights, and the words."""
+        """Return the number of heights, and one for the words."""
         return len(plan.heights) + 1
 
     def predict(self, plan: Phrases) -> nd.NDArray:
-        """Scores (number of phrases, classes). Does not wait."""
+        """Return scores (number of phrases, classes). Does not wait."""
         vectors = nd.empty((len(plan.order), self._width), ctx=self.ctx)
         vectors[: len(plan.words)] = self._leaf(plan.words)
         for height in plan.heights:
@@ -383,7 +385,7 @@ class PaddedPhrases(_Padded):
         return nd.take(self._scores(vectors), plan.back)
 
     def loss(self, plan: Phrases, samples: Sequence[Any]) -> nd.NDArray:
-        """Mean over the trees of the sum over their phrases."""
+        """Return the mean over the trees of the sum over their phrases."""
         labels = np.concatenate([sample.labels for sample in samples])[plan.order]
         (labels,) = self._upload([labels])
         shape = len(labels), self._width
@@ -403,7 +405,7 @@ class PaddedPhrases(_Padded):
             return self._criterion(self._scores(read[0]), labels).sum() / len(samples)
 
     def backward(self, loss: nd.NDArray) -> None:
-        """Gradients of all parameters."""
+        """Compute gradients of all parameters."""
         self._cell.collect_params().zero_grad()
         loss.backward()
         for begin, end, found in reversed(self._written):
@@ -418,7 +420,7 @@ class _PaddedPhrase(gluon.HybridBlock):
         self.cell = cell
 
     def hybrid_forward(self, F, vectors, others, parts, inside, there):
-        """See `Height`."""
+        """Return vectors of phrases; see `Height` for the arguments."""
         cell, memory = self.cell, F.take(vectors, inside)
         phrase = cell.both(F.reshape(F.take(others, parts), shape=(0, -1)))
         queries = F.reshape(cell.queries(phrase) * cell._scale, shape=(0, cell._heads, -1))

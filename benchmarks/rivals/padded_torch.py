@@ -1,5 +1,5 @@
-"""Graph networks, the pointer network and models of sentences batched by hand in PyTorch: padded to
-rectangles, masked.
+"""Graph networks, the pointer network and models of sentences, batched by hand in PyTorch with
+padding and masks.
 
 Neighbours are a matrix of each sentence, so that messages are products of whole minibatches; the
 sentence that is read goes through PyTorch's own LSTM, packed. Checked against the per-sample models
@@ -44,7 +44,7 @@ __all__ = [
 
 
 class _Padded(OnTorch):
-    """What all have in common.
+    """The common part of rivals that pad.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class _Padded(OnTorch):
         self.train(self._trained, optimizer, learning_rate)
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """Gradients of the last backward pass, by a parameter's place in the model."""
+        """Return gradients of the last backward pass, by a parameter's place in the model."""
         return {name: value.grad.to_dense().cpu().numpy() for name, value in self._trained.items()}
 
     def _upload(self, arrays: Sequence[np.ndarray]) -> tuple[torch.Tensor, ...]:
@@ -94,7 +94,7 @@ class _Padded(OnTorch):
 
 
 class PaddedGraphs(OfGraphs, _Padded):
-    """`graph_attention.model.GraphTagger` with sums or attention."""
+    """Run `graph_attention.model.GraphTagger` with sums or attention on padded graphs."""
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
         super().__init__(net, optimizer, learning_rate, ctx)
@@ -102,16 +102,16 @@ class PaddedGraphs(OfGraphs, _Padded):
         self.heads = len(getattr(net.layers[0].gather, 'heads', ()))
 
     def batches(self, plan: Graphs) -> int:
-        """A layer runs once."""
+        """Return the number of layers, each of which runs once."""
         return self.layers
 
     def predict(self, plan: Graphs) -> torch.Tensor:
-        """Scores (number of words, relations)."""
+        """Return scores (number of words, relations)."""
         with torch.inference_mode():
             return self._scores(plan)
 
     def loss(self, plan: Graphs, samples: Sequence[Any]) -> torch.Tensor:
-        """Mean over the sentences of the sum over their words."""
+        """Return the mean over the sentences of the sum over their words."""
         (relations,) = self._upload([np.concatenate([sample.relations for sample in samples])])
         scores = self._scores(plan)
         return F.cross_entropy(scores, relations.long(), reduction='sum') / len(samples)
@@ -138,21 +138,22 @@ class PaddedGraphs(OfGraphs, _Padded):
 
 
 class PaddedPointer(_Padded):
-    """`pointer.model.PointerNetwork`. (How long a sentence may be makes no difference here.)"""
+    """Run `pointer.model.PointerNetwork` on padded sentences. (The longest possible sentence has no
+    effect here.)"""
 
     def __init__(self, net: gluon.Block, longest: int, **arguments: Any):
         super().__init__(net, **arguments)
 
     def plan(self, samples: Sequence[Any]) -> Orders:
-        """Padded sentences."""
+        """Return padded sentences."""
         return Orders(*self._upload(plan_orders(samples)))
 
     def batches(self, plan: Orders) -> int:
-        """Calls of a cell."""
+        """Return the number of calls of a cell."""
         return 2 * plan.read.shape[1]
 
     def loss(self, plan: Orders, samples: Sequence[Any]) -> torch.Tensor:
-        """Mean over the sentences of the sum over their words."""
+        """Return the mean over the sentences of the sum over their words."""
         memory, keys, states = self._read(plan, self._words(plan.read))
         written, apart = self._words(plan.written), plan.positions == 0
         word, context = torch.zeros_like(written[:, 0]), torch.zeros_like(states[0])
@@ -166,7 +167,7 @@ class PaddedPointer(_Padded):
 
     @torch.inference_mode()
     def predict(self, plan: Orders) -> torch.Tensor:
-        """Positions (N, T) in the order that seems right."""
+        """Return positions (N, T) in the predicted order."""
         words = self._words(plan.read)
         memory, keys, states = self._read(plan, words)
         apart, left = plan.positions == 0, plan.positions.clone()
@@ -180,7 +181,8 @@ class PaddedPointer(_Padded):
         return torch.stack(order, 1)
 
     def _read(self, plan: Orders, words: torch.Tensor):
-        """Memory and keys of attention, (N, T, H) each, and the states behind the last words."""
+        """Return memory and keys of attention, (N, T, H) each, and the states behind the last
+        words."""
         packed = pack_padded_sequence(
             words, plan.lengths.cpu(), batch_first=True, enforce_sorted=False
         )
@@ -194,7 +196,7 @@ class PaddedPointer(_Padded):
         return memory, self._dense(memory, 'position.key'), (h[0, back], c[0, back])
 
     def _step(self, word, context, states, memory, keys, apart):
-        """Weights (N, T), the context (N, H), and the states behind the word."""
+        """Return weights (N, T), the context (N, H), and the states behind the word."""
         states = torch.lstm_cell(torch.cat([word, context], 1), states, *self._cell('step.cell'))
         mixed = torch.tanh(keys + self._dense(states[0], 'pointer.query')[:, None])
         scores = self._dense(mixed, 'pointer.score')[:, :, 0]
@@ -203,7 +205,8 @@ class PaddedPointer(_Padded):
 
 
 class PaddedTransformer(OfGroups, _Padded):
-    """`sentence_sst.model.SentenceTransformer`: sentences sorted by length, in several groups."""
+    """Run `sentence_sst.model.SentenceTransformer` on sentences sorted by length, in several
+    groups."""
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
         super().__init__(net, optimizer, learning_rate, ctx)
@@ -211,13 +214,13 @@ class PaddedTransformer(OfGroups, _Padded):
         self.layers, self.heads = len(cells), cells[0].attention_cell._num_heads
 
     def loss(self, plan: Groups, samples: Sequence[Any]) -> torch.Tensor:
-        """Mean over the sentences."""
+        """Return the mean over the sentences."""
         (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
         return F.cross_entropy(self._scores(plan), labels.long())
 
     @torch.inference_mode()
     def predict(self, plan: Groups) -> torch.Tensor:
-        """Scores (number of sentences, classes)."""
+        """Return scores (number of sentences, classes)."""
         return self._scores(plan)
 
     def _scores(self, plan: Groups) -> torch.Tensor:
@@ -248,8 +251,8 @@ class PaddedTransformer(OfGroups, _Padded):
 
 
 class PaddedReader(OfWords, _Padded):
-    """`adaptive.model.PonderingReader`: steps are taken until all sentences had enough; those that
-    had it before stay as they are.
+    """Run `adaptive.model.PonderingReader` until all sentences had enough; those that had it before
+    stay as they are.
 
     Parameters
     ----------
@@ -262,18 +265,18 @@ class PaddedReader(OfWords, _Padded):
         self.most, self.price = options.most, options.price
 
     def loss(self, plan: Words, samples: Sequence[Any]) -> torch.Tensor:
-        """Mean over the sentences."""
+        """Return the mean over the sentences."""
         (labels,) = self._upload([np.concatenate([sample.label for sample in samples])])
         scores, cost = self._read(plan)
         return F.cross_entropy(scores, labels.long()) + self.price * cost.mean()
 
     @torch.inference_mode()
     def predict(self, plan: Words) -> torch.Tensor:
-        """Scores (number of sentences, classes)."""
+        """Return scores (number of sentences, classes)."""
         return self._read(plan)[0]
 
     def _read(self, plan: Words) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scores and costs."""
+        """Return scores and costs."""
         vectors, apart = self._words(plan.words), plan.there == 0
         both = torch.cat([vectors, F.pad(vectors, (0, 0, 1, 0))[:, :-1]], 2)
         memory = torch.tanh(self._dense(both, 'word.both'))
@@ -301,11 +304,11 @@ class PaddedReader(OfWords, _Padded):
 
 
 class PaddedPhrases(_Padded):
-    """`tree_sst.model.TreeTransformer`, height by height.
+    """Run `tree_sst.model.TreeTransformer`, height by height.
 
     Vectors of all phrases are rows of one array, and their gradients of another. The tape ends at
-    each height, which reads rows and adds to their gradients in place: on one tape the gradient
-    of every reading would be an array of the whole size.
+    each height, which reads rows and adds to their gradients in place. On one tape, each gradient
+    of a read would be an array of the whole size.
     """
 
     def __init__(self, net: gluon.Block, optimizer: str, learning_rate: float, ctx: str = 'cpu'):
@@ -313,7 +316,7 @@ class PaddedPhrases(_Padded):
         self.heads, self.width = net.cell._heads, net.scores.weight.shape[1]
 
     def plan(self, samples: Sequence[Any]) -> Phrases:
-        """Rows of each height."""
+        """Return rows of each height."""
         plan = plan_phrases([sample.tree for sample in samples])
         heights = [
             Height(height.begin, height.end, *self._upload(height[2:])) for height in plan.heights
@@ -321,11 +324,11 @@ class PaddedPhrases(_Padded):
         return Phrases(*self._upload([plan.words]), heights, *self._upload(plan[2:]))
 
     def batches(self, plan: Phrases) -> int:
-        """Heights, and the words."""
+        """Return the number of heights, and one for the words."""
         return len(plan.heights) + 1
 
     def loss(self, plan: Phrases, samples: Sequence[Any]) -> torch.Tensor:
-        """Mean over the trees of the sum over their phrases."""
+        """Return the mean over the trees of the sum over their phrases."""
         (labels,) = self._upload([np.concatenate([sample.labels for sample in samples])])
         self._vectors = self._climb(plan).requires_grad_()
         scores = self._dense(self._vectors, 'scores')
@@ -333,7 +336,7 @@ class PaddedPhrases(_Padded):
         return F.cross_entropy(scores, right, reduction='sum') / len(samples)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of all parameters."""
+        """Compute gradients of all parameters."""
         super().backward(loss)
         gradients = self._vectors.grad
         for begin, end, found, read in reversed(self._written):
@@ -343,11 +346,11 @@ class PaddedPhrases(_Padded):
 
     @torch.inference_mode()
     def predict(self, plan: Phrases) -> torch.Tensor:
-        """Scores (number of phrases, classes)."""
+        """Return scores (number of phrases, classes)."""
         return self._dense(self._climb(plan), 'scores').index_select(0, plan.back)
 
     def _climb(self, plan: Phrases) -> torch.Tensor:
-        """Vectors of all phrases; notes what was written, and what was read for it."""
+        """Return vectors of all phrases; note what was written, and what was read for it."""
         words = self._words(plan.words, 'leaf.embed')
         vectors = words.new_empty(len(plan.order), self.width)
         self._written = [(0, len(words), words, ())]

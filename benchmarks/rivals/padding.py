@@ -1,6 +1,6 @@
-"""Minibatches as rectangles: the index arithmetic of the rivals that pad. NumPy only.
+"""Pad minibatches to rectangles: the index arithmetic of the rivals that pad. NumPy only.
 
-Sentences are rows of as many columns as the longest has words; masks tell what is there.
+Sentences are rows with as many columns as the longest has words; masks mark the words.
 """
 
 from collections.abc import Sequence
@@ -147,14 +147,14 @@ class Words(NamedTuple):
 
 
 def padded(rows: Sequence[Sequence[float]], mask: np.ndarray) -> np.ndarray:
-    """Rows of different lengths as one array, with zeros where `mask` is."""
+    """Return rows of different lengths as one array, with zeros where `mask` is."""
     array = np.zeros(mask.shape, np.int64)
     array[mask] = np.fromiter(chain.from_iterable(rows), np.int64, mask.sum())
     return array
 
 
 def plan_graphs(samples: Sequence[Any]) -> Graphs:
-    """Graphs with ``words`` and ``heads``, next to each other if one is the other's head."""
+    """Return graphs of samples with ``words`` and ``heads``; a word and its head are neighbours."""
     mask = _mask(samples)
     heads = padded([sample.heads for sample in samples], mask)
     edges = np.zeros((*mask.shape, mask.shape[1]), np.float32)
@@ -167,7 +167,8 @@ def plan_graphs(samples: Sequence[Any]) -> Graphs:
 
 
 def plan_orders(samples: Sequence[Any], longest: Optional[int] = None) -> Orders:
-    """Sentences with ``words``, ``names`` and ``order``, T being `longest` if it is given."""
+    """Return sentences of samples with ``words``, ``names`` and ``order``; T is `longest` if
+    given."""
     mask = _mask(samples, longest)
     words, names, order = (
         padded([getattr(sample, field) for sample in samples], mask)
@@ -185,7 +186,8 @@ def plan_orders(samples: Sequence[Any], longest: Optional[int] = None) -> Orders
 
 
 def plan_phrases(trees: Sequence[Any]) -> Phrases:
-    """Trees with ``token`` and ``children``. Those in a phrase have the numbers before its own."""
+    """Return the phrases of trees with ``token`` and ``children``; inner phrases have smaller
+    numbers."""
     words: list[int] = []
     measures: list[tuple[int, int]] = []  # phrases in each, itself among them, and height
     for tree in trees:
@@ -223,7 +225,7 @@ def _measure(tree: Any, words: list[int], measures: list[tuple[int, int]]) -> tu
 
 
 def plan_sentences(samples: Sequence[Any], groups: int) -> tuple[list[Sentences], np.ndarray]:
-    """Sentences in as many rectangles, the shortest in the first; and the place of each in all."""
+    """Return sentences in `groups` rectangles, the shortest in the first, and the place of each."""
     order = np.argsort([len(sample) for sample in samples], kind='stable')
     found = []
     for chosen in np.array_split(order, min(groups, len(samples))):
@@ -235,14 +237,14 @@ def plan_sentences(samples: Sequence[Any], groups: int) -> tuple[list[Sentences]
 
 
 def plan_words(samples: Sequence[Any]) -> Words:
-    """Sentences in one rectangle."""
+    """Return sentences in one rectangle."""
     mask = _mask(samples)
     words = padded([sample.words[0] for sample in samples], mask)
     return Words(words, mask.astype(np.float32))
 
 
 def _mask(samples: Sequence[Any], longest: Optional[int] = None) -> np.ndarray:
-    """(N, T), where words are."""
+    """Return (N, T), where words are."""
     lengths = np.array([len(sample) for sample in samples])
     return np.arange(longest or lengths.max()) < lengths[:, None]
 
@@ -251,7 +253,7 @@ class OfGraphs:
     """A rival whose plans are graphs; its `_upload` puts arrays on the device."""
 
     def plan(self, samples: Sequence[Any]) -> Graphs:
-        """Padded words and matrices of neighbours."""
+        """Return padded words and matrices of neighbours."""
         return Graphs(*self._upload(plan_graphs(samples)))
 
 
@@ -266,13 +268,13 @@ class OfGroups:
     """A rival whose plans are sentences sorted by length, in several groups."""
 
     def plan(self, samples: Sequence[Any]) -> Groups:
-        """Padded words."""
+        """Return padded words."""
         groups, back = plan_sentences(samples, GROUPS)
         (place,) = self._upload([back])
         return Groups([Sentences(*self._upload(group)) for group in groups], place)
 
     def batches(self, plan: Groups) -> int:
-        """The encoder runs once a group."""
+        """Return the number of groups, for each of which the encoder runs once."""
         return len(plan.sentences)
 
 
@@ -282,9 +284,9 @@ class OfWords:
     most: int  # steps
 
     def plan(self, samples: Sequence[Any]) -> Words:
-        """Padded words."""
+        """Return padded words."""
         return Words(*self._upload(plan_words(samples)))
 
     def batches(self, plan: Words) -> int:
-        """Steps, at most."""
+        """Return the largest number of steps."""
         return self.most

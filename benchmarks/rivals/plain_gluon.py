@@ -1,9 +1,8 @@
 """The SICK Tree-LSTM one sample at a time in Gluon alone, hybridized: no part of gluon_edbatch.
 
-What a user writes who has never heard of batching: a block for leaves and one for inner nodes,
-whose children's states are stacked, so that one compiled graph serves any number of them; the
-words of a sentence are looked up at once. The example's own model run eagerly is slower, as its
-cell pays for what lets it batch.
+A user without batching writes a block for leaves and one for inner nodes. Children's states are
+stacked, so one compiled graph serves any number of them. The words of a sentence are looked up
+together. The example's own model is slower eagerly, as its cell pays for what makes it batchable.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ __all__ = ['PlainGluon']
 
 
 class PlainGluon(OnGluon):
-    """Child-sum Tree-LSTM with a similarity head, node by node.
+    """A child-sum Tree-LSTM with a similarity head, run node by node.
 
     Parameters
     ----------
@@ -54,19 +53,19 @@ class PlainGluon(OnGluon):
         self.train(self.params, optimizer, learning_rate)
 
     def plan(self, samples: Sequence[Any]) -> Sequence[Any]:
-        """There is nothing to plan."""
+        """Return the samples: there is nothing to plan."""
         return samples
 
     def batches(self, plan: Sequence[Any]) -> int:
-        """Calls of a block for a node."""
+        """Return the number of calls of a block for a node."""
         return sum(len(_tokens(tree)) for pair in plan for tree in (pair.left, pair.right))
 
     def predict(self, plan: Sequence[Any]) -> list[nd.NDArray]:
-        """Log-probabilities (1, 5) of the scores, for each pair."""
+        """Return log-probabilities (1, 5) of the scores, for each pair."""
         return [self._compare(self._encode(pair.left), self._encode(pair.right)) for pair in plan]
 
     def loss(self, plan: Sequence[Any], samples: Sequence[Any]) -> nd.NDArray:
-        """Mean over the pairs of the divergence from the distribution of their score."""
+        """Return the mean over the pairs of the divergence from the distribution of their score."""
         with autograd.record():
             losses = [
                 self._loss(scores, nd.array(pair.target, ctx=self.ctx))
@@ -75,13 +74,13 @@ class PlainGluon(OnGluon):
             return nd.add_n(*losses) / len(losses)
 
     def _encode(self, tree) -> nd.NDArray:
-        """h of the root, (1, H)."""
+        """Return h of the root, (1, H)."""
         ids = nd.array(_tokens(tree), dtype='int32', ctx=self.ctx)
         words = nd.take(self.params['embed'].data(), ids)
         return self._visit(tree, iter(range(len(words))), words)[0]
 
     def _visit(self, tree, rows, words: nd.NDArray):
-        """h and c of a node; `rows` counts in the order of `_tokens`."""
+        """Return h and c of a node; `rows` counts in the order of `_tokens`."""
         row = next(rows)
         x = nd.slice_axis(words, axis=0, begin=row, end=row + 1)
         if not tree.children:
@@ -102,7 +101,7 @@ class _Block(gluon.HybridBlock):
 
 
 class _Leaf(_Block):
-    """h and c (1, H) of a node without children."""
+    """Compute h and c (1, H) of a node without children."""
 
     def hybrid_forward(self, F, x, w, b):
         size = self.b.shape[0] // 4
@@ -111,7 +110,7 @@ class _Leaf(_Block):
 
 
 class _Inner(_Block):
-    """h and c (1, H) of a node from its children's h and c (K, H)."""
+    """Compute h and c (1, H) of a node from its children's h and c (K, H)."""
 
     def hybrid_forward(self, F, x, h, c, w, b, u_iou, u_f):
         size = self.b.shape[0] // 4
@@ -129,7 +128,7 @@ class _Inner(_Block):
 
 
 class _Compare(_Block):
-    """Log-probabilities (1, 5) from the h of two roots."""
+    """Compute log-probabilities (1, 5) from the h of two roots."""
 
     def hybrid_forward(self, F, left, right, sim_w, sim_b, out_w, out_b):
         both = F.concat(left * right, F.abs(left - right), dim=1)
@@ -140,7 +139,7 @@ class _Compare(_Block):
 
 
 def _state(F, sums, size: int, kept=None):
-    """h and c from the gates' sums, i, o, u in this order."""
+    """Return h and c from the gates' sums, i, o, u in this order."""
     i, o, u = (
         F.Activation(F.slice_axis(sums, axis=1, begin=k * size, end=(k + 1) * size), act_type=kind)
         for k, kind in enumerate(('sigmoid', 'sigmoid', 'tanh'))
@@ -150,7 +149,7 @@ def _state(F, sums, size: int, kept=None):
 
 
 def _tokens(tree) -> list[int]:
-    """Word ids of a tree, a node before its children."""
+    """Return word ids of a tree, a node before its children."""
     tokens, waiting = [], [tree]
     while waiting:
         node = waiting.pop()

@@ -1,1 +1,1 @@
-"""What `benchmarks/serving/__main__.py` measures: models, systems, and the load on them."""
+"""Models, systems and load for the measurements of `benchmarks/serving/__main__.py`."""

@@ -1,4 +1,4 @@
-"""How long requests wait that come one by one, at which load: the engine, and windows of requests.
+"""Measure how long single requests wait at a given load: the engine, and windows of requests.
 
 The load comes from another process than the one that serves, as a Poisson process: at times that
 are drawn beforehand. Percentiles are of the time since a request was to be sent.
@@ -33,7 +33,7 @@ ENGINE = Configuration('engine')
 
 
 def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         'python -m benchmarks.serving',
         description=__doc__,
@@ -60,7 +60,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 @contextmanager
 def served(model: str, data: Optional[str]) -> Iterator[Path]:
-    """The socket of a process that serves a model."""
+    """Yield the socket of a process that serves a model."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / 'socket'
         command = [sys.executable, '-m', 'benchmarks.serving', '--serve', model, str(path)]
@@ -75,7 +75,7 @@ def served(model: str, data: Optional[str]) -> Iterator[Path]:
 
 
 class Measurement:
-    """Of one model that is served; tells and keeps what it finds."""
+    """Measure one model that is served; print and keep the results."""
 
     def __init__(self, model: str, path: Path, options: argparse.Namespace):
         self._model, self._path, self._options = model, path, options
@@ -83,12 +83,12 @@ class Measurement:
         self._capacity = 0.0
 
     def measured(self, system: str, **fields: Any) -> float:
-        """What the process itself measures."""
+        """Return what the process itself measures."""
         return asyncio.run(ask(self._path, Configuration(system, **fields)))
 
     def throughput(self) -> None:
-        """In process: of the engine while there is always more, and of minibatches, in turns; for
-        each second, and for each second of processor time, whatever else runs."""
+        """Measure in process: the engine under full load, and minibatches, in turns; for each
+        second, and for each second of processor time."""
         seconds = self._options.seconds / 2
         systems = 'throughput', 'offline', 'throughput-cpu', 'offline-cpu'
         turns = [[self.measured(each, seconds=seconds) for each in systems] for _ in range(3)]
@@ -98,14 +98,14 @@ class Measurement:
                    offline_a_cpu_s=of_cpu[1], ratio_of_cpu=of_cpu[0] / of_cpu[1])  # fmt: skip
 
     def load(self, configuration: Configuration, load: float, seed: int = 1) -> dict[str, Any]:
-        """Latencies at a share of the largest throughput."""
+        """Return latencies at a share of the largest throughput."""
         rate, seconds = load * self._capacity, self._options.seconds
         found = asyncio.run(run(self._path, configuration, rate, seconds, seed))
         return self._tell(kind='load', **configuration._asdict(), load=load, rate=rate, **found)
 
     def bars(self) -> None:
-        """The engine at all loads; at twice what it can do, without deadlines and with the 99th
-        percentile of the last load; the best window at 70 %."""
+        """Measure the engine at all loads; at twice its capacity, without deadlines and with the
+        99th percentile of the last load; and the best window at 70 %."""
         self.throughput()
         at_loads = [self.load(ENGINE, load) for load in self._options.loads]
         self.load(ENGINE, 2.0)
@@ -133,7 +133,7 @@ class Measurement:
             self.load(window, load)
 
     def soak(self) -> None:
-        """At a share of what it can do: errors, and memory before, in between and after."""
+        """Run at a share of the capacity; print errors, and memory before, in between and after."""
         self.throughput()
         load, parts = self._options.loads[-1], 6
         self.load(ENGINE, load)
@@ -164,7 +164,7 @@ def _short(value: Any) -> str:
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """99th percentile over load, a panel for each model."""
+    """Draw the 99th percentile over load, a panel for each model."""
     from benchmarks.plots import by, new_figure, save
 
     loads = [row for row in rows if row['kind'] == 'load' and row['load'] <= 1]
@@ -191,7 +191,7 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def in_processor_time(options: argparse.Namespace) -> int:
-    """Gives the exit status."""
+    """Measure in processor time; return the exit status."""
     from benchmarks.serving.models import MODELS as BUILDERS
     from benchmarks.serving.virtual import compare
 
@@ -209,7 +209,7 @@ def in_processor_time(options: argparse.Namespace) -> int:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Measure; gives the exit status."""
+    """Run the command line; return the exit status."""
     options = arguments(argv)
     if options.serve:
         from benchmarks.serving.process import serve

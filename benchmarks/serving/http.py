@@ -1,5 +1,5 @@
-"""Over HTTP: how many trees a second a served folder answers, by trees a request, beside the same
-server with a model that returns zeros, and an engine without a server."""
+"""Measure trees a second of a served folder over HTTP, by trees a request, beside the same server
+with a model that returns zeros, and an engine without a server."""
 
 import asyncio
 import gc
@@ -38,7 +38,7 @@ def load(folder):
 
 
 def measure(folder: Path, seconds: float, rounds: int) -> int:
-    """Print it; gives the exit status."""
+    """Measure and print; return the exit status."""
     warm_up = json.loads((folder / 'warm_up.json').read_text(encoding='utf-8'))
     in_process = subprocess.run(
         [sys.executable, '-c', _IN_PROCESS, str(folder), str(seconds)],
@@ -101,7 +101,7 @@ with edb.serving.Engine(served.predict, warm_up=samples) as engine:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Where requests go."""
+    """Yield the address for requests."""
     sockets = [socket.socket() for _ in range(3)]
     for each in sockets:
         each.bind(('127.0.0.1', 0))
@@ -148,13 +148,13 @@ def _bodies(samples: list[Any], size: int) -> list[bytes]:
 
 
 def _largest_throughput(url: str, bodies: list[bytes], size: int, seconds: float) -> float:
-    """Requests a second, of so many trees each."""
+    """Return requests a second, of `size` trees each."""
     counts = [clients for clients in CLIENTS if clients * size <= MOST_TREES]
     return max([asyncio.run(_closed(url, bodies, seconds, clients)) for clients in counts])
 
 
 async def _closed(url: str, bodies: list[bytes], seconds: float, clients: int) -> float:
-    """The same of so many clients, each of which waits for its answers."""
+    """Return requests a second of `clients` clients, each of which waits for its answers."""
     done, begin = 0, time.monotonic()
 
     async def client(number: int) -> None:
@@ -171,8 +171,8 @@ async def _closed(url: str, bodies: list[bytes], seconds: float, clients: int) -
 
 
 async def _open(url: str, bodies: list[bytes], rate: float, seconds: float) -> dict[str, Any]:
-    """Percentiles by status, with requests at times that are drawn beforehand; and of how late they
-    are sent, which is in all of them."""
+    """Return latency percentiles by status, for requests at times drawn beforehand, and percentiles
+    of how late requests were sent, which is part of all."""
     random = np.random.RandomState(1)
     times = np.cumsum(random.exponential(1 / rate, int(rate * seconds)))
     found: dict[Any, list[float]] = {'sent late': []}

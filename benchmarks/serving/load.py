@@ -1,7 +1,8 @@
-"""Requests at times that are drawn beforehand, whatever becomes of those before: an open loop.
+"""Send requests at times that are drawn beforehand, whether or not earlier ones are answered: an
+open loop.
 
-Latencies are from when a request was to be sent: one that is sent late, as this process or the one
-that serves was busy, counts as late.
+Latencies count from the time drawn for a request, even if it is sent late because a process was
+busy.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ __all__ = ['ask', 'run']
 
 
 async def ask(path: Path, configuration: Configuration) -> float:
-    """What the process measures itself."""
+    """Return what the process measures itself."""
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(configuration.line())
     found = float(json.loads(await reader.readline()))
@@ -28,13 +29,13 @@ async def ask(path: Path, configuration: Configuration) -> float:
 async def run(
     path: Path, configuration: Configuration, rate: float, seconds: float, seed: int
 ) -> dict[str, float]:
-    """So many requests a second, with times between them as of a Poisson process.
+    """Send `rate` requests a second, as a Poisson process.
 
     Returns
     -------
     dict
-        Latencies in milliseconds by percentile, of requests that were answered; ``refused_p99``, of
-        those that were refused; shares; requests a second that were answered.
+        Latencies of answered requests in milliseconds by percentile; ``refused_p99``, that of
+        refused ones; shares; answered requests a second.
     """
     random = np.random.RandomState(seed)
     times = np.cumsum(random.exponential(1 / rate, int(rate * seconds * 1.2) + 10))

@@ -1,4 +1,4 @@
-"""The three models that are served, each written for one sample, with samples of theirs."""
+"""The three models that are served, each written for one sample, with their samples."""
 
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple, Optional
@@ -17,9 +17,9 @@ class Model(NamedTuple):
     Attributes
     ----------
     predict
-        What an engine gets.
+        The callable for an engine.
     together : callable
-        Results of a whole minibatch, as without serving.
+        Returns the results of a whole minibatch, without serving.
     samples : list
     """
 
@@ -29,7 +29,7 @@ class Model(NamedTuple):
 
 
 def tree_lstm(data: Optional[str]) -> Model:
-    """Tree-LSTM on SST, hidden 150, embedding 300: a whole graph."""
+    """Return the Tree-LSTM on SST, hidden 150, embedding 300: a whole graph."""
     from benchmarks.workloads import data_directory
     from example.common.words import build_words
     from example.tree_sst.data import build_samples, load_split, tokens_of
@@ -49,7 +49,7 @@ def tree_lstm(data: Optional[str]) -> Model:
 
 
 def parser(data: Optional[str]) -> Model:
-    """The transition parser: what it does next depends on scores."""
+    """Return the transition parser, whose next action depends on scores."""
     from example.transition_parser.task import ParserTask
 
     options = SimpleNamespace(
@@ -67,7 +67,7 @@ def parser(data: Optional[str]) -> Model:
 
 
 def early_exit(data: Optional[str]) -> Model:
-    """A network with early exits, as a compiled program; thresholds part the samples."""
+    """Return a network with early exits, as a compiled program; thresholds part the samples."""
     from example.dynamic.networks import build, samples
 
     net = build('resnet')
@@ -82,7 +82,7 @@ def early_exit(data: Optional[str]) -> Model:
 
 
 def _part(net: Any, images: list[Any]) -> None:
-    """The threshold at which most images leave early, and some late."""
+    """Set the threshold at which most images leave early, and some late."""
 
     def score(threshold: float) -> float:
         net.threshold = threshold

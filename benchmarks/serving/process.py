@@ -1,4 +1,4 @@
-"""The process that serves one model, to whoever connects, with what they ask for."""
+"""Serve one model in a process, to whoever connects."""
 
 import asyncio
 import gc

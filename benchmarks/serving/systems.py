@@ -1,4 +1,4 @@
-"""What is compared: the engine, and windows of whole requests over the same model."""
+"""The systems that are compared: the engine, and windows of whole requests over the same model."""
 
 import asyncio
 import threading
@@ -17,12 +17,12 @@ __all__ = ['Window', 'throughput_of_engine', 'throughput_together']
 
 
 class Window:
-    """Batches of whole requests: from the first one that waits, so long or so many.
+    """Batch whole requests: from the first one that waits, for some time or up to a number.
 
     Parameters
     ----------
     together : callable
-        Of a list of samples.
+        Returns the results of a list of samples.
     seconds : float
     size : int
     """
@@ -41,7 +41,7 @@ class Window:
         self._thread.join()
 
     def submit(self, sample: Any) -> 'asyncio.Future[Any]':
-        """Of its result."""
+        """Return a future of the sample's result."""
         future = asyncio.get_running_loop().create_future()
         self._queue.put((sample, future))
         return future
@@ -73,7 +73,7 @@ def _resolve(futures: list[Any], results: list[Any]) -> None:
 def throughput_together(
     model: Model, seconds: float, size: int = 64, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Samples a second, one minibatch of so many after the other."""
+    """Return samples a second, one minibatch of `size` after the other."""
     done, begin = 0, clock()
     while clock() - begin < seconds:
         model.together([model.samples[(done + i) % len(model.samples)] for i in range(size)])
@@ -87,7 +87,7 @@ def throughput_of_engine(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Samples a second, while there are always more than fit: each that is done sends another."""
+    """Return samples a second with more requests than fit: each finished one sends another."""
     done = sent = 0
     over = threading.Semaphore(0)
     begin = clock()

@@ -1,8 +1,8 @@
-"""The same comparison in processor time: for machines that others use, too.
+"""Compare engine and windows in processor time, on machines that others use, too.
 
-Engine and windows run in one thread, and arrivals come by a clock that goes on with the processor
-time of this process, and jumps where nobody is there. There is no other process, no socket and no
-second thread in it: it tells what the order of the work does to latencies, and nothing else.
+Engine and windows run in one thread. Arrivals follow a clock that counts the processor time of this
+process, and jumps while there is no request. There is no other process, socket or thread: the
+figures show how the order of the work affects latencies, and nothing else.
 """
 
 import gc
@@ -27,7 +27,7 @@ __all__ = ['compare']
 
 
 class Clock:
-    """Seconds of processor time, and those that were skipped."""
+    """Count seconds of processor time, and those that were skipped."""
 
     def __init__(self) -> None:
         self._skipped = -time.process_time()
@@ -36,24 +36,24 @@ class Clock:
         return time.process_time() + self._skipped
 
     def skip_to(self, when: float) -> None:
-        """Nothing is to be done until then."""
+        """Skip to a time, as there is nothing to do until then."""
         self._skipped += max(0.0, when - self())
 
 
 class Arrivals:
-    """Requests that come at their times, each with a future that somebody waits for: whoever serves
-    them pays for that.
+    """Requests that arrive at given times, each with a future that is awaited: whoever serves them
+    pays for that.
 
     Attributes
     ----------
     latencies : numpy.ndarray
-        Seconds by request; not a number for those that were refused, or late.
+        Seconds by request; NaN for refused or late ones.
     late : int
-        How many were late.
+        Number of late requests.
     come : int
-        How many have come.
+        Number of requests so far.
     left : int
-        How many have no answer.
+        Number of requests without an answer.
     """
 
     def __init__(self, times: np.ndarray):
@@ -62,13 +62,13 @@ class Arrivals:
         self.come, self.left, self.late = 0, len(times), 0
 
     def due(self) -> list[tuple[int, 'Future[Any]']]:
-        """Numbers and futures of those that came since it was asked for the last time."""
+        """Return numbers and futures of requests that arrived since the last call."""
         first = self.come
         self.come = int(np.searchsorted(self.times, self.clock(), side='right'))
         return [(number, self._future(number)) for number in range(first, self.come)]
 
     def refused(self) -> None:
-        """One of them is told so."""
+        """Note that a request was refused."""
         self.left -= 1
 
     def _future(self, number: int) -> 'Future[Any]':
@@ -85,14 +85,14 @@ class Arrivals:
 
 
 def engine_latencies(engine: edb.serving.Engine, samples: list[Any], times: Any) -> np.ndarray:
-    """Of requests at these times, by an engine that was made and not started."""
+    """Return latencies of requests at these times, by an engine that was made and not started."""
     return engine_arrivals(engine, samples, times).latencies
 
 
 def engine_arrivals(
     engine: edb.serving.Engine, samples: list[Any], times: Any, deadline: Optional[float] = None
 ) -> Arrivals:
-    """What became of requests at these times."""
+    """Return the outcome of requests at these times."""
     arrivals = Arrivals(times)
     clock, answered = arrivals.clock, engine._answer
 
@@ -129,7 +129,7 @@ def window_latencies(
     window: float,
     size: int,
 ) -> np.ndarray:
-    """The same by windows of so many seconds and requests."""
+    """Return latencies of requests at these times, by windows of so many seconds and requests."""
     arrivals, first = Arrivals(times), 0
     clock = arrivals.clock
     queue: Queue[Any] = Queue()  # as between those who ask and a thread that evaluates
@@ -158,7 +158,7 @@ def compare(
     rounds: int,
 ) -> list[dict[str, Any]]:
     """Print percentiles of the engine and the best of windows (milliseconds, size) at loads, each
-    the median of some rounds, in turns; gives rows for a picture."""
+    the median of some rounds, in turns; return rows for a picture."""
     engine = edb.serving.Engine(model.predict, warm_up=model.samples[:64], max_queue=10**6)
     with patch('gluon_edbatch.serving.engine.perf_counter', time.process_time):
         engine._get_warm()
@@ -200,7 +200,8 @@ def _tell_overload(arrivals: Arrivals, deadline: Optional[float]) -> None:
 
 
 def _capacity(engine: edb.serving.Engine, model: Model) -> float:
-    """Samples for a second of processor time, of all that come at once; beside minibatches."""
+    """Return samples for a second of processor time, of all that arrive together; beside
+    minibatches."""
     together = throughput_together(model, 3.0, 64, time.process_time)
     everything = np.zeros(2000)
     turns = [engine_latencies(engine, model.samples, everything).max() for _ in range(3)]

@@ -1,5 +1,5 @@
-"""A served process and its load talk over a socket of this machine: first a line of JSON that says
-what to serve, then requests of eight bytes and replies of five."""
+"""Let a served process and its load talk over a local socket: a line of JSON with the
+configuration, then requests of eight bytes and replies of five."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ ANSWERED, REFUSED, LATE, FAILED = range(4)
 
 
 class Configuration(NamedTuple):
-    """What to serve with: ``engine``, with a deadline for all requests or none; ``window``, of so
-    many milliseconds and requests; or what is measured in the process itself, for so many seconds:
-    ``offline``, ``throughput``."""
+    """What to serve with: ``engine``, with a deadline for all requests or none, or ``window``, of
+    so many milliseconds and requests. ``offline`` and ``throughput`` measure in the process itself,
+    for so many seconds."""
 
     system: str
     window: float = 0
@@ -28,7 +28,7 @@ class Configuration(NamedTuple):
     deadline: Optional[float] = None  # seconds
 
     def line(self) -> bytes:
-        """As it is sent."""
+        """The configuration as it is sent."""
         return json.dumps(self._asdict()).encode() + b'\n'
 
 
@@ -38,7 +38,7 @@ async def answer(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
-    """Reply to requests until there are no more; what is done at the same time is one message."""
+    """Reply to requests until there are no more; results of one moment are one message."""
     loop = asyncio.get_running_loop()
     over, replies = loop.create_future(), bytearray()
     waiting, is_end, rest = 0, False, b''

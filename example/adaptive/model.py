@@ -1,9 +1,8 @@
-"""The model, written for one sentence: it takes steps until it says that it will stop (Graves
-2016).
+"""The model, written for one sentence: it takes steps until it decides to stop (Graves 2016).
 
-What it answers is made of all of its steps. Each takes a share, its chance to stop, of what the
-steps before have left, so that shares can be learned (Eyzaguirre and Soto 2020); when next to
-nothing is left, no more steps are taken.
+All steps contribute to the answer. Each takes a share, its chance to stop, of what the steps before
+have left, so shares can be learned (Eyzaguirre and Soto 2020). When almost nothing is left, the
+model stops.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ LITTLE = 0.05  # what may be left undone
 
 
 class Word(gluon.HybridBlock):
-    """A word with the one before it.
+    """Combine a word with the one before it.
 
     Inputs
         - **word**, **before**: (N, H)
@@ -35,12 +34,12 @@ class Word(gluon.HybridBlock):
             self.both = gluon.nn.Dense(hidden_size, activation='tanh', in_units=2 * hidden_size)
 
     def hybrid_forward(self, F, word, before):
-        """One call a word."""
+        """Combine vectors; each call is one word."""
         return self.both(F.concat(word, before, dim=1))
 
 
 class Step(gluon.HybridBlock):
-    """Look at all words once more.
+    """Attend to all words once more.
 
     Inputs
         - **state**: (N, H)
@@ -61,7 +60,7 @@ class Step(gluon.HybridBlock):
             self.halt = gluon.nn.Dense(1, in_units=hidden_size)
 
     def hybrid_forward(self, F, state, mean, left, cost, memory):
-        """One call a step."""
+        """Take a step; each call is one step of a sentence."""
         scores = F.batch_dot(memory, F.expand_dims(self.query(state), axis=2))
         weights = F.softmax(scores, axis=1)
         context = F.squeeze(F.batch_dot(weights, memory, transpose_a=True), axis=1)
@@ -73,7 +72,7 @@ class Step(gluon.HybridBlock):
 
 
 class Answer(gluon.HybridBlock):
-    """Scores (N, number of classes) after the last step, which gets what is left.
+    """Compute scores (N, number of classes) after the last step, which gets what is left.
 
     Inputs are outputs of `Step`.
     """
@@ -84,17 +83,17 @@ class Answer(gluon.HybridBlock):
             self.scores = gluon.nn.Dense(num_classes, in_units=hidden_size)
 
     def hybrid_forward(self, F, state, mean, left):
-        """One call a sentence."""
+        """Compute scores; each call is one sentence."""
         return self.scores(mean + F.broadcast_mul(left, state))
 
 
 class PonderLoss(gluon.HybridBlock):
-    """Cross entropy (N,), and what steps cost.
+    """Compute cross entropy (N,), and what steps cost.
 
     Parameters
     ----------
     price : float
-        Of a step.
+        Cost of a step.
     """
 
     def __init__(self, price: float, **kwargs):
@@ -104,7 +103,7 @@ class PonderLoss(gluon.HybridBlock):
             self.entropy = gluon.loss.SoftmaxCrossEntropyLoss()
 
     def hybrid_forward(self, F, scores, cost, label):
-        """One call a sentence."""
+        """Compute the loss; each call is one sentence."""
         return self.entropy(scores, label) + self._price * F.reshape(cost, shape=(-1,))
 
 
@@ -117,7 +116,7 @@ class Reading(NamedTuple):
 
 
 class PonderingReader(edb.AutoBatchMixin, gluon.Block):
-    """Reads sentences.
+    """Read sentences in as many steps as each needs.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ class PonderingReader(edb.AutoBatchMixin, gluon.Block):
     hidden_size : int
         H: width of words and states.
     most : int
-        Steps that are taken at most.
+        Most steps that are taken.
     """
 
     def __init__(self, num_words: int, num_classes: int, hidden_size: int, most: int, **kwargs):
@@ -140,7 +139,7 @@ class PonderingReader(edb.AutoBatchMixin, gluon.Block):
         self._nothing = np.zeros((1, hidden_size), np.float32)
 
     def read(self, sentence: Sentence):
-        """For `gluon_edbatch.run_concurrently`: a `Reading`."""
+        """Return a `Reading`; for `gluon_edbatch.run_concurrently`."""
         words = [self.embed(word) for word in sentence.words[0].tolist()]
         memory = edb.ragged(list(map(self.word, words, [self._nothing, *words])))
         state = mean = self._nothing

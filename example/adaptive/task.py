@@ -1,4 +1,5 @@
-"""Sentiment of sentences as a task of the training program, by as many steps as it takes."""
+"""Classify sentences by sentiment, in as many steps as each needs, as a task of the training
+program."""
 
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ __all__ = ['AdaptiveTask', 'Figures']
 
 
 class Figures(NamedTuple):
-    """`sentence_sst.metrics.Accuracy`, and how many steps a sentence takes in the mean."""
+    """`sentence_sst.metrics.Accuracy`, and the mean number of steps of a sentence."""
 
     five: float
     two: float
@@ -29,7 +30,7 @@ class Figures(NamedTuple):
 
 
 class AdaptiveTask(SentenceTask):
-    """Which of five classes a sentence has. One sample is one sentence."""
+    """Classify sentences into five classes. One sample is one sentence."""
 
     name = 'adaptive'
     description = 'Train a model that reads sentences until it knows their sentiment (SST).'
@@ -50,7 +51,7 @@ class AdaptiveTask(SentenceTask):
         )
 
     def check_options(self) -> None:
-        """All go together."""
+        """Accept all options: any combination is valid."""
 
     def build(self):
         options = self.options
@@ -67,12 +68,11 @@ class AdaptiveTask(SentenceTask):
         return self.loss_all(net, criterion, [sample])[0]
 
     def costs(self, objective, samples):
-        """By their words: what a sentence records depends on values, all of which would be
-        computed."""
+        """Return costs by number of words: counting calls would compute all values that decide."""
         return np.array([len(sample) for sample in samples], float)
 
     def loss_all(self, net, criterion, samples):
-        """All sentences advance together, in training, too."""
+        """Return losses; all sentences advance together, in training, too."""
         readings = edb.run_concurrently(samples, net.read)
         return [
             criterion(reading.scores, reading.cost, sample.label)
@@ -83,7 +83,7 @@ class AdaptiveTask(SentenceTask):
         return self.predict_all(net, [sample])[0]
 
     def predict_all(self, net, samples):
-        """Scores, and in the last column numbers of steps."""
+        """Return scores, with numbers of steps in the last column."""
         readings = edb.run_concurrently(samples, net.read)
         steps = mx.nd.array([[reading.steps] for reading in readings], ctx=self.options.ctx)
         return [mx.nd.concat(edb.concat([reading.scores for reading in readings]), steps, dim=1)]

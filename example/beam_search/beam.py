@@ -1,4 +1,4 @@
-"""Beam search for the most probable way to write a word."""
+"""Search for the most probable way to write a word, with a beam."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Search(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """A beginning of a word.
+    """The beginning of a word.
 
     Attributes
     ----------
@@ -30,11 +30,11 @@ class Hypothesis(NamedTuple):
         Its log-probability.
     text : str
     position : int
-        How many consonants were written.
+        Number of consonants written so far.
     vowels : int
-        How many vowels were written since.
+        Number of vowels since the last consonant.
     states
-        Of the decoder, before it reads the last letter.
+        States of the decoder, before it reads the last letter.
     complete : bool
     """
 
@@ -46,21 +46,21 @@ class Hypothesis(NamedTuple):
     complete: bool = False
 
     def step(self) -> Step:
-        """What the decoder goes by."""
+        """The decoder's input."""
         return Step(letter_id(self.text[-1]) if self.text else END, self.position)
 
 
 def expand(
     hypothesis: Hypothesis, consonants: str, log_probs: np.ndarray, states: Any
 ) -> list[Hypothesis]:
-    """What may follow.
+    """Return the hypotheses that may follow one.
 
     Parameters
     ----------
     log_probs : numpy.ndarray
         (number of actions,)
     states
-        Of the decoder afterwards.
+        States of the decoder afterwards.
     """
     score, text, position, vowels, *_ = hypothesis
     copied = consonants[position : position + 1]
@@ -83,9 +83,9 @@ def expand(
 
 
 def prune(hypotheses: Sequence[Hypothesis], width: int, margin: float) -> list[Hypothesis]:
-    """Those that are followed, best first: `width` at most, none whose log-probability is more
-    than `margin` below the best one's (Freitag and Al-Onaizan 2017), and none that cannot become
-    better than a complete one, as probabilities only fall."""
+    """Return the hypotheses to follow, best first: at most `width`, with log-probabilities at most
+    `margin` below the best (Freitag and Al-Onaizan 2017). Those that cannot become better than a
+    complete one are dropped, as probabilities only fall."""
     kept: list[Hypothesis] = []
     for hypothesis in sorted(hypotheses, key=lambda one: -one.score)[:width]:
         if kept and hypothesis.score < kept[0].score - margin:

@@ -38,23 +38,24 @@ _WORD = re.compile(r'([a-z]{3,})(\|\S+)?')
 
 
 class Step(NamedTuple):
-    """What the decoder goes by: the letter that was written last, and how many consonants were."""
+    """The decoder's input: the letter that was written last, and the number of consonants so
+    far."""
 
     letter: int
     position: int
 
 
 class Word:
-    """One sample.
+    """One sample: a word and the way to write it.
 
     Attributes
     ----------
     text : str
     consonants : str
     steps : list of Step
-        The way through the word, its end included.
+        The steps that write the word, its end included.
     actions : numpy.ndarray
-        (len(steps),) float32, what is right there, as losses take it.
+        (len(steps),) float32, the right action of each step.
     """
 
     __slots__ = ('text', 'consonants', 'steps', 'actions')
@@ -72,12 +73,12 @@ class Word:
 
 
 def letter_id(letter: str) -> int:
-    """1 to 26."""
+    """Return the number of a letter, 1 to 26."""
     return ord(letter) - ord('a') + 1
 
 
 def load_words(path) -> list[str]:
-    """The different words of a text that can be samples, in the order in which they come.
+    """Return the different words of a text that can be samples, in order.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Makes the embedded sample: words of a made-up language.
+"""Make the embedded sample: words of a made-up language.
 
     python example/beam_search/make_sample.py          # writes example/beam_search/sample
 
@@ -29,7 +29,7 @@ WORDS_ON_A_LINE = 10
 
 
 class Language(Writer):
-    """Draws words."""
+    """Draw words of the language."""
 
     def word(self) -> str:
         later = 'a' if self.chance(WITH_A) else 'eio'
@@ -41,7 +41,7 @@ class Language(Writer):
 
 
 def make_words(count: int, seed: str) -> list[str]:
-    """Different words."""
+    """Return different words."""
     return different(count, Language(seed).word)
 
 
@@ -64,7 +64,7 @@ def _lines(words: Sequence[str]) -> str:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run_maker(
         write_sample, Path(__file__).with_name('sample'), 'Make a sample of words.', arguments
     )

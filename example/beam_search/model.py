@@ -16,7 +16,7 @@ __all__ = ['Decoder', 'VowelWriter']
 
 
 class Decoder(gluon.HybridBlock):
-    """One step of writing.
+    """Write one letter.
 
     Inputs
         - **letter**: id of the letter written last
@@ -35,13 +35,13 @@ class Decoder(gluon.HybridBlock):
             self.scores = gluon.nn.Dense(NUM_ACTIONS, in_units=hidden_size)
 
     def hybrid_forward(self, F, letter, vector, h, c):
-        """One call a step of a hypothesis."""
+        """Write one letter; each call is one step of a hypothesis."""
         output, (h, c) = self.cell(F.concat(self.embed(letter), vector, dim=1), [h, c])
         return F.log_softmax(self.scores(output)), h, c
 
 
 class VowelWriter(edb.AutoBatchMixin, gluon.Block):
-    """Writes the vowels of words.
+    """Write the vowels of words.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ class VowelWriter(edb.AutoBatchMixin, gluon.Block):
         self._begin = (np.zeros((1, hidden_size), np.float32),) * 2
 
     def forward(self, word: Word):
-        """Log-probabilities of actions, (number of steps, number of actions), along the word."""
+        """Return log-probabilities of actions, (number of steps, number of actions), along the
+        word."""
         vectors, states, rows = self._encode(word), self._begin, []
         for step in word.steps:
             log_probs, states = self._decode(step, vectors, states)
@@ -68,8 +69,8 @@ class VowelWriter(edb.AutoBatchMixin, gluon.Block):
         return edb.concat(rows)
 
     def search(self, search: Search):
-        """For `gluon_edbatch.run_concurrently`: the most probable text that is found, as a complete
-        `Hypothesis`."""
+        """Return the most probable text that is found, as a complete `Hypothesis`; for
+        `gluon_edbatch.run_concurrently`."""
         word, width, margin = search
         vectors = self._encode(word)
         yield  # all of them at once
@@ -88,7 +89,7 @@ class VowelWriter(edb.AutoBatchMixin, gluon.Block):
         return live[0]
 
     def _encode(self, word: Word) -> list[Any]:
-        """(1, 2H) for each consonant and the end."""
+        """Return (1, 2H) for each consonant and the end."""
         letters = [*map(letter_id, word.consonants), END]
         directions = self.encoder([self.embed(letter) for letter in letters])
         return [edb.nd.concat(*both, dim=1) for both in zip(*directions)]

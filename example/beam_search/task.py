@@ -1,4 +1,4 @@
-"""Writing vowels as a task of the training program."""
+"""Complete words without vowels as a task of the training program."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class VowelScore(NamedTuple):
 
 
 class VowelTask(Task):
-    """Words from their consonants. One sample is one word."""
+    """Write words from their consonants. One sample is one word."""
 
     name = 'beam_search'
     description = 'Train a model that completes words without vowels, by beam search.'
@@ -80,8 +80,8 @@ class VowelTask(Task):
         return self.predict_all(net, [sample])[0]
 
     def predict_all(self, net, samples):
-        """Whether the text is right, with a beam and without: both searches of all words advance
-        together."""
+        """Return whether the text is right, with a beam and without: both searches of all words
+        advance together."""
         widths = self.options.beam, 1
         searches = [
             Search(word, width, self.options.margin) for word in samples for width in widths

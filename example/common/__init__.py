@@ -1,4 +1,4 @@
-"""What the training programs of the examples share.
+"""The shared parts of the examples' training programs.
 
 An example supplies a `task.Task`: its data, model, loss and figures. ``program.run_program`` makes
 a program of it: ``options`` (the command line) and ``checkpoint`` -> ``run`` (the training loop)

@@ -1,10 +1,9 @@
-"""Checkpoints of a training run: one file, whole or not there.
+"""Save checkpoints of a training run: one file, complete or absent.
 
-The file is a zip archive: ``meta.json`` (epoch, best figures, options, checksums of all else), the
-parameters of now and of the best epoch as ``.npy`` files, and the trainer's states as
-`Trainer.save_states` writes them. The archive has checksums of its own, but not of what it holds
-under which name. It is written under another name, forced to disk and then renamed, so that
-whatever happens meanwhile leaves either the old checkpoint or the new one.
+The file is a zip archive. It has ``meta.json`` (epoch, best figures, options, checksums), present
+and best parameters as ``.npy`` files, and the trainer's states as `Trainer.save_states` writes
+them. The archive's own checksums do not cover names. It is written under another name, forced to
+disk and then renamed, so either the old checkpoint or the new one survives a failure.
 """
 
 import hashlib
@@ -49,7 +48,7 @@ class Place(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """All that a run needs to go on as if it had not stopped.
+    """All that a run needs to continue as if it had not stopped.
 
     There is no state of a random number generator: each epoch draws from generators seeded with
     ``options['seed']`` and the epoch's number; after a checkpoint within it, with the place, too.
@@ -67,7 +66,7 @@ class Checkpoint(NamedTuple):
 
 
 def save(path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; an older one under this name stays whole until the new one is."""
+    """Write a checkpoint; an older one of this name stays complete until the new one is."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f'{path.name}.part')
@@ -91,7 +90,7 @@ def load(path) -> Checkpoint:
     Raises
     ------
     CheckpointError
-        There is no such file, it is damaged, or it is no checkpoint of this program.
+        If the file is missing, damaged, or not a checkpoint of this program.
     """
     path = Path(path)
     try:
@@ -106,7 +105,8 @@ def load(path) -> Checkpoint:
 
 
 def parameter_arrays(net: gluon.Block) -> dict[str, np.ndarray]:
-    """Copies of a network's parameters, by their place in it (``tree_lstm.embed.weight``)."""
+    """Return copies of a network's parameters, by their place in it
+    (``tree_lstm.embed.weight``)."""
     return {
         name: parameter.data(parameter.list_ctx()[0]).asnumpy()
         for name, parameter in net._collect_params_with_prefix().items()
@@ -130,7 +130,7 @@ def set_parameters(net: gluon.Block, arrays: dict[str, np.ndarray]) -> None:
 
 
 def trainer_states(trainer: gluon.Trainer) -> bytes:
-    """What `Trainer.save_states` writes."""
+    """Return what `Trainer.save_states` writes."""
     with tempfile.TemporaryDirectory() as directory:
         name = os.path.join(directory, 'states')
         trainer.save_states(name)
@@ -199,7 +199,7 @@ def _compare(path: Path, checksums: dict[str, str], contents: dict[str, bytes]) 
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a rename in it last through a power cut, where the system can."""
+    """Make a rename in a directory survive a power cut, where the system can."""
     if hasattr(os, 'O_DIRECTORY'):
         descriptor = os.open(directory, os.O_DIRECTORY)
         try:

@@ -9,7 +9,7 @@ _LONGEST, _LAST = 400, 60  # characters of a message, and of what follows a cut
 class DataError(ValueError):
     """A file of a data set is missing or malformed; the message names file and line.
 
-    What readers quote of a file may be a line of any length: the message is cut.
+    The message is cut, as readers may quote a line of any length.
     """
 
     def __init__(self, message: str):
@@ -17,7 +17,7 @@ class DataError(ValueError):
 
 
 def shortened(text: str) -> str:
-    """A text without its middle if it is too long to be read."""
+    """Return a text without its middle if it is too long to be read."""
     left_out = len(text) - _LONGEST
     if left_out <= 0:
         return text

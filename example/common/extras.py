@@ -1,4 +1,4 @@
-"""gluonnlp, which some examples need. Without it they end, and say how to install it."""
+"""Import gluonnlp, which some examples need; without it, end and say how to install it."""
 
 __all__ = ['nlp']
 

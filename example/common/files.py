@@ -10,7 +10,7 @@ __all__ = ['read_lines']
 
 
 def read_lines(path, layout: str) -> list[str]:
-    """Lines without their ends. Only a line feed ends a line (a token may hold U+0085).
+    """Return lines without their ends. Only a line feed ends a line (a token may hold U+0085).
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def read_lines(path, layout: str) -> list[str]:
     Raises
     ------
     DataError
-        The file is missing, or no UTF-8 text.
+        If the file is missing, or not UTF-8 text.
     """
     path = Path(path)
     try:

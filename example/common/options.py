@@ -28,9 +28,9 @@ __all__ = [
 def parse(
     task: type[Task], arguments: Optional[Sequence[str]] = None
 ) -> tuple[argparse.Namespace, Optional[checkpoints.Checkpoint]]:
-    """Options of a task, and the checkpoint they go on from, if any.
+    """Return the options of a task, and the checkpoint to continue from, if any.
 
-    What was not given is taken from that checkpoint; what was must not contradict it.
+    Options that are not given come from that checkpoint; given ones must not contradict it.
     """
     parser = _parser(task)
     options = parser.parse_args(arguments)
@@ -65,7 +65,7 @@ def add_kvstore(group) -> None:
 
 
 def saved_options(task: type[Task], options: argparse.Namespace) -> dict:
-    """The options that a checkpoint keeps."""
+    """Return the options that a checkpoint keeps."""
     saved = {name: getattr(options, name) for name in _remembered(task)}
     for name in task.paths:  # the next run may start in another directory
         saved[name] = saved[name] and str(Path(saved[name]).resolve())
@@ -73,7 +73,7 @@ def saved_options(task: type[Task], options: argparse.Namespace) -> dict:
 
 
 def parse_context(text: str) -> mx.Context:
-    """``cpu``, ``gpu`` or ``gpu:N`` as a context that exists."""
+    """Return ``cpu``, ``gpu`` or ``gpu:N`` as a context that exists."""
     device, _, number = text.partition(':')
     if device not in ('cpu', 'gpu') or (number and not number.isdigit()):
         raise argparse.ArgumentTypeError(f'{text!r} is not cpu, gpu or gpu:N')
@@ -122,7 +122,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def positive_int(text: str) -> int:
-    """1 or more. (argparse shows the names of these functions in its messages.)"""
+    """Parse 1 or more. (argparse shows the names of these functions in its messages.)"""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f'{text} is less than 1')
@@ -130,7 +130,7 @@ def positive_int(text: str) -> int:
 
 
 def seed_number(text: str) -> int:
-    """What all generators accept as a seed."""
+    """Parse a number that all generators accept as a seed."""
     number = int(text)
     if not 0 <= number < 2**31:
         raise argparse.ArgumentTypeError(f'{text} is not between 0 and 2**31 - 1')
@@ -138,7 +138,7 @@ def seed_number(text: str) -> int:
 
 
 def positive_float(text: str) -> float:
-    """More than 0, and finite."""
+    """Parse a finite number above 0."""
     number = float(text)
     if not 0 < number < float('inf'):
         raise argparse.ArgumentTypeError(f'{text} is not a number above 0')
@@ -146,12 +146,12 @@ def positive_float(text: str) -> float:
 
 
 def nonnegative_float(text: str) -> float:
-    """0 or more, and finite."""
+    """Parse a finite number from 0 on."""
     return 0.0 if float(text) == 0 else positive_float(text)
 
 
 def scheduler_name(text: str) -> str:
-    """A name that `gluon_edbatch.batching` knows."""
+    """Parse a name that `gluon_edbatch.batching` knows."""
     try:
         get_scheduler(text)
     except ValueError as error:
@@ -160,7 +160,7 @@ def scheduler_name(text: str) -> str:
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows defaults, where there are any to show."""
+    """Show defaults, where there are any to show."""
 
     def _get_help_string(self, action):
         if action.default is None or action.default is False or '(default' in action.help:

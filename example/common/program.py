@@ -1,4 +1,4 @@
-"""A task as a program: exit status, final table, and errors in one line."""
+"""Run a task as a program: exit status, final table, and errors in one line."""
 
 import argparse
 import contextlib
@@ -24,7 +24,7 @@ _TOLD = (DataError, OptionError, CheckpointError, DistributedError, OSError, Flo
 
 
 def run_program(task: type[Task], arguments: Optional[Sequence[str]] = None) -> int:
-    """Train or evaluate as the command line says; gives the exit status."""
+    """Train or evaluate as the command line says; return the exit status."""
     try:
         options, found = parse(task, arguments)
         with connect(options.kvstore) as workers:
@@ -69,7 +69,7 @@ def _tell(error: Exception) -> int:
 
 @contextlib.contextmanager
 def _first_speaks(workers: Workers) -> Iterator[None]:
-    """Of several workers, that all say the same, one is heard."""
+    """Let only the first of several workers print."""
     if workers.rank == 0:
         yield
         return
@@ -95,7 +95,7 @@ def _describe(run: Run) -> str:
 
 
 def _final_table(run: Run) -> str:
-    """Figures of the network as it is now, on all that was not trained on."""
+    """Return figures of the network as it is now, on all that was not trained on."""
     columns = run.task.columns
     widths = [max(12, len(heading) + 2) for heading in [*columns.values(), 'samples/s']]
     heading = ''.join(

@@ -9,7 +9,7 @@ try:
 except ModuleNotFoundError:
 
     class progress_bar:  # type: ignore[no-redef]
-        """Takes what tqdm takes, and shows nothing."""
+        """Accept the arguments of tqdm, and show nothing."""
 
         disable = True
 

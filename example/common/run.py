@@ -1,4 +1,4 @@
-"""One training run: task, model, trainer, and what was measured."""
+"""Train: task, model, trainer, and measurements of one run."""
 
 import argparse
 import contextlib
@@ -34,9 +34,9 @@ class Run:
     options : argparse.Namespace
         The command line.
     found : Checkpoint, optional
-        Where to go on from.
+        Where to continue from.
     workers : gluon_edbatch.distributed.Workers, optional
-        Those that train together; by default this process alone.
+        Workers that train together; by default this process alone.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Run:
             self._go_on_from(found)
 
     def train(self) -> None:
-        """Train what is missing of all epochs; afterwards the network is the best of them."""
+        """Train the remaining epochs; afterwards the network is the best of all."""
         by = self.task.best_by
         for epoch in range(len(self.history) + 1, self.options.epochs + 1):
             loss, speed = self.train_epoch(epoch)
@@ -87,7 +87,7 @@ class Run:
         checkpoints.set_parameters(self.net, self.best[1])
 
     def train_epoch(self, epoch: int) -> tuple[float, float]:
-        """One pass over the training samples: their mean loss, and samples a second."""
+        """Run one pass over the training samples; return their mean loss, and samples a second."""
         samples, joined = self.task.samples['train'], self.sampler.joined_sizes
         place, self._place = self._place or Place(0, self.workers.size, 0.0), None
         self._seed(epoch, place.steps)
@@ -115,14 +115,14 @@ class Run:
         return total / len(samples), speed
 
     def step(self, minibatch: Sequence[Any], joined: Optional[int] = None) -> mx.nd.NDArray:
-        """One update of the parameters; gives the minibatch's part of the mean loss.
+        """Update the parameters once; return the minibatch's part of the mean loss.
 
         Parameters
         ----------
         minibatch : sequence
             This worker's samples.
         joined : int, optional
-            How many all workers have; by default there are no others.
+            Number of samples of all workers; by default there are no others.
         """
         with autograd.record():
             with self.batching() as scope:
@@ -148,7 +148,7 @@ class Run:
             raise OptionError(f'--kvstore {self.options.kvstore}: {error}') from None
 
     def _seed(self, epoch: int, steps: int) -> None:
-        """Of noise: of each epoch alone, so that a run can be resumed, and of each worker."""
+        """Seed noise for each epoch alone, so that a run can be resumed, and for each worker."""
         seed = [self.options.seed, epoch]
         if steps or self.workers.rank:
             seed += [steps, self.workers.rank]
@@ -160,13 +160,13 @@ class Run:
         return bool(every and not steps % every and not last)
 
     def _sum(self, losses: Sequence[tuple[mx.nd.NDArray, int]]) -> float:
-        """Of all samples of all workers. Read only now: to wait for each loss would keep the next
-        minibatch from starting."""
+        """Return the sum over all samples of all workers. It is read only now: waiting for each
+        loss would keep the next minibatch from starting."""
         own = sum(float(loss.asscalar()) * count for loss, count in losses)
         return float(self.workers.sum_numbers(np.array([own], np.float64))[0])
 
     def evaluate(self, split: str) -> tuple[NamedTuple, float]:
-        """Figures of the network on a split, and samples a second."""
+        """Return figures of the network on a split, and samples a second."""
         samples, size = self.task.samples[split], self.options.eval_batch_size
         share = self._share(len(samples))
         outputs = []
@@ -187,7 +187,8 @@ class Run:
         return self.task.measure(rows, samples), speed
 
     def _share(self, count: int) -> range:
-        """The samples that this worker evaluates: all, if there are too few to be divided."""
+        """Return the samples that this worker evaluates: all, if there are too few to be
+        divided."""
         workers = self.workers
         if count < workers.size:
             return range(count)
@@ -196,7 +197,7 @@ class Run:
         )
 
     def batching(self):
-        """The scope in which the model's calls are batched; none with --unbatched."""
+        """Return the scope in which the model's calls are batched; none with --unbatched."""
         if self.options.unbatched:
             return contextlib.nullcontext()
         if self.options.scheduler is None:
@@ -204,8 +205,8 @@ class Run:
         return edb.batching(scheduler=self.options.scheduler)
 
     def save(self, place: Optional[Place] = None) -> None:
-        """Write the checkpoint, within an epoch at a place of it. Of several workers, that are all
-        alike, the first does."""
+        """Write the checkpoint, maybe within an epoch. The first of several workers, which are all
+        alike, does."""
         if self.workers.rank:
             return
         checkpoints.save(
@@ -242,7 +243,7 @@ class Run:
             checkpoints.restore_trainer(self.trainer, found.trainer)
 
     def _bar(self, what: str, total: int) -> progress_bar:
-        """A progress bar, where somebody can see it."""
+        """Return a progress bar, visible on a terminal."""
         return progress_bar(
             total=total,
             desc=what,

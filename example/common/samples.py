@@ -1,4 +1,4 @@
-"""What the makers of embedded samples share: drawing, writing files, and the command line.
+"""The shared parts of the makers of embedded samples: drawing, writing files, and the command line.
 
 A maker (``NAME/make_sample.py``) has a grammar and a function ``write_sample(directory, splits,
 seed)``. The same seed gives the same files, byte for byte, with every version of Python.
@@ -15,26 +15,27 @@ __all__ = ['Writer', 'different', 'run_maker', 'write_files']
 
 
 class Writer:
-    """Draws. Uses only `random.random`, which stays the same between versions of Python."""
+    """Draw random choices. It uses only `random.random`, which is the same in all versions of
+    Python."""
 
     def __init__(self, seed: str):
         self._random = random.Random(seed).random
 
     def chance(self, probability: float) -> bool:
-        """True as often as that."""
+        """Return True with a probability."""
         return self._random() < probability
 
     def index(self, items: Sequence) -> int:
-        """Of one of the items."""
+        """Return the index of a random item."""
         return int(self._random() * len(items))
 
     def pick(self, items: Sequence) -> Any:
-        """One of the items."""
+        """Return a random item."""
         return items[self.index(items)]
 
 
 def different(count: int, draw: Callable[[], Any], key: Callable[[Any], Any] = str) -> list[Any]:
-    """So many of what `draw` gives, no two of them with the same key."""
+    """Return `count` results of `draw`, no two of them with the same key."""
     found: dict[Any, Any] = {}
     while len(found) < count:
         drawn = draw()
@@ -43,13 +44,14 @@ def different(count: int, draw: Callable[[], Any], key: Callable[[Any], Any] = s
 
 
 def write_files(directory, contents: dict[str, Union[str, bytes]]) -> None:
-    """Write files below a directory, made if need be; each is whole or not there.
+    """Write files below a directory, made if needed; each is complete or absent.
 
     Parameters
     ----------
     directory : str or Path
     contents : dict
-        Name, which may have a folder -> text, whose lines end in a line feed everywhere, or bytes.
+        Maps a name, which may have a folder, to bytes or to text, whose lines end in a line feed on
+        all systems.
     """
     for name, content in contents.items():
         path = Path(directory) / name
@@ -65,7 +67,7 @@ def run_maker(
     description: str,
     arguments: Optional[Sequence[str]] = None,
 ) -> int:
-    """Write a sample as the command line says; gives the exit status.
+    """Write a sample as the command line says; return the exit status.
 
     Parameters
     ----------

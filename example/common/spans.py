@@ -1,4 +1,4 @@
-"""Named entities in sequences of tags, and how well predicted ones agree with true ones."""
+"""Find named entities in sequences of tags, and compare predicted with true ones."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -32,14 +32,14 @@ class SpanScore(NamedTuple):
 
 
 def is_tag(tag: str) -> bool:
-    """Whether a text is a tag at all: ``O``, ``B-TYPE`` or ``I-TYPE``."""
+    """Return whether a text is a tag: ``O``, ``B-TYPE`` or ``I-TYPE``."""
     return tag == 'O' or (tag[:2] in ('B-', 'I-') and len(tag) > 2)
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """The entities in a sequence of tags, by the rules of CoNLL's ``conlleval``.
+    """Return the entities in a sequence of tags, by the rules of CoNLL's ``conlleval``.
 
-    A span begins with ``B-``, or with ``I-`` where no span of its type goes on; so both IOB1
+    A span begins with ``B-``, or with ``I-`` where no span of its type goes on. So both IOB1
     (``B-`` only between neighbours of one type) and IOB2 (``B-`` always) are read.
     """
     found: list[Span] = []
@@ -55,9 +55,9 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
 
 def score_spans(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> SpanScore:
-    """Accuracy of tags, and precision, recall and F1 of spans, over all sentences.
+    """Return accuracy of tags, and precision, recall and F1 of spans, over all sentences.
 
-    What has no denominator (nothing predicted, nothing to be found) is 0.
+    A figure without a denominator (nothing predicted, nothing to be found) is 0.
     """
     right = tokens = both = 0
     counts = [0, 0]

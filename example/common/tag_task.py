@@ -1,4 +1,4 @@
-"""Tasks that tag the units of a sentence, with the spans of named entities as the aim."""
+"""Base class of tasks that tag the units of a sentence, to find named entities."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -31,7 +31,7 @@ class TagTask(VocabTask):
         add_size(model, '--embed', cls.embed_width, 'D', 'width of the embeddings')
 
     def tag_id(self, tag: str) -> int:
-        """The id of a tag."""
+        """Return the id of a tag."""
         tags = self.vocabs['tags']
         if tag not in tags:
             raise DataError(
@@ -41,7 +41,7 @@ class TagTask(VocabTask):
         return tags[tag]
 
     def initialize(self, net: gluon.Block) -> None:
-        """First values of a model."""
+        """Initialise a model."""
         for parameter in net.collect_params('.*embedding.*_weight').values():
             parameter.init = mx.init.Normal(0.3)
         net.initialize(mx.init.Xavier(), ctx=self.options.ctx)

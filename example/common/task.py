@@ -1,4 +1,4 @@
-"""What an example supplies to become a training program."""
+"""The interface of an example's training program."""
 
 import argparse
 from abc import ABC, abstractmethod
@@ -20,14 +20,14 @@ SPLITS = ('train', 'dev', 'test')
 class Task(ABC):
     """Data, model, loss and figures of an example; everything is written for one sample.
 
-    A task is made with the options of the command line and, to go on from a checkpoint, with
-    what its `state` was then. It reads its data, sets `samples`, and settles options whose
-    defaults depend on the data.
+    A task is made with the options of the command line and, to continue from a checkpoint, with its
+    `state` then. It reads its data, sets `samples`, and sets options whose defaults depend on the
+    data.
 
     Attributes
     ----------
     name : str
-        Of the example; a checkpoint keeps it.
+        Name of the example; a checkpoint keeps it.
     description : str
         For ``--help``.
     sample : Path
@@ -35,23 +35,23 @@ class Task(ABC):
     layout : str
         What a data directory holds, for ``--help``.
     unit, units : str
-        What one sample is, and many.
+        Nouns for one sample, and for many.
     batched : bool
-        Whether a scope batches the calls of minibatches. Otherwise `loss_all` does what is to be
-        done for many at once, and there are no options about scopes.
+        Whether a scope batches the calls of minibatches. Otherwise `loss_all` computes many samples
+        together, and there are no options about scopes.
     columns : dict
         Field of the figures -> its heading in the final table.
     best_by : str
         The field by which the best epoch is chosen; more is better.
     optimizer : str
-        Of `gluon.Trainer`.
+        Optimizer of `gluon.Trainer`.
     optimizer_options : dict
-        Beyond learning rate and weight decay.
+        Options of the optimizer beyond learning rate and weight decay.
     defaults : dict
-        Of options, where they differ from those in ``options.py``.
+        Defaults of options, where they differ from those in ``options.py``.
     shape, training, paths : tuple of str
-        Options that a checkpoint keeps: those that make the shape of the model, those that may
-        not change in the middle of a run, and names of files.
+        Options that a checkpoint keeps: those for the shape of the model, those that must not
+        change within a run, and names of files.
     samples : dict
         Split -> list of samples: ``train``, ``dev`` and, where the data has one, ``test``.
     """
@@ -80,7 +80,7 @@ class Task(ABC):
 
     @classmethod
     def add_run_options(cls, running) -> None:
-        """Add those that say how it runs to their group."""
+        """Add options for how the task runs to their group."""
 
     @abstractmethod
     def __init__(self, options: argparse.Namespace, state: Optional[dict[str, Any]] = None):
@@ -88,60 +88,60 @@ class Task(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must keep besides parameters, vocabularies above all; JSON."""
+        """Return what a checkpoint must keep besides parameters, vocabularies above all; JSON."""
 
     @abstractmethod
     def build(self) -> gluon.Block:
-        """A new model, initialised on ``options.ctx`` after ``options.seed``."""
+        """Return a new model, initialised on ``options.ctx`` after ``options.seed``."""
 
     @abstractmethod
     def criterion(self) -> gluon.HybridBlock:
-        """The block that compares what the model says with what is right."""
+        """Return the block that compares the model's output with the target."""
 
     @abstractmethod
     def loss(self, net: gluon.Block, criterion: gluon.HybridBlock, sample: Any) -> NDArray:
-        """Loss of one sample: (r,), to be summed over its r parts."""
+        """Return the loss of one sample: (r,), to be summed over its r parts."""
 
     def loss_all(
         self, net: gluon.Block, criterion: gluon.HybridBlock, samples: Sequence[Any]
     ) -> Sequence[NDArray]:
-        """`loss` of each sample of a minibatch. To be overridden if what a sample does depends on
+        """Return `loss` of each sample of a minibatch. Override it if what a sample does depends on
         values in training, too (`gluon_edbatch.run_concurrently`)."""
         return [self.loss(net, criterion, sample) for sample in samples]
 
     def costs(self, objective: 'Objective', samples: Sequence[Any]) -> np.ndarray:
-        """What each sample costs to train on, (len(samples),), by which several workers divide
-        them. By default the calls that it records; to be overridden where its way depends on
-        values, which would have to be computed."""
+        """Return the training cost of each sample, (len(samples),), by which workers divide them:
+        by default its recorded calls. Override it if a sample's path depends on values, which would
+        have to be computed."""
         return edb.data.recorded_calls(lambda sample: objective([sample]), samples)
 
     @abstractmethod
     def predict(self, net: gluon.Block, sample: Any) -> NDArray:
-        """What the model says of one sample: (r, ...), any number of rows."""
+        """Return the model's output for one sample: (r, ...), any number of rows."""
 
     def predict_all(self, net: gluon.Block, samples: Sequence[Any]) -> Sequence[NDArray]:
-        """`predict` for a minibatch: the rows of all samples, in one array or more. To be
-        overridden if what a sample does depends on values (`gluon_edbatch.run_concurrently`)."""
+        """Return `predict` for a minibatch: the rows of all samples, in one array or more. Override
+        it if what a sample does depends on values (`gluon_edbatch.run_concurrently`)."""
         return [self.predict(net, sample) for sample in samples]
 
     @abstractmethod
     def measure(self, rows: np.ndarray, samples: Sequence[Any]) -> NamedTuple:
-        """Figures of some samples, from the rows of `predict` of all of them in order.
+        """Return figures of some samples, from the rows of `predict` of all of them in order.
 
         The figures print themselves (``str``) in one line of an epoch.
         """
 
     @abstractmethod
     def describe(self) -> str:
-        """What the program says of vocabulary and model when it starts."""
+        """Return the program's text on vocabulary and model at the start."""
 
     def conclude(self, net: gluon.Block) -> Iterator[str]:
-        """Do what else the options ask for with the trained model, and tell of it, line by line."""
+        """Do what else the options ask for with the trained model, and yield lines about it."""
         return iter(())
 
 
 class Objective(edb.AutoBatchMixin, gluon.Block):
-    """The losses of a minibatch as a model: eagerly, too, it takes targets as NumPy arrays."""
+    """The losses of a minibatch as a model: it takes targets as NumPy arrays, eagerly, too."""
 
     def __init__(self, task: Task, net: gluon.Block, **kwargs):
         super().__init__(**kwargs)
@@ -150,5 +150,5 @@ class Objective(edb.AutoBatchMixin, gluon.Block):
         self._losses = task.loss_all
 
     def forward(self, samples):
-        """(r,) of each."""
+        """Return the loss (r,) of each sample."""
         return self._losses(self.net, self.criterion, samples)

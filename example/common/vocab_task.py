@@ -1,4 +1,4 @@
-"""Tasks about sentences, with vocabularies of what these are made of."""
+"""Base class of tasks about sentences, with vocabularies."""
 
 import argparse
 from collections import Counter
@@ -13,13 +13,13 @@ __all__ = ['VocabTask', 'build_vocab', 'saved_vocabs']
 
 
 class VocabTask(Task):
-    """A task of which one sample is one sentence.
+    """A task whose samples are sentences.
 
     Attributes
     ----------
     options : argparse.Namespace
     vocabs : dict
-        What it is of -> `gluonnlp.Vocab`.
+        Maps a kind of unit to its `gluonnlp.Vocab`.
     """
 
     unit, units = 'sentence', 'sentences'
@@ -38,7 +38,7 @@ class VocabTask(Task):
 
     @property
     def sizes(self) -> str:
-        """Of the vocabularies, for people."""
+        """Return the sizes of the vocabularies as text."""
         return ', '.join(f'{name}: {len(vocab)}' for name, vocab in self.vocabs.items())
 
     def describe(self) -> str:
@@ -46,7 +46,8 @@ class VocabTask(Task):
 
 
 def build_vocab(units: Iterable[str], min_freq: int = 1, unknown: bool = True) -> nlp.Vocab:
-    """A vocabulary of units that occur often enough; all others are its unknown unit, if any."""
+    """Return a vocabulary of units that occur often enough; all others are its unknown unit, if
+    any."""
     return nlp.Vocab(
         Counter(units),
         min_freq=min_freq,
@@ -58,5 +59,5 @@ def build_vocab(units: Iterable[str], min_freq: int = 1, unknown: bool = True) -
 
 
 def saved_vocabs(state: dict[str, str]) -> dict[str, nlp.Vocab]:
-    """The vocabularies in the `VocabTask.state` of a checkpoint."""
+    """Return the vocabularies in the `VocabTask.state` of a checkpoint."""
     return {name: nlp.Vocab.from_json(text) for name, text in state.items()}

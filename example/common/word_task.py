@@ -1,4 +1,4 @@
-"""Tasks whose samples are made of words."""
+"""Base class of tasks whose samples are made of words."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ __all__ = ['WordTask']
 
 
 class WordTask(Task):
-    """A task with a vocabulary of words and, on request, word vectors that are there already.
+    """A task with a vocabulary of words and, on request, pretrained word vectors.
 
     Attributes
     ----------
     embed_width : int
-        Of the embedding, if neither ``--embed`` nor ``--glove`` says.
+        Width of the embedding, if neither ``--embed`` nor ``--glove`` sets it.
     options : argparse.Namespace
     words : Words
     """
@@ -62,14 +62,14 @@ class WordTask(Task):
         train: Sequence[str],
         others: Sequence[str],
     ) -> None:
-        """The vocabulary, and what depends on ``--glove``.
+        """Set the vocabulary, and what depends on ``--glove``.
 
         Parameters
         ----------
         options : argparse.Namespace
-            ``embed`` and ``embed_lr`` are set, if they are not yet.
+            Options, in which ``embed`` and ``embed_lr`` are set if they are not yet.
         state : dict, optional
-            Of a checkpoint, which settled all that.
+            State of a checkpoint, which has these values.
         train, others : sequence of str
             Tokens of the training samples, and of those of dev and test.
         """
@@ -106,7 +106,7 @@ class WordTask(Task):
         return {'words': self.words.to_json()}
 
     def initialize(self, net: gluon.Block, embedding: gluon.Parameter, scale: float) -> None:
-        """First values of a model: word vectors as they are known, or normal with that scale."""
+        """Initialise a model: word vectors are pretrained, or normal with that scale."""
         options = self.options
         embedding.lr_mult = options.embed_lr / options.lr
         embedding.grad_req = 'write' if options.embed_lr else 'null'

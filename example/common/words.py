@@ -24,16 +24,16 @@ class Words(NamedTuple):
     cased: bool
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
-        """Ids of tokens; a word that the vocabulary lacks is the unknown word."""
+        """Return ids of tokens; a word that the vocabulary lacks is the unknown word."""
         return self.vocab[[_fold(token, self.cased) for token in tokens]]
 
     def to_json(self) -> str:
-        """A text that `from_json` reads."""
+        """Return a text that `from_json` reads."""
         return json.dumps({'vocab': self.vocab.to_json(), 'cased': self.cased})
 
     @staticmethod
     def from_json(text: str) -> 'Words':
-        """The vocabulary that `to_json` wrote."""
+        """Return the vocabulary that `to_json` wrote."""
         fields = json.loads(text)
         return Words(nlp.Vocab.from_json(fields['vocab']), fields['cased'])
 
@@ -48,7 +48,7 @@ class WordVectors(NamedTuple):
 def build_words(
     train: Sequence[str], others: Iterable[str] = (), known: Optional[WordVectors] = None
 ) -> Words:
-    """The vocabulary: training tokens, and those of ``others`` that have a vector.
+    """Return the vocabulary: training tokens, and those of ``others`` that have a vector.
 
     A word that is not trained on means something only if it brings a vector. Capitals are kept
     if that finds at least as many training words in ``known`` as lower case does.
@@ -68,7 +68,7 @@ def build_words(
 
 
 def embedding_rows(words: Words, known: WordVectors, seed: int, scale: float = 0.05):
-    """Embedding weights for a vocabulary, and how many of its words have no vector.
+    """Return embedding weights for a vocabulary, and which of its words have no vector.
 
     A word without one starts uniformly random in ``[-scale, scale)``, as in Tai et al.
 
@@ -101,8 +101,8 @@ def embedding_rows(words: Words, known: WordVectors, seed: int, scale: float = 0
 
 
 def read_vectors(path, wanted: Container[str]) -> WordVectors:
-    """Vectors from an ``.npz`` (``vectors``, and ``words`` inside or in words.txt beside it) or
-    from a text file of GloVe's form (a word and its numbers on each line).
+    """Read vectors from an ``.npz`` (``vectors``, and ``words`` inside or in words.txt beside it)
+    or from a text file of GloVe's form (a word and its numbers on each line).
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def read_vectors(path, wanted: Container[str]) -> WordVectors:
     Raises
     ------
     DataError
-        The file is missing or malformed.
+        If the file is missing or malformed.
     """
     path = Path(path)
     if not path.is_file():
@@ -151,7 +151,8 @@ def _npz_rows(path: Path):
 
 
 def _text_rows(path: Path):
-    """Words and functions that parse their vectors: most lines of a large file are skipped."""
+    """Yield words and functions that parse their vectors: most lines of a large file are
+    skipped."""
     width = None
     with path.open(encoding='utf-8', newline='\n') as file:
         for line, text in enumerate(file, 1):
@@ -176,5 +177,5 @@ def _fold(token: str, cased: bool) -> str:
 
 
 def _covered(counts, have: Container[str], cased: bool) -> int:
-    """How many occurrences of tokens have a vector."""
+    """Return how many occurrences of tokens have a vector."""
     return sum(n for token, n in counts.items() if _fold(token, cased) in have)

@@ -1,7 +1,7 @@
-"""BlockDrop (Wu et al. 2018): a small network looks at the image first, and says which blocks of a
+"""BlockDrop (Wu et al. 2018): a small network sees the image first, and decides which blocks of a
 large one run.
 
-Its decisions are learned by trying them (REINFORCE): right answers earn more the fewer blocks ran.
+Decisions are learned by REINFORCE: right answers earn more if fewer blocks ran.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Policy(gluon.HybridBlock):
                 self.layers.add(nn.Dense(blocks, in_units=4 * width, bias_initializer=opening))
 
     def hybrid_forward(self, F, x):
-        """One call an image."""
+        """Compute probabilities; each call is one image."""
         return F.sigmoid(self.layers(x))
 
 
@@ -71,7 +71,7 @@ class BlockDrop(GatedNetwork):
             self.head = head(4 * width, CLASSES)
 
     def forward(self, x: NDArray) -> tuple[NDArray, int]:
-        """Scores (1, 10), and how many blocks ran."""
+        """Return scores (1, 10), and how many blocks ran."""
         keep = self.policy(x)
         x = self.first(x)
         ran = 0
@@ -84,10 +84,10 @@ class BlockDrop(GatedNetwork):
         return self.head(x), ran
 
     def losses(self, images: NDArray, targets: Sequence[int], criterion) -> NDArray:
-        """Cross entropy of what the policy's best guess makes, and minus what a draw earned more
-        than that, by its log probability.
+        """Return cross entropy for the policy's best guess, minus the log probability of a draw
+        times its extra reward.
 
-        Only the last blocks are drawn, as in the paper's curriculum; how many, by chance.
+        Only a random number of the last blocks is drawn, as in the paper's curriculum.
         """
         labels = labels_of(targets, images)
         keep = self.policy(images)
@@ -103,7 +103,8 @@ class BlockDrop(GatedNetwork):
         return criterion(scores, labels) - gain * (last * mx.nd.log(chances)).sum(axis=1)
 
     def masked(self, images: NDArray, drawn: NDArray) -> NDArray:
-        """Scores (N, 10), with those blocks in effect whose column of `drawn` (N, blocks) is 1."""
+        """Return scores (N, 10), with those blocks in effect whose column of `drawn` (N, blocks) is
+        1."""
         x = self.first(images)
         for number, block in enumerate(self.blocks):
             x = chosen(drawn[:, number], block(x), block.shortcut(x))
@@ -111,13 +112,14 @@ class BlockDrop(GatedNetwork):
 
 
 def _reward(scores: NDArray, labels: NDArray, drawn: NDArray) -> NDArray:
-    """(N,): of a right answer 1 less the square of the share of blocks that ran."""
+    """Return rewards (N,): for a right answer, 1 less the square of the share of blocks that
+    ran."""
     right = scores.argmax(axis=1) == labels
     return right * (1 - mx.nd.square(drawn.mean(axis=1))) + (1 - right) * _WRONG
 
 
 def _last_blocks(keep: NDArray) -> NDArray:
-    """(N, blocks): 1 for some blocks at the end of each row, one at least."""
+    """Return (N, blocks): 1 for some blocks at the end of each row, one at least."""
     count, blocks = keep.shape
     first = mx.nd.random.uniform(0, blocks - 1, shape=(count, 1), ctx=keep.context)
     numbers = mx.nd.arange(blocks, ctx=keep.context).reshape((1, -1))

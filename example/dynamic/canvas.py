@@ -41,7 +41,7 @@ LONGEST = max(len(layout.words.split()) for layout in _LAYOUTS)  # words of a ca
 def draw_canvases(
     images: np.ndarray, labels: np.ndarray, count: int, seed: Sequence[int]
 ) -> Iterator[tuple[np.ndarray, tuple[int, ...]]]:
-    """Canvases (48, 48) uint8 and their captions, numbers of `WORDS` without the end symbol.
+    """Draw canvases (48, 48) uint8 and their captions, numbers of `WORDS` without the end symbol.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ def draw_canvases(
     labels : numpy.ndarray
         (n,) the digits that they show.
     count : int
-        How many.
+        Number of canvases.
     seed : sequence of int
-        Of layouts, digits and places.
+        Seed of layouts, digits and places.
     """
     generator = np.random.RandomState(list(seed))
     for _ in range(count):
@@ -67,7 +67,7 @@ def draw_canvases(
 
 
 def caption_text(caption: Sequence[int]) -> str:
-    """Words of a caption, for people."""
+    """Return the words of a caption as text."""
     return ' '.join(WORDS[word] for word in caption)
 
 
@@ -79,7 +79,7 @@ def _caption(layout: _Layout, digits: list[int]) -> tuple[int, ...]:
 
 
 def _paint(canvas: np.ndarray, image: np.ndarray, centre: np.ndarray) -> None:
-    """The ink of a digit around a place; where two overlap, the darker one."""
+    """Add the ink of a digit around a place; where two overlap, the darker one counts."""
     rows, columns = (np.flatnonzero(image.any(axis=axis)) for axis in (1, 0))
     if not len(rows):
         return  # there are images without ink in no data set, but a file may have one
@@ -90,6 +90,6 @@ def _paint(canvas: np.ndarray, image: np.ndarray, centre: np.ndarray) -> None:
 
 
 def _middle(begin: int, end: int) -> slice:
-    """The part in the middle of what is larger than there is room for."""
+    """Return the middle part of something larger than the room for it."""
     over = max(0, end - begin - _LARGEST)
     return slice(begin + over // 2, end - (over - over // 2))

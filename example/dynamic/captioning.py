@@ -1,5 +1,5 @@
-"""Captions with attention (Xu et al. 2015): a convolutional encoder, and an LSTM that says one word
-after the other until it says the end symbol."""
+"""Captions with attention (Xu et al. 2015): a convolutional encoder, and an LSTM that says word
+after word until the end symbol."""
 
 from collections.abc import Sequence
 from typing import Any, Callable
@@ -16,7 +16,7 @@ __all__ = ['Captioner', 'Encoder', 'Speaker']
 
 
 class Encoder(gluon.HybridBlock):
-    """What the decoder looks at, and what it begins with.
+    """Compute the memory of the decoder, and its first states.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Encoder(gluon.HybridBlock):
             self.first_c = nn.Dense(hidden, 'tanh', in_units=channels)
 
     def hybrid_forward(self, F, x):
-        """One call a canvas."""
+        """Encode; each call is one canvas."""
         places = F.reshape(self.features(x), shape=(0, 0, -1))
         memory = F.transpose(places, axes=(0, 2, 1))
         mean = F.mean(memory, axis=1)
@@ -75,7 +75,7 @@ class Speaker(gluon.HybridBlock):
             self.words = nn.Dense(words, in_units=hidden)
 
     def hybrid_forward(self, F, word, h, c, memory, keys):
-        """One call a word."""
+        """Say a word; each call is one word."""
         seen = F.broadcast_add(keys, F.expand_dims(self.query(h), axis=1))
         scores = self.score(F.Activation(seen, act_type='tanh'))
         weights = F.softmax(scores, axis=1)
@@ -88,23 +88,23 @@ class Speaker(gluon.HybridBlock):
 
 
 class Captioner(DynamicNetwork):
-    """Says what is on a canvas. A path is a number of words.
+    """Describe what is on a canvas. A path is a number of words.
 
     Parameters
     ----------
     encoder : callable
-        Gives the convolutional network for a width: it makes 16 times as many channels.
+        Returns the convolutional network for a width, with 16 times as many channels.
     width : int
-        Of its first convolution.
+        Width of the encoder's first convolution.
     hidden : int
         H.
 
     Attributes
     ----------
     end : int
-        The word after which no more are said.
+        The end symbol's number.
     longest : int
-        How many are said at most.
+        Most words of a caption.
     """
 
     units = 'words'
@@ -125,7 +125,7 @@ class Captioner(DynamicNetwork):
             self.speaker = Speaker(len(WORDS), channels, hidden)
 
     def forward(self, x: NDArray) -> tuple[list[int], NDArray]:
-        """The words of the caption, and the log probability (1,) of all that was said."""
+        """Return the words of the caption, and the log probability (1,) of all of them."""
         memory, keys, h, c = self.encoder(x)
         word = mx.nd.full((1,), START, ctx=x.context)
         likelihood = mx.nd.zeros((1,), ctx=x.context)
@@ -141,8 +141,8 @@ class Captioner(DynamicNetwork):
         return caption, likelihood
 
     def losses(self, images: NDArray, targets: Sequence[tuple[int, ...]], criterion) -> NDArray:
-        """Of all words of captions with their end symbols, each said after the right ones before
-        it (teacher forcing)."""
+        """Return losses of all words of captions with their end symbols, each after the right words
+        before (teacher forcing)."""
         steps = 1 + max(map(len, targets))
         padded = [[*caption, *[END] * (steps - len(caption))] for caption in targets]
         said = [[1] * (len(caption) + 1) + [0] * (steps - len(caption) - 1) for caption in targets]
@@ -157,20 +157,20 @@ class Captioner(DynamicNetwork):
         return total
 
     def judge(self, result: tuple[list[int], NDArray], target: Any) -> tuple[bool, int]:
-        """Whether all words are right, and how many were said, the end symbol among them."""
+        """Return whether all words are right, and how many were said, the end symbol among them."""
         caption, _ = result
         return tuple(caption) == target, min(len(caption) + 1, self.most)
 
     def paths(self) -> list[int]:
-        """All numbers of words."""
+        """Return all numbers of words."""
         return list(range(1, self.most + 1))
 
     def force(self, path: int) -> None:
-        """Say so many words, the end symbol like any other one."""
+        """Say so many words; the end symbol is like any other word."""
         if not 1 <= path <= self.most:
             raise ValueError(f'a caption has 1 to {self.most} words, not {path}')
         self.end, self.longest = -1, path
 
     def release(self) -> None:
-        """Until the end symbol is said."""
+        """Say words until the end symbol, as before `force`."""
         self.end, self.longest = END, self.most

@@ -1,5 +1,5 @@
-"""The test images through the compiled program, in MXNet or exported into another host, compared
-with what the network itself makes of them one by one."""
+"""Run the test images through the compiled program, in MXNet or exported to another host, and
+compare with the network itself."""
 
 import argparse
 import tempfile
@@ -29,18 +29,18 @@ _NO_RUNTIME = (
 
 
 class Host(NamedTuple):
-    """What runs exported programs.
+    """A host that runs exported programs.
 
     Attributes
     ----------
     name : str
         For people.
     load : callable
-        Gives the program of a folder.
+        Loads the program of a folder.
     give : callable
-        Makes what it takes of an image (1, 1, H, W), float32.
+        Converts an image (1, 1, H, W), float32, to the host's arrays.
     tolerance : float
-        How far its numbers may be from eager Gluon's, of these or of 1.
+        Tolerance for its numbers against eager Gluon's, relative to these or to 1.
     """
 
     name: str
@@ -67,25 +67,25 @@ HOSTS: dict[str, Callable[[], Host]] = {'mxnet': _mxnet, 'onnx': _onnx}
 
 
 def host_of(name: Optional[str]) -> Host:
-    """One of `HOSTS`; MXNet without a name.
+    """Return one of `HOSTS`; MXNet without a name.
 
     Raises
     ------
     OptionError
-        If it is not installed; the message says what to install.
+        If the host is not installed; the message says what to install.
     """
     return HOSTS[name or 'mxnet']()
 
 
 def run_compiled(task: Task, net: DynamicNetwork, options: argparse.Namespace) -> Iterator[str]:
-    """Lines that tell what became of the test images.
+    """Yield lines on the results for the test images.
 
     Parameters
     ----------
     task : Task
-        Has the test images, and measures.
+        Task with the test images, which measures results.
     net : DynamicNetwork
-        Trained or not.
+        The network, trained or not.
     options : argparse.Namespace
         Of the command line: ``ctx``, ``eval_batch_size``, ``export`` and ``host``.
 
@@ -125,7 +125,7 @@ def _export(program: edb.Program, folder: Path, onnx: bool) -> None:
 
 
 def _exported(program: edb.Program, host: Host, options: argparse.Namespace) -> Any:
-    """The program as the host has it: of the folder, or of one that is there for this only."""
+    """Return the program in the host's form: of the folder, or of a temporary one."""
     with tempfile.TemporaryDirectory() as folder, options.ctx:
         path = Path(options.export or Path(folder) / 'bundle')
         if not options.export:
@@ -134,7 +134,7 @@ def _exported(program: edb.Program, host: Host, options: argparse.Namespace) -> 
 
 
 def _results(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """Of all parts: lists of images for a program, or images for a network."""
+    """Return results of all parts: lists of images for a program, or images for a network."""
     return [
         _settled(each)
         for part in parts
@@ -143,14 +143,14 @@ def _results(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
 
 
 def _seconds(run: Callable[[Any], Any], parts: Sequence[Any]) -> float:
-    """That it takes once more: what is compiled at first is there."""
+    """Return the seconds of another run, when everything is compiled."""
     begin = time.perf_counter()
     _results(run, parts)
     return time.perf_counter() - begin
 
 
 def _settled(result: Any) -> Any:
-    """A result of which all arrays are computed."""
+    """Return a result whose arrays are all computed."""
     if isinstance(result, (list, tuple)):
         return type(result)(map(_settled, result))
     if isinstance(result, NDArray):
@@ -167,9 +167,10 @@ class Likeness(NamedTuple):
     elsewhere : list of int
         Samples that took another path, or said another word.
     farther : list of int
-        Others, of which a number is farther away than it may be.
+        Other samples with a number beyond the tolerance.
     most : float
-        How far numbers are apart, of these or of 1, in all samples that took the same path.
+        Largest difference of numbers, relative to these or to 1, in samples that took the same
+        path.
     """
 
     samples: int
@@ -191,7 +192,7 @@ class Likeness(NamedTuple):
 
 
 def likeness(found: Sequence[Any], expected: Sequence[Any], tolerance: float) -> Likeness:
-    """Of the results of several samples."""
+    """Compare the results of several samples."""
     distances = [_distance(one, other) for one, other in zip(found, expected)]
     near = [each for each in distances if each < np.inf]
     return Likeness(
@@ -203,7 +204,7 @@ def likeness(found: Sequence[Any], expected: Sequence[Any], tolerance: float) ->
 
 
 def _distance(found: Any, expected: Any) -> float:
-    """Infinite where something that is decided differs."""
+    """Return the distance of two results; infinite where a decision differs."""
     if isinstance(expected, (list, tuple)):
         if len(found) != len(expected):
             return float(np.inf)

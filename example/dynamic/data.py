@@ -1,4 +1,4 @@
-"""Digits as the networks take them: 32 x 32, in three splits; and what a sample is."""
+"""Digits in the networks' form: 32 x 32, in three splits; and the class of samples."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ BORDER = 2  # on each side: 32 can be halved five times
 
 
 class Sample(NamedTuple):
-    """An image and what it shows.
+    """An image and its target.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
 
 
 def read_splits(directory) -> dict[str, Digits]:
-    """Training, dev (a tenth of the training images) and test digits of a directory.
+    """Return training, dev (a tenth of the training images) and test digits of a directory.
 
     The training file may have its digits in order, so they are shuffled, always in the same way:
     what is dev does not depend on ``--seed``.
@@ -48,14 +48,14 @@ def read_splits(directory) -> dict[str, Digits]:
 
 
 def digit_samples(digits: Digits, count: int) -> list[Sample]:
-    """The first digits, as many as there are of `count`, padded to 32 x 32."""
+    """Return the first `count` digits, or all, padded to 32 x 32."""
     pixels = _bytes(digits)[:count]
     padded = np.pad(pixels, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))
     return [Sample(image[None], int(label)) for image, label in zip(padded, digits.labels.tolist())]
 
 
 def canvas_samples(digits: Digits, count: int, seed: Sequence[int]) -> list[Sample]:
-    """So many canvases (`canvas.draw_canvases`) with digits drawn from these."""
+    """Return so many canvases (`canvas.draw_canvases`) with digits drawn from these."""
     return [
         Sample(image[None], caption)
         for image, caption in draw_canvases(_bytes(digits), digits.labels, count, seed)
@@ -63,7 +63,7 @@ def canvas_samples(digits: Digits, count: int, seed: Sequence[int]) -> list[Samp
 
 
 def images_of(samples: Sequence[Sample]) -> np.ndarray:
-    """(n, 1, H, W) float32 from 0 to 1."""
+    """Return images (n, 1, H, W) float32 from 0 to 1."""
     return np.stack([sample.image for sample in samples]).astype(np.float32) / 255
 
 

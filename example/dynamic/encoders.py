@@ -1,4 +1,4 @@
-"""Small networks that make features of places of a canvas, for captions."""
+"""Small networks that compute features of places of a canvas, for captions."""
 
 from mxnet import gluon
 from mxnet.gluon import nn
@@ -32,7 +32,7 @@ class ResNeXtBlock(gluon.HybridBlock):
             self.shortcut = conv_bn(inputs, channels, 1, stride, relu=False)
 
     def hybrid_forward(self, F, x):
-        """One call of many in the encoder."""
+        """Compute the block, one of many in the encoder."""
         return F.Activation(self.body(x) + self.shortcut(x), act_type='relu')
 
 
@@ -42,9 +42,10 @@ class Inception(gluon.HybridBlock):
     Parameters
     ----------
     inputs : int
-        Channels before.
+        Channels of the input.
     widths : list of int
-        Of 1 x 1; of 3 x 3, reduced and then; of 5 x 5, reduced and then; after pooling.
+        Widths of the branches: 1 x 1; 3 x 3, reduced and full; 5 x 5, reduced and full; after
+        pooling.
 
     Inputs
         - **x**: (N, inputs, H, W)
@@ -63,13 +64,13 @@ class Inception(gluon.HybridBlock):
             self.pooled = _chain(nn.MaxPool2D(3, 1, 1), conv_bn(inputs, pooled, 1))
 
     def hybrid_forward(self, F, x):
-        """One call of many in the encoder."""
+        """Compute the block, one of many in the encoder."""
         return F.concat(self.one(x), self.three(x), self.five(x), self.pooled(x), dim=1)
 
 
 def resnext(width: int = 16) -> nn.HybridSequential:
-    """A ResNeXt with a quarter of the channels and two blocks in each of three stages: (N, 1, H,
-    W) to (N, 16 * width, H / 8, W / 8)."""
+    """Return a ResNeXt with a quarter of the channels and two blocks in each of three stages. It
+    maps (N, 1, H, W) to (N, 16 * width, H / 8, W / 8)."""
     layers = nn.HybridSequential()
     layers.add(conv_bn(1, width, stride=2))
     inputs = width
@@ -94,8 +95,8 @@ _MODULES = (
 
 
 def googlenet(width: int = 16) -> nn.HybridSequential:
-    """A GoogLeNet with a quarter of the channels, for small canvases: pooled less often than the
-    paper's. (N, 1, H, W) to (N, 16 * width, H / 8, W / 8)."""
+    """Return a GoogLeNet with a quarter of the channels and less pooling than the paper's. It maps
+    (N, 1, H, W) to (N, 16 * width, H / 8, W / 8)."""
     layers = nn.HybridSequential()
     layers.add(
         conv_bn(1, width, stride=2),

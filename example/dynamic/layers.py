@@ -1,4 +1,4 @@
-"""Static parts that several networks are made of."""
+"""Static parts that several networks use."""
 
 import mxnet as mx
 from mxnet import gluon
@@ -15,8 +15,8 @@ def conv_bn(
     groups: int = 1,
     relu: bool = True,
 ) -> nn.HybridSequential:
-    """Convolution, batch norm and, unless left out, ReLU: (N, inputs, H, W) to (N, channels, H /
-    stride, W / stride)."""
+    """Return convolution, batch norm and, unless left out, ReLU: (N, inputs, H, W) to (N, channels,
+    H / stride, W / stride)."""
     layers = nn.HybridSequential(prefix='')
     layers.add(
         nn.Conv2D(
@@ -52,14 +52,15 @@ class Pooled(gluon.HybridBlock):
             self.share = self.params.get('share', shape=(1,), init=mx.init.Constant(0.5))
 
     def hybrid_forward(self, F, x, share):
-        """One call an internal classifier."""
+        """Pool; each call is one internal classifier."""
         largest = F.Pooling(x, pool_type='max', **self._pool)
         mean = F.Pooling(x, pool_type='avg', **self._pool)
         return F.broadcast_mul(share, largest) + F.broadcast_mul(1 - share, mean)
 
 
 def head(channels: int, classes: int) -> nn.HybridSequential:
-    """Scores (N, classes) of the means over all places of (N, channels, H, W)."""
+    """Return a network for scores (N, classes) from the means over all places of (N, channels, H,
+    W)."""
     layers = nn.HybridSequential(prefix='')
     layers.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(classes, in_units=channels))
     return layers

@@ -1,4 +1,4 @@
-"""What all networks have: losses of a minibatch, and ways to say which path is taken."""
+"""Base classes of all networks: losses of a minibatch, and ways to force a path."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,9 +28,9 @@ class DynamicNetwork(gluon.Block):
     Attributes
     ----------
     units : str
-        What a path has more or fewer of.
+        Name of the units by which paths differ.
     most : int
-        How many of them it has at most.
+        Most units of a path.
     """
 
     units: str
@@ -39,19 +39,19 @@ class DynamicNetwork(gluon.Block):
     def losses(
         self, images: NDArray, targets: Sequence[Any], criterion: gluon.HybridBlock
     ) -> NDArray:
-        """(N,) losses of a minibatch (N, 1, H, W), for training: all go the same way.
+        """Return (N,) losses of a minibatch (N, 1, H, W), for training: all take one path.
 
         `criterion` is cross entropy: of scores (N, K) and what is right (N,).
         """
         raise NotImplementedError
 
     def judge(self, result: Any, target: Any) -> tuple[bool, int]:
-        """Whether what ``net(x)`` gave is right, and how many units it took."""
+        """Return whether the result of ``net(x)`` is right, and how many units it took."""
         scores, units = result
         return int(scores.argmax(axis=1).asscalar()) == target, units
 
     def paths(self) -> list[Any]:
-        """Paths that between them pass each branch both ways, where it has two."""
+        """Return paths that together pass each branch both ways, where it has two."""
         raise NotImplementedError
 
     def force(self, path: Any) -> None:
@@ -69,9 +69,9 @@ class ThresholdNetwork(DynamicNetwork):
     Attributes
     ----------
     threshold : float
-        Of all branches, unless they are forced.
+        Threshold of all branches, unless they are forced.
     thresholds : list of float
-        Of each branch: `ALWAYS`, `NEVER` or another number.
+        Threshold of each branch: `ALWAYS`, `NEVER` or another number.
     """
 
     def __init__(self, branches: int, threshold: float, **kwargs):
@@ -85,12 +85,13 @@ class ThresholdNetwork(DynamicNetwork):
 
 
 class GatedNetwork(ThresholdNetwork):
-    """A network that runs some of its blocks. A path says of each gated block whether it runs."""
+    """A network that runs some of its blocks. A path tells, for each gated block, whether it
+    runs."""
 
     units = 'blocks'
 
     def paths(self) -> list[tuple[bool, ...]]:
-        """All, none, every other one and the others."""
+        """Return paths with all blocks, none, every other one, and the others."""
         count = len(self.thresholds)
         return [
             (True,) * count,
@@ -107,11 +108,11 @@ class GatedNetwork(ThresholdNetwork):
 
 
 def labels_of(targets: Sequence[int], like: NDArray) -> NDArray:
-    """(N,) on the device of an array."""
+    """Return targets as (N,) on the device of an array."""
     return mx.nd.array(targets, ctx=like.context)
 
 
 def chosen(gate: NDArray, one: NDArray, other: NDArray) -> NDArray:
-    """`one` (N, C, H, W) in the rows where the gate (N,) is 1, and `other` where it is 0."""
+    """Return `one` (N, C, H, W) in the rows where the gate (N,) is 1, and `other` where it is 0."""
     share = gate.reshape((-1, 1, 1, 1))
     return mx.nd.broadcast_mul(share, one) + mx.nd.broadcast_mul(1 - share, other)

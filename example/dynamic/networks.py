@@ -52,15 +52,15 @@ NETWORKS: dict[str, Entry] = {
 
 
 def build(name: str, ctx: Optional[mx.Context] = None, **sizes: Any) -> DynamicNetwork:
-    """A network of `NETWORKS`, initialised by MXNet's random numbers.
+    """Return a network of `NETWORKS`, initialised by MXNet's random numbers.
 
     Parameters
     ----------
     name : str
     ctx : mxnet.Context, optional
-        Where its parameters are.
+        Device of the parameters.
     **sizes
-        Those of the network where they are not the table's, above all ``width``; ``threshold``.
+        Sizes that differ from the table's, such as ``width`` and ``threshold``.
     """
     network = NETWORKS[name].make(**sizes)
     init = mx.init.Xavier(rnd_type='gaussian', factor_type='in', magnitude=2)
@@ -69,14 +69,14 @@ def build(name: str, ctx: Optional[mx.Context] = None, **sizes: Any) -> DynamicN
 
 
 def samples(name: str, data: Any = SAMPLE, count: int = 100) -> list[NDArray]:
-    """Inputs of a network: test images (1, 1, H, W) of a directory with MNIST's files."""
+    """Return inputs of a network: test images (1, 1, H, W) of a directory with MNIST's files."""
     digits = read_splits(data)['test']
     images = images_of(draw_samples(name, digits, 'test', count))
     return [mx.nd.array(image[None]) for image in images]
 
 
 def draw_samples(name: str, digits: Digits, split: str, count: int) -> list[Sample]:
-    """So many samples of a split, or as many digits as there are; always the same."""
+    """Return `count` samples of a split, or as many digits as there are; always the same."""
     if NETWORKS[name].canvases:
         return canvas_samples(digits, count, [_SEEDS[split]])
     return digit_samples(digits, count)

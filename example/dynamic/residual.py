@@ -26,7 +26,7 @@ class Projected(gluon.HybridBlock):
                 self.project = conv_bn(inputs, channels, 1, stride, relu=False)
 
     def hybrid_forward(self, F, x):
-        """One call a block, skipped or not."""
+        """Compute the shortcut of a block, skipped or not."""
         return self.project(x) if self.changes else F.identity(x)
 
 
@@ -41,7 +41,7 @@ class Padded(gluon.HybridBlock):
         self._stride, self._further = stride, channels - inputs
 
     def hybrid_forward(self, F, x):
-        """One call a block, skipped or not."""
+        """Compute the shortcut of a block, skipped or not."""
         if self._stride > 1:
             sides = (self._stride, self._stride)
             x = F.Pooling(x, kernel=sides, stride=sides, pool_type='avg')
@@ -59,7 +59,7 @@ class BasicBlock(gluon.HybridBlock):
     inputs, channels, stride : int
         Channels before and after, and the stride of the first convolution.
     shortcut : type, optional
-        `Projected` or `Padded`. What it makes stands for the block where that is skipped.
+        `Projected` or `Padded`; a skipped block is replaced by its shortcut.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BasicBlock(gluon.HybridBlock):
             self.shortcut = shortcut(inputs, channels, stride)
 
     def hybrid_forward(self, F, x):
-        """One call a block that runs."""
+        """Compute a block that runs."""
         return F.Activation(self.body(x) + self.shortcut(x), act_type='relu')
 
 
@@ -110,13 +110,13 @@ class PreactivatedBlock(gluon.HybridBlock):
                 self.shortcut = nn.Conv2D(channels, 1, stride, in_channels=inputs)
 
     def hybrid_forward(self, F, x):
-        """One call a block."""
+        """Compute a block."""
         return self.body(x) + (self.shortcut(x) if self._changes else x)
 
 
 def make_blocks(kind: type[gluon.HybridBlock], width: int, each: int, **options) -> list:
-    """Blocks of three stages with `width`, 2 and 4 times as many channels, `each` of them in each
-    stage; the first one of the second and the third stage halves the sides."""
+    """Return blocks of three stages with `width`, 2 and 4 times as many channels, `each` of them in
+    each stage. The first blocks of the second and third stage halve the sides."""
     widths = [width] + [width * 2**stage for stage in range(3) for _ in range(each)]
     strides = [2 if number in (each, 2 * each) else 1 for number in range(3 * each)]
     return [

@@ -25,12 +25,12 @@ Parts = list[gluon.HybridBlock]
 
 
 class Classifier(gluon.HybridBlock):
-    """Scores in the middle of a network, and how sure they are.
+    """Compute scores in the middle of a network, and the confidence in them.
 
     Parameters
     ----------
     channels, side : int
-        Of its input.
+        Channels and side of the input.
 
     Inputs
         - **x**: (N, C, H, W)
@@ -50,7 +50,7 @@ class Classifier(gluon.HybridBlock):
                 self.reduce.add(nn.Flatten(), nn.Dense(CLASSES, in_units=channels * pooled**2))
 
     def hybrid_forward(self, F, x):
-        """One call an exit that is reached."""
+        """Classify; each call is one exit that is reached."""
         scores = self.reduce(x)
         return scores, F.max(F.softmax(scores), axis=1)
 
@@ -61,10 +61,9 @@ class ShallowDeep(ThresholdNetwork):
     Parameters
     ----------
     make_parts : callable
-        Gives the network as a list of blocks; the last one gives scores.
+        Returns the network as a list of blocks; the last one computes scores.
     exits : sequence of (int, int, int)
-        Of each internal classifier: how many parts come before it, channels and side of what
-        these make.
+        For each internal classifier: number of parts before it, channels and side of their result.
     threshold : float
         An image leaves if the greatest probability is above it.
     """
@@ -92,8 +91,8 @@ class ShallowDeep(ThresholdNetwork):
             self.rest = _in_sequence(parts[places[-2] :])
 
     def forward(self, x: NDArray) -> tuple[NDArray, int]:
-        """Scores (1, 10) of the first classifier that is sure, or of the last one, and how many
-        there were."""
+        """Return scores (1, 10) of the first confident classifier, or of the last one, and its
+        number."""
         for number, (stage, classifier) in enumerate(zip(self.stages, self.classifiers)):
             x = stage(x)
             scores, confidence = classifier(x)
@@ -102,7 +101,8 @@ class ShallowDeep(ThresholdNetwork):
         return self.rest(x), self.most
 
     def losses(self, images: NDArray, targets: Sequence[int], criterion) -> NDArray:
-        """Of all classifiers, by the share of products that come before them."""
+        """Return losses of all classifiers, weighted by the share of products that come before
+        them."""
         x, labels, total = images, labels_of(targets, images), 0
         for stage, classifier, share in zip(self.stages, self.classifiers, _SHARES):
             x = stage(x)
@@ -110,7 +110,7 @@ class ShallowDeep(ThresholdNetwork):
         return total + criterion(self.rest(x), labels)
 
     def paths(self) -> list[int]:
-        """All exits."""
+        """Return all exits."""
         return list(range(1, self.most + 1))
 
     def force(self, path: int) -> None:
@@ -127,7 +127,7 @@ def _in_sequence(parts: Parts) -> nn.HybridSequential:
 
 
 def mobilenet(width: int = 8, **options) -> ShallowDeep:
-    """MobileNet for small images with a quarter of its channels (Howard et al. 2017)."""
+    """Return MobileNet for small images with a quarter of its channels (Howard et al. 2017)."""
     channels = [width * times for times in (1, 2, 4, 4, 8, 8, *[16] * 6, 32, 32)]
     # After units 2, 4, 6, 8, 10 and 12, and the first convolution: 14, 29, 43, 61, 78 and 92 %.
     sides = (16, 8, 4, 4, 4, 2)
@@ -148,7 +148,7 @@ def _mobilenet_parts(channels: Sequence[int]) -> Parts:
 
 
 def vgg16(width: int = 16, **options) -> ShallowDeep:
-    """VGG16 with batch norm and a quarter of its channels (Simonyan and Zisserman 2015)."""
+    """Return VGG16 with batch norm and a quarter of its channels (Simonyan and Zisserman 2015)."""
     channels = [width * times for times in (1, 1, 2, 2, 4, 4, 4, *[8] * 6)]
     # After 13, 31, 49, 61, 79 and 91 %.
     exits = [
@@ -175,7 +175,7 @@ def _vgg_parts(channels: Sequence[int]) -> Parts:
 
 
 def resnet56(width: int = 16, each: int = 9, **options) -> ShallowDeep:
-    """ResNet-56 for small images (He et al. 2016)."""
+    """Return ResNet-56 for small images (He et al. 2016)."""
     return ShallowDeep(partial(_resnet_parts, width, each), _exits(width, each), **options)
 
 
@@ -184,7 +184,7 @@ def _resnet_parts(width: int, each: int) -> Parts:
 
 
 def wide_resnet32(width: int = 16, each: int = 5, **options) -> ShallowDeep:
-    """WideResNet-32-4 with a quarter of its channels (Zagoruyko and Komodakis 2016)."""
+    """Return WideResNet-32-4 with a quarter of its channels (Zagoruyko and Komodakis 2016)."""
     return ShallowDeep(partial(_wide_resnet_parts, width, each), _exits(width, each), **options)
 
 
@@ -197,7 +197,7 @@ def _wide_resnet_parts(width: int, each: int) -> Parts:
 
 
 def _exits(width: int, each: int) -> list[tuple[int, int, int]]:
-    """Of a residual network, whose blocks have about as many products each."""
+    """Return exits of a residual network, whose blocks have about as many products each."""
     exits = []
     for share in _SHARES:
         blocks = round(share * 3 * each)

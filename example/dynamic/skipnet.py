@@ -1,6 +1,7 @@
-"""SkipNet (Wang et al. 2018): before each block of a residual network a gate says whether it runs.
+"""SkipNet (Wang et al. 2018): a gate before each block of a residual network decides whether it
+runs.
 
-In training a gate's decision is as hard as in inference; its gradient is that of the probability
+In training a gate's decision is as hard as in inference. Its gradient is that of the probability
 (straight through), and blocks that run have a price.
 """
 
@@ -44,7 +45,7 @@ class FeedForwardGate(gluon.HybridBlock):
                 self.features.add(nn.GlobalAvgPool2D(), nn.Flatten(), _opening(channels))
 
     def hybrid_forward(self, F, x):
-        """One call a block, skipped or not."""
+        """Compute a gate; each call is one block, skipped or not."""
         return F.sigmoid(F.reshape(self.features(x), shape=(-1,)))
 
 
@@ -66,7 +67,7 @@ class RecurrentGate(gluon.HybridBlock):
             self.decide = _opening(size)
 
     def hybrid_forward(self, F, x, h, c):
-        """One call a block, skipped or not."""
+        """Compute a gate; each call is one block, skipped or not."""
         _, (h, c) = self.cell(x, [h, c])
         return F.sigmoid(F.reshape(self.decide(h), shape=(-1,))), h, c
 
@@ -83,7 +84,7 @@ class SkipNet(GatedNetwork):
     threshold : float
         A block runs if its gate gives a probability above it.
     price : float
-        Of running all blocks, in the loss.
+        Price of running all blocks, in the loss.
     """
 
     def __init__(
@@ -106,15 +107,15 @@ class SkipNet(GatedNetwork):
             self.head = head(4 * width, CLASSES)
 
     def begin(self, x: NDArray) -> Any:
-        """What the gates know before the first one."""
+        """Return the gates' first state."""
         raise NotImplementedError
 
     def gate(self, number: int, x: NDArray, state: Any) -> tuple[NDArray, Any]:
-        """The probability (N,) that a block runs, and what the gates know afterwards."""
+        """Return the probability (N,) that a block runs, and the gates' next state."""
         raise NotImplementedError
 
     def forward(self, x: NDArray) -> tuple[NDArray, int]:
-        """Scores (1, 10), and how many blocks ran."""
+        """Return scores (1, 10), and how many blocks ran."""
         x = self.first(x)
         state = self.begin(x)
         ran = 1
@@ -128,7 +129,7 @@ class SkipNet(GatedNetwork):
         return self.head(x), ran
 
     def losses(self, images: NDArray, targets: Sequence[int], criterion) -> NDArray:
-        """Cross entropy, and the price of what runs."""
+        """Return cross entropy, and the price of the blocks that run."""
         x = self.first(images)
         state, open_ = self.begin(x), []
         for number, block in enumerate(self.blocks):
@@ -141,7 +142,7 @@ class SkipNet(GatedNetwork):
 
 
 class FeedForwardSkipNet(SkipNet):
-    """Each block has a gate of its own, which knows the block's input only."""
+    """A SkipNet with a gate for each block, which sees the block's input only."""
 
     def __init__(self, width: int = 16, each: int = 6, **kwargs):
         super().__init__(width, each, **kwargs)
@@ -150,15 +151,15 @@ class FeedForwardSkipNet(SkipNet):
             self.gates.add(*map(FeedForwardGate, _channels_before(width, each)))
 
     def begin(self, x: NDArray) -> None:
-        """Nothing."""
+        """Return None: the gates have no state."""
 
     def gate(self, number: int, x: NDArray, state: None) -> tuple[NDArray, None]:
-        """By the block's input."""
+        """Return the probability that a block runs, by its input, and no state."""
         return self.gates[number](x), None
 
 
 class RecurrentSkipNet(SkipNet):
-    """One LSTM decides on all blocks, of which it sees projections of their inputs."""
+    """A SkipNet in which one LSTM decides on all blocks, by projections of their inputs."""
 
     def __init__(self, width: int = 16, each: int = 6, size: int = 10, **kwargs):
         super().__init__(width, each, **kwargs)
@@ -169,11 +170,12 @@ class RecurrentSkipNet(SkipNet):
                 self.projections.add(head(channels, size))
 
     def begin(self, x: NDArray) -> list[NDArray]:
-        """Zeros."""
+        """Return zeros as the LSTM's first states."""
         return self.recurrent.cell.begin_state(batch_size=x.shape[0], ctx=x.context)
 
     def gate(self, number: int, x: NDArray, state: list[NDArray]) -> tuple[NDArray, list]:
-        """By the block's input and what was seen before."""
+        """Return the probability that a block runs, by its input and earlier ones, and the next
+        state."""
         seen = self.projections[number](x)
         gate, h, c = self.recurrent(seen, state[0], state[1])
         return gate, [h, c]
@@ -184,5 +186,5 @@ def _opening(inputs: int) -> nn.Dense:
 
 
 def _channels_before(width: int, each: int) -> list[int]:
-    """Of the inputs of all blocks but the first one."""
+    """Return channels of the inputs of all blocks but the first one."""
     return [width * 2 ** ((number - 1) // each) for number in range(1, 3 * each)]

@@ -1,4 +1,4 @@
-"""A network of the table as a task of the training program."""
+"""Train a network of the table as a task of the training program."""
 
 from typing import NamedTuple
 
@@ -22,8 +22,8 @@ _COUNTS = {'train': 12000, 'dev': 300, 'test': 1000}
 
 
 class Figures(NamedTuple):
-    """Shares of answers that are right and of samples whose path is not the longest one, and the
-    mean of exits, blocks or words that a sample takes."""
+    """Shares of right answers and of samples whose path is not the longest one, and the mean of
+    exits, blocks or words of a sample."""
 
     right: float
     early: float
@@ -34,7 +34,7 @@ class Figures(NamedTuple):
 
 
 class DynamicTask(Task):
-    """What an image shows. One sample is one image; in training a minibatch goes one way."""
+    """Tell what an image shows. One sample is one image; in training a minibatch takes one path."""
 
     name = 'dynamic'
     description = 'Train a network whose path depends on what it computes (MNIST).'
@@ -117,12 +117,12 @@ class DynamicTask(Task):
         return self.loss_all(net, criterion, [sample])[0]
 
     def loss_all(self, net, criterion, samples):
-        """Of a minibatch as one array."""
+        """Return the loss of a minibatch as one array."""
         images = mx.nd.array(images_of(samples), ctx=self.options.ctx)
         return [net.losses(images, [sample.target for sample in samples], criterion)]
 
     def predict(self, net, sample):
-        """Whether the answer is right, and how many units it took."""
+        """Return whether the answer is right, and how many units it took."""
         result = net(mx.nd.array(images_of([sample]), ctx=self.options.ctx))
         return mx.nd.array([net.judge(result, sample.target)])
 

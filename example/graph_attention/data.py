@@ -8,21 +8,21 @@ __all__ = ['Graph', 'neighbours_of']
 
 
 class Graph:
-    """One sample.
+    """One sample: a sentence's words and who is next to whom.
 
     Parameters
     ----------
     words : sequence of int
         Ids by position.
     heads : sequence of int
-        Positions; that of the root is the position behind the last word.
+        Positions of the words' heads; the root's is the position behind the last word.
     relations : sequence of int
-        Ids of what the words are to their heads.
+        Ids of the words' relations to their heads.
 
     Attributes
     ----------
     neighbours : list of list of int
-        By position.
+        Positions of neighbours, by position.
     relations : numpy.ndarray
         (n,) float32, as losses take it.
     """
@@ -43,7 +43,7 @@ class Graph:
 
 
 def neighbours_of(heads: Sequence[int]) -> list[list[int]]:
-    """Each word itself, then its head if it has one, and its dependents."""
+    """Return, for each word, itself, then its head if it has one, and its dependents."""
     near = [[word] for word in range(len(heads))]
     for word, head in enumerate(heads):
         if head < len(heads):

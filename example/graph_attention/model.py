@@ -14,7 +14,7 @@ __all__ = ['KINDS', 'Attention', 'AttentionHead', 'GraphLayer', 'GraphTagger', '
 
 
 class Messages(gluon.HybridBlock):
-    """A node's new vector from its own and the sum, or the greatest numbers, of what comes in.
+    """Compute a node's new vector from its own and the sum, or the maximum, of incoming messages.
 
     Inputs
         - **node**: (N, H)
@@ -31,13 +31,13 @@ class Messages(gluon.HybridBlock):
             self.update = gluon.nn.Dense(hidden_size, activation='tanh', in_units=2 * hidden_size)
 
     def hybrid_forward(self, F, node, neighbours):
-        """One call a node."""
+        """Compute vectors; each call is one node."""
         gathered = getattr(F, self._reduce)(neighbours, axis=1)
         return self.update(F.concat(node, gathered, dim=1))
 
 
 class AttentionHead(gluon.HybridBlock):
-    """A mean of a node's neighbours, weighted by what both are.
+    """Compute a mean of a node's neighbours, weighted by attention.
 
     Inputs
         - **node**: (N, D)
@@ -54,7 +54,7 @@ class AttentionHead(gluon.HybridBlock):
             self.of_neighbour = gluon.nn.Dense(1, use_bias=False, flatten=False, in_units=size)
 
     def hybrid_forward(self, F, node, neighbours):
-        """One call a node."""
+        """Compute means; each call is one node."""
         scores = F.broadcast_add(
             F.expand_dims(self.of_node(node), axis=1), self.of_neighbour(neighbours)
         )
@@ -63,7 +63,7 @@ class AttentionHead(gluon.HybridBlock):
 
 
 class Attention(gluon.HybridBlock):
-    """A node's new vector by several heads, each with its share of the columns.
+    """Compute a node's new vector by several heads, each with its share of the columns.
 
     Inputs and outputs are those of `Messages`.
     """
@@ -79,7 +79,7 @@ class Attention(gluon.HybridBlock):
                 self.heads.add(AttentionHead(self._size))
 
     def hybrid_forward(self, F, node, neighbours):
-        """One call a node."""
+        """Compute vectors; each call is one node."""
         parts = [
             head(self._part(F, node, k), self._part(F, neighbours, k))
             for k, head in enumerate(self.heads)
@@ -98,7 +98,7 @@ KINDS = {
 
 
 class GraphLayer(edb.AutoBatchMixin, gluon.Block):
-    """New vectors, (1, H) each, of all nodes of a graph from those that they had, (1, E)."""
+    """Compute new vectors, (1, H) each, of all nodes of a graph from the old ones, (1, E)."""
 
     def __init__(self, kind: str, hidden_size: int, input_size: int, heads: int, **kwargs):
         super().__init__(**kwargs)
@@ -115,7 +115,7 @@ class GraphLayer(edb.AutoBatchMixin, gluon.Block):
 
 
 class GraphTagger(edb.AutoBatchMixin, gluon.Block):
-    """Scores (number of words, number of relations) for the words of a graph.
+    """Compute scores (number of words, number of relations) for the words of a graph.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class GraphTagger(edb.AutoBatchMixin, gluon.Block):
     layers : int, default 2
         Number of `GraphLayer`: how far a node sees.
     heads : int, default 2
-        Of `Attention`.
+        Number of heads of `Attention`.
     """
 
     def __init__(

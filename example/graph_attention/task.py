@@ -1,4 +1,4 @@
-"""Relations of words as a task of the training program."""
+"""Label relations of words as a task of the training program."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +29,8 @@ class Accuracy(NamedTuple):
 
 
 class GraphTask(VocabTask):
-    """What words are to their heads, when it is known who is next to whom, but not which of the
-    two is the head. One sample is one sentence.
+    """Label relations of words to their heads, when neighbours are known, but not which of two is
+    the head. One sample is one sentence.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class GraphTask(VocabTask):
         self.samples = {split: list(map(self.graph, trees[split])) for split in SPLITS}
 
     def graph(self, tree: Tree) -> Graph:
-        """A sample."""
+        """Return the sample of a tree."""
         words = self.vocabs['words'][[word.lower() for word in tree.words]]
         return Graph(words, tree.heads, self.vocabs['relations'][list(tree.relations)])
 

@@ -4,11 +4,11 @@ A data directory holds one file each that ends in ``.train``, ``.dev`` and ``.te
 a character with its position in its word (a digit), a tab and a tag; an empty line ends a
 sentence::
 
-    北0	B-GPE.NAM
-    京1	I-GPE.NAM
+    北0  B-GPE.NAM
+    京1  I-GPE.NAM
 
-A word list has a word a line; what follows the word after a space (counts, parts of speech) is
-ignored, so that the dictionaries of jieba can be used as they are.
+A word list has a word a line. Text after a space (counts, parts of speech) is ignored, so the
+dictionaries of jieba can be used as they are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -60,7 +60,7 @@ class WordArc(NamedTuple):
 
 
 class Arc(NamedTuple):
-    """A way into a position that leaps over characters: before which it begins, and its word."""
+    """A dictionary word that leads into a position: where it begins, and its id."""
 
     begin: int
     word: int
@@ -87,7 +87,7 @@ class Lattice:
         return f'Lattice({len(self.chars)} characters, {sum(map(len, self.arcs))} words)'
 
     def reversed(self) -> 'Lattice':
-        """The same lattice from right to left."""
+        """Return the lattice from right to left."""
         size = len(self.chars)
         arcs: list[list[Arc]] = [[] for _ in range(size)]
         for last, ending in enumerate(self.arcs):
@@ -97,7 +97,7 @@ class Lattice:
 
 
 def find_words(chars: Sequence[str], dictionary: WordList) -> list[WordArc]:
-    """All dictionary words in a sentence, by their begin, then by their end."""
+    """Return all dictionary words in a sentence, by their begin, then by their end."""
     return [
         WordArc(begin, end, word)
         for begin in range(len(chars) - 1)
@@ -114,7 +114,7 @@ def build_lattice(
     word_id: Callable[[str], int],
     tag_id: Callable[[str], int],
 ) -> Lattice:
-    """A sample for a model whose vocabularies turn texts into ids."""
+    """Return a sample for a model whose vocabularies turn texts into ids."""
     arcs: list[list[Arc]] = [[] for _ in sentence.chars]
     for begin, end, word in words:
         arcs[end - 1].append(Arc(begin, word_id(word)))

@@ -1,4 +1,4 @@
-"""The loop over a lattice: all that is Python in the model, for cells of either package.
+"""The loop over a lattice: all Python code of the model, for cells of either package.
 
 `model.LatticeTagger` has it in its ``forward``; with the cells of an exported bundle it runs where
 there is no MXNet.
@@ -16,14 +16,14 @@ __all__ = ['encode', 'tags']
 
 
 def merge(cell: Any, states: Sequence[Sequence[Any]]) -> list[Any]:
-    """One state, [h] or [h, c], from those that several arcs bring to a position."""
+    """Return one state, [h] or [h, c], from those of several arcs into a position."""
     parts = [edb.ragged(part) for part in zip(*states)]
     merged = cell(parts[0].lengths, *parts)
     return list(merged) if len(parts) > 1 else [merged]
 
 
 def encode(model: Any, lattice: Any, begin: Sequence[Any]) -> list[Any]:
-    """h at every character, each (1, H).
+    """Return h at every character, each (1, H).
 
     Parameters
     ----------
@@ -44,5 +44,6 @@ def encode(model: Any, lattice: Any, begin: Sequence[Any]) -> list[Any]:
 
 
 def tags(model: Any, lattice: Any, begin: Sequence[Any]) -> Any:
-    """Scores (number of characters, number of tags), of a tagger that reads from left to right."""
+    """Return scores (number of characters, number of tags) of a tagger that reads from left to
+    right."""
     return model.scores(edb.concat(encode(model.rightward, lattice, begin)))

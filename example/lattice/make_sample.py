@@ -1,4 +1,4 @@
-"""Makes the embedded sample: tagged sentences and a word list, from a small grammar.
+"""Make the embedded sample: tagged sentences and a word list, from a small grammar.
 
     python example/lattice/make_sample.py              # writes example/lattice/sample
 
@@ -40,14 +40,14 @@ MORE_WORDS = (
 
 
 class Word(NamedTuple):
-    """A word, and what kind of entity it names; '' for none."""
+    """A word, and the kind of entity it names; '' for none."""
 
     text: str
     kind: str = ''
 
 
 class Grammar(Writer):
-    """Draws sentences."""
+    """Draw sentences from the grammar."""
 
     def sentence(self) -> list[Word]:
         words = [Word(self.pick(TIMES))] if self.chance(0.4) else []
@@ -85,14 +85,14 @@ class Grammar(Writer):
 
 
 def make_sentences(count: int, seed: str) -> list[list[Word]]:
-    """Sentences as words."""
+    """Return sentences as words."""
     grammar = Grammar(seed)
     return [grammar.sentence() for _ in range(count)]
 
 
 def word_list() -> list[str]:
-    """All words that a dictionary would have: no names of people, no institutions of a place but
-    the universities."""
+    """Return all words that a dictionary would have: no names of people, no institutions of a place
+    except universities."""
     words = [
         *PLACES,
         *INSTITUTIONS,
@@ -128,7 +128,7 @@ def _lines(sentence: Sequence[Word]) -> str:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run_maker(
         write_sample,
         Path(__file__).with_name('sample'),

@@ -14,14 +14,14 @@ CELLS = {'lstm': gluon.rnn.LSTMCell, 'gru': gluon.rnn.GRUCell}
 
 
 class Merge(gluon.HybridBlock):
-    """One state from those that several arcs bring to a position.
+    """Compute one state from those of several arcs into a position.
 
     A mean of the states, weighted for each unit apart: the weights are a softmax over the arcs,
     computed from h (Zhang and Yang, 2018, eq. 12 and 15, have the like for c alone).
 
     Inputs
-        - **lengths**: (1,), how many states there are
-        - **h**, **c**: of the states, ragged values (1, H); c may be missing
+        - **lengths**: (1,), number of states
+        - **h**, **c**: the states, ragged values (1, H); c may be missing
 
     Outputs
         - **h**, or h and c, each (1, H)
@@ -35,7 +35,7 @@ class Merge(gluon.HybridBlock):
             )  # a softmax cancels a bias
 
     def hybrid_forward(self, F, lengths, h, c=None):
-        """lengths (N,), h and c (N, K, H), padded with zeros."""
+        """Merge states: lengths (N,), h and c (N, K, H), padded with zeros."""
         gates = F.SequenceMask(self.gate(h), lengths, use_sequence_length=True, axis=1, value=-1e9)
         weights = F.softmax(gates, axis=1)
         merged = F.sum(weights * h, axis=1)
@@ -45,9 +45,8 @@ class Merge(gluon.HybridBlock):
 class LatticeRNN(edb.AutoBatchMixin, gluon.Block):
     """A recurrent network over a lattice: h at every character, each (1, H).
 
-    Into each position lead the arc of its character, from the position before, and an arc for
-    each dictionary word that ends there, from where the word begins; characters and words have
-    cells of their own.
+    Each position has an arc for its character, from the position before, and an arc for each
+    dictionary word that ends there, from its beginning. Characters and words have separate cells.
 
     Parameters
     ----------
@@ -78,7 +77,7 @@ class LatticeRNN(edb.AutoBatchMixin, gluon.Block):
 
 
 class LatticeTagger(edb.AutoBatchMixin, gluon.Block):
-    """Scores (number of characters, number of tags) for the tags of a lattice's characters.
+    """Compute scores (number of characters, number of tags) for the tags of a lattice's characters.
 
     Parameters
     ----------

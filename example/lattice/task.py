@@ -1,4 +1,4 @@
-"""Chinese named entities as a task of the training program."""
+"""Find Chinese named entities as a task of the training program."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SAMPLE = Path(__file__).with_name('sample')
 
 
 class LatticeTask(TagTask):
-    """Named entities by character, with the help of a word list. One sample is one lattice."""
+    """Find named entities by character, with the help of a word list. One sample is one lattice."""
 
     name = 'lattice'
     description = (

@@ -8,17 +8,17 @@ __all__ = ['Shuffled', 'shuffle']
 
 
 class Shuffled:
-    """One sample.
+    """One sample: a sentence out of order.
 
     Parameters
     ----------
     words : sequence of int
-        Ids, as they are read.
+        Ids of words, in the order of reading.
     names : sequence of int
-        For each, the first position with the same word: two that have one name may stand for each
-        other, which ids of unknown words may not.
+        For each word, the first position with the same word: words of one name are interchangeable,
+        unlike unknown words of one id.
     order : sequence of int
-        Positions as they are to be written.
+        Positions in the right order.
     """
 
     __slots__ = ('words', 'names', 'order')
@@ -36,13 +36,13 @@ class Shuffled:
 
 
 def shuffle(words: Sequence[str], ids: Sequence[int], seed: Sequence[int]) -> Shuffled:
-    """A sentence out of order.
+    """Return a sentence out of order.
 
     Parameters
     ----------
     words : sequence of str
     ids : sequence of int
-        Of the words.
+        Ids of the words.
     seed : sequence of int
         The same seed gives the same order.
     """

@@ -1,4 +1,4 @@
-"""How well words were put in order."""
+"""Measure how well words were put in order."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ __all__ = ['OrderScore', 'score']
 
 
 class OrderScore(NamedTuple):
-    """Shares of words that are followed by the right word (the last one: by none), of places that
-    have the right word, and of sentences that are wholly right."""
+    """Shares of words with the right next word (the last has none), of places with the right word,
+    and of sentences that are completely right."""
 
     pairs: float
     places: float
@@ -22,7 +22,7 @@ class OrderScore(NamedTuple):
 
 
 def score(written: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> OrderScore:
-    """Compare sentences, each the names of its words as they are written."""
+    """Compare sentences, given as names of their words in order."""
     pairs = places = whole = 0
     for ours, theirs in zip(written, right):
         pairs += sum((_pairs(ours) & _pairs(theirs)).values())

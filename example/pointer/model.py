@@ -14,10 +14,10 @@ __all__ = ['Copy', 'Pointer', 'PointerNetwork', 'Position', 'Step', 'Surprise']
 
 
 class Position(gluon.HybridBlock):
-    """What is needed of a position whenever something is written.
+    """Compute what each written word needs of a position that was read.
 
     Inputs
-        - **h**: (N, H) of the LSTM that reads
+        - **h**: (N, H), state of the LSTM that reads
         - **name**: (N,), see `Shuffled`
 
     Outputs
@@ -30,7 +30,7 @@ class Position(gluon.HybridBlock):
             self.key = gluon.nn.Dense(hidden_size, in_units=hidden_size)
 
     def hybrid_forward(self, F, h, name):
-        """One call a word that is read."""
+        """Compute keys; each call is one word that is read."""
         return self.key(h), F.reshape(name, shape=(-1, 1))
 
 
@@ -49,13 +49,13 @@ class Step(gluon.HybridBlock):
             self.cell = gluon.rnn.LSTMCell(hidden_size, input_size=embed_dim + hidden_size)
 
     def hybrid_forward(self, F, word, context, h, c):
-        """One call a word that is written."""
+        """Compute states; each call is one word that is written."""
         _, states = self.cell(F.concat(word, context, dim=1), [h, c])
         return tuple(states)
 
 
 class Pointer(gluon.HybridBlock):
-    """Where to copy from.
+    """Choose a position to copy from.
 
     Inputs
         - **h**: (N, H) of the LSTM that writes
@@ -73,14 +73,14 @@ class Pointer(gluon.HybridBlock):
             self.score = gluon.nn.Dense(1, use_bias=False, flatten=False, in_units=hidden_size)
 
     def hybrid_forward(self, F, h, keys, memory):
-        """One call a word that is written."""
+        """Compute probabilities; each call is one word that is written."""
         query = F.expand_dims(self.query(h), axis=1)
         weights = F.softmax(self.score(F.tanh(F.broadcast_add(keys, query))), axis=1)
         return weights, F.squeeze(F.batch_dot(weights, memory, transpose_a=True), axis=1)
 
 
 class Copy(gluon.HybridBlock):
-    """How probable it is to copy a word: a `Pointer` whose answer is known.
+    """Compute the probability of copying a word: a `Pointer` whose answer is known.
 
     Inputs are the pointer's and
         - **names**: (N, K, 1) of the positions
@@ -96,22 +96,22 @@ class Copy(gluon.HybridBlock):
             self.pointer = pointer
 
     def hybrid_forward(self, F, h, keys, memory, names, name):
-        """One call a word that is written."""
+        """Compute probabilities; each call is one word that is written."""
         weights, mean = self.pointer(h, keys, memory)
         there = F.broadcast_equal(names, F.reshape(name, shape=(-1, 1, 1)))
         return F.sum(weights * there, axis=1), mean
 
 
 class Surprise(gluon.HybridBlock):
-    """The loss: minus the logarithm of probabilities (N, 1), as (N,)."""
+    """Compute the loss: minus the logarithm of probabilities (N, 1), as (N,)."""
 
     def hybrid_forward(self, F, probabilities):
-        """One call a sentence."""
+        """Compute the loss; each call is one sentence."""
         return F.reshape(-F.log(probabilities + 1e-12), shape=(-1,))
 
 
 class Memory(NamedTuple):
-    """What was read: vectors of the words by position, what the pointer looks at, and states."""
+    """What was read: vectors of the words by position, the pointer's memory, and states."""
 
     words: list[Any]
     keys: Any
@@ -121,7 +121,7 @@ class Memory(NamedTuple):
 
 
 class PointerNetwork(edb.AutoBatchMixin, gluon.Block):
-    """Puts words in order.
+    """Put words in order.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class PointerNetwork(edb.AutoBatchMixin, gluon.Block):
         self._no_state = np.zeros((1, hidden_size), np.float32)
 
     def forward(self, sentence: Shuffled):
-        """Probabilities, (n, 1), of the right words, each after those that are right."""
+        """Return probabilities, (n, 1), of the right words, each after the right ones before."""
         memory = self._read(sentence)
         word, context, states, probabilities = self._no_word, self._no_state, memory.states, []
         for position in sentence.order:
@@ -157,7 +157,7 @@ class PointerNetwork(edb.AutoBatchMixin, gluon.Block):
         return edb.concat(probabilities)
 
     def write(self, sentence: Shuffled):
-        """For `gluon_edbatch.run_concurrently`: the positions in the order that seems right."""
+        """Return the positions in the predicted order; for `gluon_edbatch.run_concurrently`."""
         memory = self._read(sentence)
         yield  # all sentences are read at once
         word, context, states = self._no_word, self._no_state, memory.states

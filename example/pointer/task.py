@@ -1,4 +1,4 @@
-"""Putting words in order as a task of the training program."""
+"""Put words in order as a task of the training program."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ __all__ = ['PointerTask']
 
 
 class PointerTask(VocabTask):
-    """The order of words. One sample is one sentence, in lower case.
+    """Predict the order of words. One sample is one sentence, in lower case.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class PointerTask(VocabTask):
         return self.predict_all(net, [sample])[0]
 
     def predict_all(self, net, samples):
-        """The positions as they are written: all sentences advance together."""
+        """Return the positions as they are written: all sentences advance together."""
         return [mx.nd.array(np.concatenate(edb.run_concurrently(samples, net.write)))]
 
     def measure(self, rows: np.ndarray, samples) -> OrderScore:

@@ -8,12 +8,12 @@ __all__ = ['Sentence']
 
 
 class Sentence:
-    """One sample.
+    """One sample: a sentence and its label.
 
     Parameters
     ----------
     words : sequence of int
-        Ids by position.
+        Ids of words by position.
     label : int
         From 0 (very negative) to 4 (very positive).
 

@@ -1,4 +1,4 @@
-"""How many sentences got the right class."""
+"""Measure how many sentences got the right class."""
 
 from typing import NamedTuple
 
@@ -12,8 +12,8 @@ NEUTRAL = NUM_CLASSES // 2
 
 
 class Accuracy(NamedTuple):
-    """Share of sentences with the right one of five classes, and of those that are not neutral
-    with the right side."""
+    """Share of sentences with the right one of five classes, and of not neutral ones with the right
+    side."""
 
     five: float
     two: float
@@ -23,7 +23,7 @@ class Accuracy(NamedTuple):
 
 
 def accuracy(scores: np.ndarray, labels: np.ndarray) -> Accuracy:
-    """Accuracy of scores (n, 5) for labels (n,). The side is the one that is more probable."""
+    """Return the accuracy of scores (n, 5) for labels (n,). The side is the more probable one."""
     chances = np.exp(scores - scores.max(axis=1, keepdims=True))
     positive = chances[:, NEUTRAL + 1 :].sum(axis=1) > chances[:, :NEUTRAL].sum(axis=1)
     sided = labels != NEUTRAL

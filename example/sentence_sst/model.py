@@ -11,7 +11,7 @@ __all__ = ['SentenceTransformer']
 
 
 class SentenceTransformer(edb.AutoBatchMixin, gluon.Block):
-    """Scores (1, number of classes) of a sentence.
+    """Compute scores (1, number of classes) of a sentence.
 
     Parameters
     ----------
@@ -20,9 +20,9 @@ class SentenceTransformer(edb.AutoBatchMixin, gluon.Block):
     hidden_size : int
         H: width of words and layers. Between, a layer is four times as wide.
     layers, heads : int
-        Of the encoder.
+        Numbers of layers and heads of the encoder.
     longest : int
-        Words that a sentence has at most: it has that many positions.
+        Most words of a sentence, the number of positions.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Sentiment of sentences as a task of the training program."""
+"""Classify sentences by sentiment as a task of the training program."""
 
 from pathlib import Path
 
@@ -22,8 +22,8 @@ LONGEST = 100  # words; the treebank's longest sentence has 56
 
 
 class SentenceTask(VocabTask):
-    """Which of five classes a sentence has. One sample is one sentence, in lower case; of the
-    trees, only the words and the label of the root are looked at.
+    """Classify sentences into five classes. One sample is one sentence, in lower case: the words
+    and root label of a tree.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class SentenceTask(VocabTask):
             )
 
     def sentence(self, phrase: Phrase) -> Sentence:
-        """A sample."""
+        """Return the sample of a tree."""
         words = [word.lower() for word in phrase.words()]
         if len(words) > LONGEST:
             raise DataError(

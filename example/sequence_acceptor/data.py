@@ -1,7 +1,7 @@
 """Sentences and whether they sound positive: words in order, and the label of the tree's root.
 
-The files are those of `tree_sst.data`, of which a sentence's words and the label of the whole are
-read. Neutral sentences are left out, as is usual where the treebank serves for two classes.
+The files are those of `tree_sst.data`; a sentence's words and the root's label are read. Neutral
+sentences are left out, as is usual where the treebank serves for two classes.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ NEUTRAL = 2  # of the five labels
 
 
 class Sentence(NamedTuple):
-    """Ids of a sentence's words, and its class as losses take it: (1,) float32, 1 if positive."""
+    """Ids of a sentence's words, and its class: (1,) float32, 1 if positive."""
 
     tokens: list[int]
     label: np.ndarray
@@ -29,7 +29,7 @@ class Sentence(NamedTuple):
 def build_sentences(
     phrases: Iterable[Phrase], to_ids: Callable[[list[str]], list[int]]
 ) -> list[Sentence]:
-    """Samples for a model whose vocabulary turns words into ids with `to_ids`."""
+    """Return samples for a model whose vocabulary turns words into ids with `to_ids`."""
     return [
         Sentence(to_ids(phrase.words()), np.array([phrase.label > NEUTRAL], np.float32))
         for phrase in phrases
@@ -42,7 +42,7 @@ def load_split(path) -> list[Phrase]:
     Raises
     ------
     DataError
-        The file is missing, a line is no tree, or no sentence is positive or negative.
+        If the file is missing, a line is not a tree, or no sentence is positive or negative.
     """
     phrases = [phrase for phrase in data.load_split(path) if phrase.label != NEUTRAL]
     if not phrases:

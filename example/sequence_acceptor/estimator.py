@@ -33,12 +33,12 @@ __all__ = ['Update', 'main']
 
 
 class Update(GradientUpdateHandler):
-    """Updates parameters after some minibatches, with the mean of their gradients, clipped.
+    """Update parameters after some minibatches, with the mean of their gradients, clipped.
 
     Parameters
     ----------
     minibatches : int
-        Gradients of so many are added up, in parameters with ``grad_req='add'``.
+        Number of minibatches whose gradients are summed, in parameters with ``grad_req='add'``.
     largest : float
         Norm of all gradients together above which they are scaled down to it; 0 clips nothing.
     """
@@ -64,7 +64,7 @@ class Update(GradientUpdateHandler):
 
 
 class NewOrder(gluon.data.DataLoader):
-    """Minibatches as lists, in another order in each epoch."""
+    """Yield minibatches as lists, in a new order in each epoch."""
 
     def __init__(self, sentences: Sequence[Sentence], batch_size: int, seed: int):
         self._sampler = edb.data.BalancedSampler(len(sentences), batch_size, seed=seed)
@@ -82,7 +82,7 @@ class NewOrder(gluon.data.DataLoader):
 
 
 def handlers(options: argparse.Namespace, metric: mx.metric.EvalMetric) -> list[object]:
-    """What is done beside training."""
+    """Return the handlers of what happens besides training."""
     found: list[object] = [Update(options.accumulate, options.clip)]
     if options.patience:
         found.append(EarlyStoppingHandler(metric, patience=options.patience, mode='max'))
@@ -98,7 +98,7 @@ def handlers(options: argparse.Namespace, metric: mx.metric.EvalMetric) -> list[
 
 
 def train(options: argparse.Namespace) -> None:
-    """Train, and tell of each epoch."""
+    """Train, and print the figures of each epoch."""
     raw = {name: load_split(Path(options.data) / f'{name}.txt') for name in ('train', 'dev')}
     words = build_words(tokens_of(raw['train']))
     samples = {name: build_sentences(raw[name], words.ids) for name in raw}
@@ -131,7 +131,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 class profile:
-    """Writes what ran meanwhile for chrome://tracing, batches by name."""
+    """Write what runs meanwhile for chrome://tracing, batches by name."""
 
     def __init__(self, file: str):
         self._file = file
@@ -147,7 +147,7 @@ class profile:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

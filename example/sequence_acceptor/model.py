@@ -11,7 +11,8 @@ __all__ = ['LSTMAcceptor']
 
 
 class LSTMAcceptor(edb.AutoBatchMixin, gluon.Block):
-    """Scores (1, C) of the classes of a sequence: an LSTM reads it, a layer scores its last state.
+    """Compute scores (1, C) of the classes of a sequence: an LSTM reads it, a layer scores its last
+    state.
 
     Gradients of the vectors of tokens are row_sparse, as DyNet's are: they hold those of the
     minibatch only. Where calls are not batched, dense ones would take most of the time, as each
@@ -24,7 +25,7 @@ class LSTMAcceptor(edb.AutoBatchMixin, gluon.Block):
     embed_dim, hidden_size : int
         Widths of the embedding and of the LSTM.
     sparse_grad : bool, default True
-        Whether those gradients are.
+        Whether these gradients are row_sparse.
     """
 
     def __init__(

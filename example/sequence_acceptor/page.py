@@ -1,4 +1,4 @@
-"""The program of DyNet's page on automatic batching (https://dynet.io/autobatch), for Gluon.
+"""Run the program of DyNet's page on automatic batching (https://dynet.io/autobatch).
 
     python example/sequence_acceptor/page.py                    # the page's three sequences
     python example/sequence_acceptor/page.py --data data/sst    # 64 sentences of the treebank
@@ -38,7 +38,7 @@ __all__ = ['PAGE', 'Problem', 'main', 'predict', 'train']
 
 
 class Problem(NamedTuple):
-    """Sequences with their classes to train on, others to classify, and how many ids there are."""
+    """Sequences with their classes for training, others to classify, and the number of ids."""
 
     minibatch: Sequence[tuple[Sequence[int], int]]
     unseen: Sequence[Sequence[int]]
@@ -57,7 +57,7 @@ PAGE = Problem(
 def train(
     problem: Problem, batching: Callable[[], AbstractContextManager], epochs: int, width: int
 ) -> tuple[LSTMAcceptor, list[float], list[float]]:
-    """A trained acceptor, the loss of each epoch, and how many seconds it took.
+    """Return a trained acceptor, the loss of each epoch, and how many seconds it took.
 
     `batching` makes the scope that losses are built in: ``edb.batching``, or one that does nothing.
     """
@@ -85,7 +85,7 @@ def train(
 
 
 def predict(acceptor: LSTMAcceptor, sequences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Probabilities of the classes of each sequence; one forward pass for all of them."""
+    """Return probabilities of the classes of each sequence, from one forward pass for all."""
     with edb.batching():
         predictions = [edb.nd.softmax(acceptor(sequence)) for sequence in sequences]
     edb.forward(predictions)
@@ -93,7 +93,7 @@ def predict(acceptor: LSTMAcceptor, sequences: Sequence[Sequence[int]]) -> list[
 
 
 def read_problem(directory: str, size: int) -> Problem:
-    """The first sentences of the treebank to train on, and three others."""
+    """Return the first sentences of the treebank for training, and three others."""
     train_split, dev_split = (
         load_split(Path(directory) / f'{split}.txt') for split in ('train', 'dev')
     )
@@ -110,7 +110,7 @@ def read_problem(directory: str, size: int) -> Problem:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         problem = PAGE if options.data is None else read_problem(options.data, options.batch_size)

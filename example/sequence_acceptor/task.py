@@ -1,4 +1,4 @@
-"""The sentiment of whole sentences as a task of the training program."""
+"""Classify whole sentences as a task of the training program."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Accuracy(NamedTuple):
 
 
 class AcceptorTask(WordTask):
-    """Whether a sentence sounds positive or negative. One sample is one sentence."""
+    """Tell positive sentences from negative ones. One sample is one sentence."""
 
     name = 'sequence_acceptor'
     description = 'Train an LSTM to tell positive sentences from negative ones (SST).'

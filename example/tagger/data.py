@@ -51,7 +51,7 @@ class Sentence:
 def build_sentence(
     sentence: TaggedWords, token: Callable[[str], Token], tag_id: Callable[[str], int]
 ) -> Sentence:
-    """A sample for a model whose vocabularies turn words into tokens and tags into ids."""
+    """Return a sample for a model whose vocabularies turn words into tokens and tags into ids."""
     return Sentence(
         [token(word) for word in sentence.words], [tag_id(tag) for tag in sentence.tags]
     )

@@ -1,4 +1,4 @@
-"""The loops of the tagger: all that is Python in it, for cells of either package.
+"""The loops of the tagger: all its Python code, for cells of either package.
 
 `model.BiLSTMTagger` has them as its ``forward``; with the cells of an exported bundle they run
 where there is no MXNet.
@@ -16,7 +16,8 @@ __all__ = ['both_ways', 'spelling', 'tags']
 
 
 def both_ways(model: Any, inputs: Sequence[Any], begin: Any) -> tuple[list[Any], list[Any]]:
-    """h of the LSTM from the left and of that from the right, both in the order of the inputs.
+    """Return h of the LSTM from the left and of that from the right, both in the order of the
+    inputs.
 
     Parameters
     ----------
@@ -38,20 +39,20 @@ def _run(cell: Any, inputs: Sequence[Any], begin: Any) -> list[Any]:
 
 
 def spelling(model: Any, chars: Sequence[int], begin: Any) -> Any:
-    """A word's vector (1, E) from its characters."""
+    """Return a word's vector (1, E) from its characters."""
     rightward, leftward = both_ways(model.bilstm, [model.embed(char) for char in chars], begin)
     return edb.nd.concat(rightward[-1], leftward[0], dim=1)
 
 
 def tags(model: Any, tokens: Sequence[Any], begin: Any, spelling_begin: Any) -> Any:
-    """Scores (number of tokens, number of tags).
+    """Return scores (number of tokens, number of tags).
 
     Parameters
     ----------
     model
         A `model.BiLSTMTagger`, or its cells.
     tokens : list
-        With the id of a word, or those of its characters.
+        Tokens, each with the id of a word, or the ids of its characters.
     begin, spelling_begin : list of numpy.ndarray
         The states that the LSTMs over words and those over characters begin with.
     """

@@ -1,11 +1,11 @@
-"""Makes the embedded sample: tagged English sentences, from a small grammar.
+"""Make the embedded sample: tagged English sentences, from a small grammar.
 
     python example/tagger/make_sample.py               # writes example/tagger/sample
 
-Names of people, places, organisations and peoples are mostly made up for each sentence from
-syllables, with endings that tell what they name (-son, -ville, -ish), so that a model that reads
-the characters of rare words knows more. Tags are in IOB1, as in WikiNER. The same seed gives the
-same files, byte for byte, with every version of Python.
+Names of people, places, organisations and peoples are mostly made up of syllables, with endings
+that tell what they name (-son, -ville, -ish). So a model that reads the characters of rare words
+knows more. Tags are in IOB1, as in WikiNER. The same seed gives the same files, byte for byte, with
+every version of Python.
 """
 
 import sys
@@ -43,7 +43,7 @@ class Phrase(NamedTuple):
 
 
 class Grammar(Writer):
-    """Draws sentences."""
+    """Draw sentences from the grammar."""
 
     def sentence(self) -> list[Phrase]:
         sentence = [Phrase(f'In {self.pick(YEARS)} ,')] if self.chance(0.3) else []
@@ -89,7 +89,7 @@ class Grammar(Writer):
 
 
 def tagged(sentence: Sequence[Phrase]) -> str:
-    """A sentence as WikiNER writes it."""
+    """Return a sentence in WikiNER's form."""
     tokens, before = [], ''
     for text, kind in sentence:
         for position, word in enumerate(text.split(' ')):
@@ -100,7 +100,7 @@ def tagged(sentence: Sequence[Phrase]) -> str:
 
 
 def make_sentences(count: int, seed: str) -> list[str]:
-    """Lines of a file."""
+    """Return the lines of a file."""
     grammar = Grammar(seed)
     return [tagged(grammar.sentence()) for _ in range(count)]
 
@@ -119,7 +119,7 @@ def write_sample(directory, splits=None, seed: int = 0) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run_maker(
         write_sample,
         Path(__file__).with_name('sample'),

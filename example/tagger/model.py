@@ -15,12 +15,12 @@ __all__ = ['BiLSTM', 'BiLSTMTagger', 'SpellingLSTM']
 
 
 class BiLSTM(edb.AutoBatchMixin, gluon.Block):
-    """Two LSTMs over a sequence, one from each end.
+    """Run two LSTMs over a sequence, one from each end.
 
     Parameters
     ----------
     hidden_size : int
-        H, of each of the two.
+        H, width of each LSTM.
     input_size : int
         E
 
@@ -29,7 +29,7 @@ class BiLSTM(edb.AutoBatchMixin, gluon.Block):
 
     Outputs
         - lists of h of the LSTM from the left and of that from the right, each (1, H), both in
-          the order of the inputs
+          the inputs' order
     """
 
     def __init__(self, hidden_size: int, input_size: int, **kwargs):
@@ -44,7 +44,7 @@ class BiLSTM(edb.AutoBatchMixin, gluon.Block):
 
 
 class SpellingLSTM(edb.AutoBatchMixin, gluon.Block):
-    """A word's vector, (1, E), from its characters: where the two LSTMs of a `BiLSTM` end."""
+    """Compute a word's vector, (1, E), from its characters: the last states of a `BiLSTM`."""
 
     def __init__(self, num_chars: int, char_dim: int, embed_dim: int, **kwargs):
         super().__init__(**kwargs)
@@ -62,7 +62,7 @@ class SpellingLSTM(edb.AutoBatchMixin, gluon.Block):
 
 
 class BiLSTMTagger(edb.AutoBatchMixin, gluon.Block):
-    """Scores (number of tokens, number of tags) for the tags of a sentence's words.
+    """Compute scores (number of tokens, number of tags) for the tags of a sentence's words.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class BiLSTMTagger(edb.AutoBatchMixin, gluon.Block):
     char_dim : int, default 20
         Width of a character's vector.
     sparse_grad : bool, default False
-        Gradients of words' vectors are row_sparse.
+        Whether gradients of words' vectors are row_sparse.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""English named entities as a task of the training program."""
+"""Find English named entities as a task of the training program."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SPELT_BELOW = 5  # occurrences in the training data
 
 
 class TaggerTask(TagTask):
-    """Named entities by word, rare words by their characters on request. One sample is one
+    """Find named entities by word, with characters of rare words on request. One sample is one
     sentence."""
 
     name = 'tagger'
@@ -75,7 +75,7 @@ class TaggerTask(TagTask):
         }
 
     def token(self, word: str) -> Token:
-        """What the model sees of a word."""
+        """Return what the model sees of a word."""
         words, chars = self.vocabs['words'], self.vocabs['chars']
         spelt = self.options.char and word not in words
         return Token(words[word], tuple(chars[list(word)]) if spelt else ())

@@ -25,7 +25,7 @@ _IMAGES_MAGIC, _LABELS_MAGIC = 2051, 2049
 
 
 class Digits(NamedTuple):
-    """Images and what they show.
+    """Images of digits and their labels.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Digits(NamedTuple):
 
 
 def load_train(directory) -> Digits:
-    """The training images.
+    """Return the training images.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def load_train(directory) -> Digits:
 
 
 def load_test(directory) -> Digits:
-    """The test images. Raises a DataError as `load_train` does."""
+    """Return the test images. Raise a DataError as `load_train` does."""
     directory = Path(directory)
     images = _read_idx(directory / TEST_IMAGES, _IMAGES_MAGIC, (SIDE, SIDE))
     labels = _read_idx(directory / TEST_LABELS, _LABELS_MAGIC, ())
@@ -87,7 +87,7 @@ def _digits(path: Path, pixels: np.ndarray, labels: np.ndarray) -> Digits:
 
 
 def _read_idx(path: Path, magic: int, shape: tuple[int, ...]) -> np.ndarray:
-    """(n, *shape) bytes of an idx file."""
+    """Return (n, *shape) bytes of an idx file."""
     contents = _unpacked(path)
     header = struct.Struct(f'>{2 + len(shape)}I')
     if len(contents) < header.size:

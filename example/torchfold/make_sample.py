@@ -1,4 +1,4 @@
-"""Makes the embedded sample: digits of a font, shifted, turned, slanted and stretched.
+"""Make the embedded sample: digits of a font, shifted, turned, slanted and stretched.
 
     python example/torchfold/make_sample.py            # writes example/torchfold/sample
 
@@ -47,8 +47,8 @@ _BITMAPS = np.pad(
 
 
 def draw(digit: int, generator: np.random.RandomState) -> np.ndarray:
-    """(28, 28) uint8. Each pixel is looked up, by bilinear interpolation, where an affine map drawn
-    at random says that it lies in the font's bitmap."""
+    """Draw a digit, (28, 28) uint8. Each pixel is looked up, by bilinear interpolation, where a
+    random affine map places it in the font's bitmap."""
     angle, slant = generator.uniform(-0.2, 0.2), generator.uniform(-0.25, 0.25)
     height, width = generator.uniform(2.3, 3.1), generator.uniform(2.3, 3.3)  # pixels a cell
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
@@ -92,7 +92,7 @@ def _make(count: int, seed):
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run_maker(
         write_sample,
         Path(__file__).with_name('sample'),

@@ -1,4 +1,4 @@
-"""Scores of the test images of MNIST by a network that is written for one image; see --help."""
+"""Score the test images of MNIST by a network that is written for one image; see --help."""
 
 import argparse
 import sys
@@ -33,7 +33,7 @@ __all__ = ['Sample', 'folded', 'main', 'note', 'one_by_one', 'samples_of']
 
 
 class Sample(NamedTuple):
-    """An image, in the form that each way to compute takes best, and what it shows."""
+    """An image, in the form that each way to compute takes best, and its label."""
 
     strips: list[np.ndarray]
     arrays: list[NDArray]
@@ -41,7 +41,7 @@ class Sample(NamedTuple):
 
 
 def samples_of(digits: Digits, ctx: mx.Context) -> list[Sample]:
-    """Images as strips."""
+    """Return images as strips."""
     samples = []
     for image, label in zip(*digits):
         strips = strips_of(image)
@@ -52,12 +52,12 @@ def samples_of(digits: Digits, ctx: mx.Context) -> list[Sample]:
 
 
 def one_by_one(net: DigitNet, samples: Sequence[Sample]) -> NDArray:
-    """Scores (n, 10), an image at a time."""
+    """Return scores (n, 10), an image at a time."""
     return mx.nd.concat(*[net(sample.arrays) for sample in samples], dim=0)
 
 
 def note(fold: edb.Fold, sample: Sample):
-    """A handle of the scores of an image, (1, 10)."""
+    """Return a handle of the scores of an image, (1, 10)."""
     state = fold.add('begin').nobatch().split(2)
     for strip in sample.strips:
         state = fold.add('read', strip, *state).split(2)
@@ -65,7 +65,7 @@ def note(fold: edb.Fold, sample: Sample):
 
 
 def folded(net: DigitNet, samples: Sequence[Sample]) -> NDArray:
-    """Scores (n, 10), in batches."""
+    """Return scores (n, 10), in batches."""
     fold = edb.Fold()
     return fold.apply(net, [[note(fold, sample) for sample in samples]])[0]
 
@@ -101,7 +101,7 @@ def program(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = make_parser('Scores of test images by a network without training.', 32)
     add_data_options(parser)
     parser.add_argument(

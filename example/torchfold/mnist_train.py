@@ -1,4 +1,4 @@
-"""Trains a network that is written for one image on MNIST, with Adam; see --help."""
+"""Train a network that is written for one image on MNIST, with Adam; see --help."""
 
 import argparse
 import sys
@@ -38,14 +38,14 @@ __all__ = ['FoldedTraining', 'OneByOneTraining', 'main']
 
 
 class FoldedTraining:
-    """Network and trainer; all images of a minibatch are computed together.
+    """Train on minibatches whose images are computed together.
 
     Parameters
     ----------
     options : argparse.Namespace
         The command line.
     workers : gluon_edbatch.distributed.Workers, optional
-        Those that train together; by default this process alone.
+        Workers that train together; by default this process alone.
     """
 
     grad_req = 'write'
@@ -62,7 +62,7 @@ class FoldedTraining:
         )
 
     def step(self, minibatch: Sequence[Sample], joined: int) -> NDArray:
-        """One update of the parameters; gives the sum of the losses. All workers have `joined`
+        """Update the parameters once; return the sum of the losses. All workers have `joined`
         images."""
         fold = edb.Fold()
         nodes = [note(fold, sample) for sample in minibatch]
@@ -75,12 +75,12 @@ class FoldedTraining:
 
 
 class OneByOneTraining(FoldedTraining):
-    """The same, forward and backward for one image after the other; their gradients add up."""
+    """Train on one image after the other, forward and backward; gradients are added."""
 
     grad_req = 'add'
 
     def step(self, minibatch: Sequence[Sample], joined: int) -> NDArray:
-        """One update of the parameters; gives the sum of the losses."""
+        """Update the parameters once; return the sum of the losses."""
         total = 0
         for sample in minibatch:
             label = mx.nd.array([sample.label], ctx=sample.arrays[0].ctx)
@@ -94,7 +94,7 @@ class OneByOneTraining(FoldedTraining):
 
 
 def accuracy(net: DigitNet, samples: Sequence[Sample]) -> float:
-    """How many of the digits are told right."""
+    """Return the share of digits that are recognised."""
     right = 0
     for begin in range(0, len(samples), 256):
         some = samples[begin : begin + 256]
@@ -109,7 +109,7 @@ def train(
     test: Sequence[Sample],
     options: argparse.Namespace,
 ) -> None:
-    """Train all epochs, and print what was reached after each."""
+    """Train all epochs, and print the accuracy after each."""
     workers = training.workers
     sampler = BalancedSampler(
         len(samples),
@@ -184,7 +184,7 @@ def program(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = make_parser('Train a classifier of digits.', 32)
     add_data_options(parser)
     parser.add_argument(

@@ -12,7 +12,7 @@ HEIGHT = 2  # rows of a strip
 
 
 def strips_of(image: np.ndarray) -> list[np.ndarray]:
-    """The part of an image that has ink, from top to bottom.
+    """Return the part of an image that has ink, from top to bottom.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def strips_of(image: np.ndarray) -> list[np.ndarray]:
     Returns
     -------
     list of numpy.ndarray
-        (1, 56) each, two rows; there are more of a tall digit.
+        (1, 56) each, two rows; a tall digit has more strips.
     """
     rows = image.reshape(SIDE, SIDE)
     inked = np.flatnonzero(rows.any(axis=1))
@@ -34,7 +34,7 @@ def strips_of(image: np.ndarray) -> list[np.ndarray]:
 
 
 class DigitNet(gluon.Block):
-    """Reads an image strip by strip. Its parts are methods, to be noted by name.
+    """Read an image strip by strip. Its parts are methods, to be noted by name.
 
     Parameters
     ----------
@@ -49,19 +49,19 @@ class DigitNet(gluon.Block):
             self.out = nn.Dense(CLASSES, in_units=hidden_size)
 
     def begin(self):
-        """Output and memory before the first strip, (1, H) each."""
+        """Return output and memory before the first strip, (1, H) each."""
         return self.cell.begin_state(1)
 
     def read(self, strip, output, memory):
-        """Output and memory after one more strip."""
+        """Return output and memory after one more strip."""
         return self.cell(strip, [output, memory])[1]
 
     def scores(self, output):
-        """Scores of the ten digits, (1, 10)."""
+        """Return scores of the ten digits, (1, 10)."""
         return self.out(output)
 
     def forward(self, strips):
-        """Scores of an image, (1, 10)."""
+        """Return scores of an image, (1, 10)."""
         state = self.begin()
         for strip in strips:
             state = self.read(strip, *state)

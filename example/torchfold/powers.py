@@ -1,4 +1,4 @@
-"""Powers by repeated multiplication, a different number of times for each sample; see --help."""
+"""Compute powers by multiplying, a different number of times for each sample; see --help."""
 
 import argparse
 import sys
@@ -31,10 +31,10 @@ WIDTH, LARGEST = 64, 20
 
 
 class Arithmetic:
-    """What can be noted by name need not be a Block."""
+    """An object with methods to note by name; it need not be a Block."""
 
     def multiply(self, one, other):
-        """The product, element by element."""
+        """Return the product, element by element."""
         return one * other
 
 
@@ -44,7 +44,7 @@ def powers(
     bases: Sequence[NDArray],
     exponents: Sequence[int],
 ) -> NDArray:
-    """Each base to its power, one below the other."""
+    """Return each base to its power, one below the other."""
     results: list = []
     for base, exponent in zip(bases, exponents):
         result = base
@@ -74,7 +74,7 @@ def program(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run(make_parser('Powers by repeated multiplication.', 64), program, arguments)
 
 

@@ -1,4 +1,5 @@
-"""What the four programs share: options, exit status, and times of several ways to do one thing."""
+"""The shared parts of the four programs: options, exit status, and times of several ways to do one
+thing."""
 
 import argparse
 import sys
@@ -24,7 +25,7 @@ ONE_BY_ONE, FOLDED = 'one by one', 'folded'
 
 
 def make_parser(description: str, batch_size: int) -> argparse.ArgumentParser:
-    """The options that all programs have."""
+    """Return a parser with the options that all programs have."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -46,7 +47,7 @@ def make_parser(description: str, batch_size: int) -> argparse.ArgumentParser:
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """Those of the programs about digits."""
+    """Add the options of the programs about digits."""
     parser.add_argument(
         '--data',
         default=str(SAMPLE),
@@ -63,7 +64,7 @@ def run(
     program: Callable[[argparse.Namespace], None],
     arguments: Optional[Sequence[str]],
 ) -> int:
-    """Run a program as the command line says; gives the exit status."""
+    """Run a program as the command line says; return the exit status."""
     options = parser.parse_args(arguments)
     mx.random.seed(options.seed)
     try:
@@ -80,7 +81,7 @@ def run(
 
 
 def seconds_in_turns(ways: dict[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
-    """Median time of each way, run in turns after a first run that does not count."""
+    """Return the median time of each way, run in turns after a first run that does not count."""
     times: dict[str, list] = {name: [] for name in ways}
     for turn in range(repeat + 1):
         for name, way in ways.items():
@@ -94,7 +95,7 @@ def seconds_in_turns(ways: dict[str, Callable[[], Any]], repeat: int) -> dict[st
 
 
 def report(seconds: dict[str, float], samples: int, unit: str) -> str:
-    """A line for each way, and how many times as fast the second is."""
+    """Return a line for each way, and how many times as fast the second is."""
     width = max(map(len, seconds))
     lines = [
         f'{name:{width}}  {1e3 * of_way:9.2f} ms  {samples / of_way:10.0f} {unit}/s'
@@ -105,7 +106,7 @@ def report(seconds: dict[str, float], samples: int, unit: str) -> str:
 
 
 def difference(found: Sequence[NDArray], expected: Sequence[NDArray]) -> float:
-    """The largest difference, relative to the largest value."""
+    """Return the largest difference, relative to the largest value."""
     return max(
         float((mx.nd.abs(one - other).max() / mx.nd.abs(other).max()).asscalar())
         for one, other in zip(found, expected)

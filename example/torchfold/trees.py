@@ -1,4 +1,4 @@
-"""Binary trees whose nodes have two outputs; see --help."""
+"""Evaluate a recursive network whose nodes have two outputs; see --help."""
 
 import argparse
 import sys
@@ -34,7 +34,7 @@ WORDS = 100
 
 
 class Tree(NamedTuple):
-    """A leaf has a word, another node two children."""
+    """A leaf with a word, or a node with two children."""
 
     word: int
     children: tuple['Tree', ...] = ()
@@ -52,20 +52,20 @@ class TreeNet(gluon.Block):
             self.score = nn.Dense(1, in_units=hidden_size)
 
     def leaf(self, word):
-        """Output and memory of a leaf."""
+        """Return output and memory of a leaf."""
         return self.output(word), self.memory(word)
 
     def node(self, left, left_memory, right, right_memory):
-        """Output and memory of a node from those of its children."""
+        """Return output and memory of a node from those of its children."""
         return self.cell(None, [(left, left_memory), (right, right_memory)])
 
     def root(self, output):
-        """(1, 1)"""
+        """Return the score of a root, (1, 1)."""
         return self.score(output)
 
 
 def encode(fold: Union[edb.Fold, edb.Unfold], tree: Tree) -> tuple:
-    """Handles of the two outputs of a node."""
+    """Return handles of the two outputs of a node."""
     if not tree.children:
         return fold.add('leaf', tree.word).split(2)
     left, right = [encode(fold, child) for child in tree.children]
@@ -75,14 +75,14 @@ def encode(fold: Union[edb.Fold, edb.Unfold], tree: Tree) -> tuple:
 def evaluate(
     fold: Union[edb.Fold, edb.Unfold], net: TreeNet, trees: Sequence[Tree]
 ) -> list[NDArray]:
-    """Scores (N, 1) and memories (N, H) of the roots."""
+    """Return scores (N, 1) and memories (N, H) of the roots."""
     roots = [encode(fold, tree) for tree in trees]
     scores = [fold.add('root', output) for output, _ in roots]
     return fold.apply(net, [scores, [memory for _, memory in roots]])
 
 
 def random_tree(generator: np.random.RandomState, leaves: int) -> Tree:
-    """A binary tree of any form."""
+    """Return a binary tree of any form."""
     if leaves == 1:
         return Tree(int(generator.randint(WORDS)))
     left = generator.randint(1, leaves)
@@ -118,7 +118,7 @@ def program(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = make_parser('A recursive network with two outputs a node.', 32)
     parser.add_argument(
         '--hidden', type=positive_int, default=64, metavar='H', help='width of the outputs'

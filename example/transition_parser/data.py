@@ -1,8 +1,8 @@
 """Dependency trees of Universal Dependencies.
 
 A data directory holds a file for each of ``train``, ``dev`` and ``test``: ``train.conllu`` or
-``en_ewt-ud-train.conllu`` (CoNLL-U), or ``train.tsv`` with the columns FORM UPOS XPOS HEAD DEPREL;
-either may end in ``.gz``. An empty line ends a sentence.
+``en_ewt-ud-train.conllu`` (CoNLL-U), or ``train.tsv`` with the columns FORM UPOS XPOS HEAD DEPREL.
+Files may end in ``.gz``. An empty line ends a sentence.
 """
 
 import re
@@ -36,21 +36,21 @@ class Tree(NamedTuple):
 
 
 class Sentence:
-    """One sample.
+    """One sample: tokens, their heads, and the oracle's decisions.
 
     Parameters
     ----------
     tokens : sequence of (int, int)
         Ids of word and tag; the last is ROOT.
     heads, relations : sequence of int
-        By position.
+        Heads and relations by position.
 
     Attributes
     ----------
     steps : list of Features
-        What the oracle's decisions look at; empty if the tree is not projective.
+        Positions that the oracle's decisions depend on; empty if the tree is not projective.
     actions : numpy.ndarray
-        (len(steps),) float32, what it decides, as losses take it.
+        (len(steps),) float32, the oracle's decisions.
     """
 
     __slots__ = ('tokens', 'heads', 'relations', 'steps', 'actions')
@@ -66,7 +66,7 @@ class Sentence:
         self.actions = np.array([step.action for step in steps], np.float32)
 
     def __len__(self) -> int:
-        """Number of words, without ROOT."""
+        """Return the number of words, without ROOT."""
         return len(self.heads)
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ def load_split(directory, split: str) -> list[Tree]:
     Raises
     ------
     DataError
-        There is no such file or more than one, or a line is not what the format asks for.
+        If there is no such file or more than one, or a line is malformed.
     """
     path = _path_of(Path(directory), split)
     trees = [_parse_tree(lines, path) for lines in _sentences(path)]
@@ -104,7 +104,7 @@ def _path_of(directory: Path, split: str) -> Path:
 
 
 def _sentences(path: Path) -> Iterator[list[tuple[int, str]]]:
-    """The numbered lines of each sentence that are about words."""
+    """Yield the numbered lines of each sentence that are about words."""
     lines: list[tuple[int, str]] = []
     for number, line in enumerate([*read_lines(path, LAYOUT), ''], 1):
         if line and not line.startswith('# ') and not _NO_WORD.fullmatch(line):

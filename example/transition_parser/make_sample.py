@@ -1,4 +1,4 @@
-"""Makes the embedded sample: English sentences with dependency trees, from a small grammar.
+"""Make the embedded sample: English sentences with dependency trees, from a small grammar.
 
     python example/transition_parser/make_sample.py    # writes example/transition_parser/sample
 
@@ -53,17 +53,17 @@ class Word:
         self.right: list[Word] = []
 
     def before(self, relation: str, word: 'Word') -> 'Word':
-        """Take a dependent to the left of all there are."""
+        """Take a dependent to the left of all others."""
         self.left.insert(0, word._under(self, relation))
         return self
 
     def behind(self, relation: str, word: 'Word') -> 'Word':
-        """Take a dependent to the right of all there are."""
+        """Take a dependent to the right of all others."""
         self.right.append(word._under(self, relation))
         return self
 
     def far(self, relation: str, word: 'Word') -> 'Word':
-        """Be the head of a word that stands elsewhere; gives that word."""
+        """Be the head of a word that stands elsewhere; return that word."""
         return word._under(self, relation)
 
     def _under(self, head: 'Word', relation: str) -> 'Word':
@@ -71,7 +71,7 @@ class Word:
         return self
 
     def phrase(self) -> list['Word']:
-        """It and all below it, as they are read."""
+        """Return the word and all below it, in the order of reading."""
         return [
             *(word for side in self.left for word in side.phrase()),
             self,
@@ -80,10 +80,10 @@ class Word:
 
 
 class Grammar(Writer):
-    """Draws sentences."""
+    """Draw sentences from the grammar."""
 
     def sentence(self) -> list[Word]:
-        """Its words, as they are read."""
+        """Return the words of a sentence, in the order of reading."""
         subject, clause = self.person(), []
         verb = self.event()
         verb.before('nsubj', subject)
@@ -92,7 +92,7 @@ class Grammar(Writer):
         return verb.phrase() + clause + [verb.far('punct', Word('.', 'PUNCT'))]
 
     def event(self) -> Word:
-        """A verb with what follows it."""
+        """Return a verb with what follows it."""
         if self.chance(0.35):
             verb = Word(self.pick(COMERS), 'VERB')
         else:
@@ -129,7 +129,7 @@ class Grammar(Writer):
 
 
 def conllu(sentence: Sequence[Word]) -> str:
-    """A sentence as CoNLL-U writes it, with the empty line behind it."""
+    """Return a sentence in CoNLL-U, followed by an empty line."""
     number = {None: 0, **{word: place for place, word in enumerate(sentence, 1)}}
     lines = [
         f'{number[word]}\t{word.form}\t_\t{word.tag}\t_\t_\t{number[word.head]}\t'
@@ -140,7 +140,7 @@ def conllu(sentence: Sequence[Word]) -> str:
 
 
 def make_sentences(count: int, seed: str) -> list[str]:
-    """The sentences of a file."""
+    """Return the sentences of a file."""
     grammar = Grammar(seed)
     return [conllu(grammar.sentence()) for _ in range(count)]
 
@@ -157,7 +157,7 @@ def write_sample(directory, splits=None, seed: int = 0) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run_maker(
         write_sample,
         Path(__file__).with_name('sample'),

@@ -15,7 +15,7 @@ __all__ = ['Scorer', 'TokenEmbedding', 'TransitionParser']
 
 
 class TokenEmbedding(gluon.HybridBlock):
-    """A token's vector, (1, E + T), from the ids of word and tag."""
+    """Compute a token's vector, (1, E + T), from the ids of word and tag."""
 
     def __init__(self, num_words: int, num_tags: int, word_dim: int, tag_dim: int, **kwargs):
         super().__init__(**kwargs)
@@ -24,17 +24,16 @@ class TokenEmbedding(gluon.HybridBlock):
             self.tags = gluon.nn.Embedding(num_tags, tag_dim)
 
     def hybrid_forward(self, F, word, tag):
-        """One call a token."""
+        """Compute vectors; each call is one token."""
         return F.concat(self.words(word), self.tags(tag), dim=1)
 
 
 class Places(gluon.nn.Dense):
-    """The sums of a hidden layer over the vectors, each (1, V), of a decision's `Features`: what
-    one vector adds to them in each place, (1, H). A token is looked at by several decisions, and
-    its products are the same in all of them."""
+    """Compute what a token's vector, (1, V), adds to a hidden layer, (1, H), in each place of a
+    decision's `Features`. Several decisions share a token's products."""
 
     def hybrid_forward(self, F, x, weight, bias):
-        """One call a token; the front, which is always there, brings the bias."""
+        """Compute sums; each call is one token. The front, which always exists, adds the bias."""
         size, units = self._in_units // len(Features._fields), {'num_hidden': self._units}
         *stack, front = [
             F.slice_axis(weight, axis=1, begin=place * size, end=(place + 1) * size)
@@ -45,18 +44,18 @@ class Places(gluon.nn.Dense):
 
 
 class Scores(gluon.nn.Dense):
-    """Scores of actions, (1, A), from what the vectors of a decision's `Features` add to the hidden
-    layer, (1, H) each."""
+    """Compute scores of actions, (1, A), from what the vectors of a decision's `Features` add to
+    the hidden layer, (1, H) each."""
 
     def hybrid_forward(self, F, third, second, top, front, weight, bias):
-        """One call a decision."""
+        """Compute scores; each call is one decision."""
         hidden = F.Activation(third + second + top + front, act_type='tanh')
         return super().hybrid_forward(F, hidden, weight, bias)
 
 
 class Scorer(gluon.Block):
-    """Two layers that score the actions of a decision: `hidden` is called for each token, `scores`
-    with what that gave for the four of a decision."""
+    """Score the actions of a decision by two layers: `hidden` is called for each token, `scores`
+    with its results for the four tokens of a decision."""
 
     def __init__(self, vector_size: int, hidden_size: int, actions: int, **kwargs):
         super().__init__(**kwargs)
@@ -66,7 +65,7 @@ class Scorer(gluon.Block):
 
 
 class TransitionParser(edb.AutoBatchMixin, gluon.Block):
-    """Greedy arc-hybrid parser.
+    """A greedy arc-hybrid parser.
 
     Parameters
     ----------
@@ -77,7 +76,7 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
     hidden_size : int
         H, of each LSTM.
     scorer_size : int
-        Of the hidden layer that scores actions.
+        Width of the hidden layer that scores actions.
     layers : int, default 2
         Number of `BiLSTM`.
     """
@@ -107,13 +106,14 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
         self._penalties = penalties(num_relations)
 
     def forward(self, sentence: Sentence):
-        """Scores (number of steps, number of actions) where the oracle decides; its way is known,
-        so nothing has to be looked at."""
+        """Return scores (number of steps, number of actions) where the oracle decides. No value is
+        read, as the oracle's path is known."""
         places = self._places(sentence)
         return edb.concat([self._scores(places, features) for features in sentence.steps])
 
     def parse(self, sentence: Sentence):
-        """For `gluon_edbatch.run_concurrently`: heads and relations, (number of words, 2)."""
+        """Return heads and relations, (number of words, 2); for
+        `gluon_edbatch.run_concurrently`."""
         places, state = self._places(sentence), Configuration(len(sentence))
         yield  # all of them at once, not as they come to be looked at
         while not state.done:
@@ -125,7 +125,7 @@ class TransitionParser(edb.AutoBatchMixin, gluon.Block):
         return np.array([state.heads, state.relations]).T
 
     def _places(self, sentence: Sentence) -> list[Any]:
-        """What the vector at each position adds to the scorer's hidden layer, by place."""
+        """Return what the vector at each position adds to the scorer's hidden layer, by place."""
         values = [self.embed(word, tag) for word, tag in sentence.tokens]
         for layer in self.layers:
             values = [edb.nd.concat(*both, dim=1) for both in zip(*layer(values))]

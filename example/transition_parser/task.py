@@ -1,4 +1,4 @@
-"""Dependency parsing as a task of the training program."""
+"""Parse dependencies as a task of the training program."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ __all__ = ['ParserTask']
 
 
 class ParserTask(VocabTask):
-    """Heads and relations of words. One sample is one sentence.
+    """Predict heads and relations of words. One sample is one sentence.
 
     Attributes
     ----------
     vocabs : dict
         ``words``, ``tags``, ``relations`` -> `gluonnlp.Vocab`.
     left_out : int
-        Training sentences that are not trained on, as their trees are not projective.
+        Number of training sentences left out, as their trees are not projective.
     """
 
     name = 'transition_parser'
@@ -55,7 +55,7 @@ class ParserTask(VocabTask):
         self.samples['train'] = projective
 
     def sentence(self, tree: Tree) -> Sentence:
-        """A sample."""
+        """Return the sample of a tree."""
         words = self.vocabs['words'][[*map(str.lower, tree.words), ROOT]]
         tags = self.vocabs['tags'][[*tree.tags, ROOT]]
         relations = self.vocabs['relations'][list(tree.relations)]
@@ -84,7 +84,7 @@ class ParserTask(VocabTask):
         return self.predict_all(net, [sample])[0]
 
     def predict_all(self, net, samples):
-        """All sentences advance together; what they decide is one array."""
+        """Return the decisions as one array: all sentences advance together."""
         return [mx.nd.array(np.concatenate(edb.run_concurrently(samples, net.parse)))]
 
     def measure(self, rows: np.ndarray, samples) -> AttachmentScore:
@@ -100,7 +100,7 @@ class ParserTask(VocabTask):
 
 
 def _build_vocabs(trees: list[Tree]) -> dict[str, nlp.Vocab]:
-    """Words seen once are the unknown word."""
+    """Return the vocabularies; words seen once are the unknown word."""
     return {
         'words': build_vocab(
             (word for tree in trees for word in [*map(str.lower, tree.words), ROOT]), min_freq=2

@@ -1,9 +1,9 @@
 """Arc-hybrid parsing (Kuhlmann, Gómez-Rodríguez and Satta 2011): configurations and the oracle.
 
 Words are positions 0 to n - 1; ROOT is position n and stands at the end of the buffer, as in
-Kiperwasser and Goldberg (2016). An action is a number: SHIFT moves the buffer's front to the stack;
+Kiperwasser and Goldberg (2016). An action is a number. SHIFT moves the buffer's front to the stack.
 LEFT and RIGHT, one of each for every relation, take the stack's top off, as a dependent of the
-buffer's front or of what lies below it. So n words take 2n actions.
+buffer's front or of the word below it. So n words take 2n actions.
 """
 
 from collections.abc import Sequence
@@ -31,22 +31,22 @@ SHIFT = 0
 
 
 def left(relation: int) -> int:
-    """The action that makes the stack's top a dependent of the buffer's front."""
+    """Return the action that makes the stack's top a dependent of the buffer's front."""
     return 2 * relation + 1
 
 
 def right(relation: int) -> int:
-    """The action that makes the stack's top a dependent of what lies below it."""
+    """Return the action that makes the stack's top a dependent of the word below it."""
     return 2 * relation + 2
 
 
 def num_actions(num_relations: int) -> int:
-    """How many there are."""
+    """Return the number of actions."""
     return 2 * num_relations + 1
 
 
 class Legal(NamedTuple):
-    """Which sorts of actions a configuration allows."""
+    """The kinds of actions that a configuration allows."""
 
     shift: bool
     left: bool
@@ -54,7 +54,7 @@ class Legal(NamedTuple):
 
 
 class Features(NamedTuple):
-    """Positions that a decision looks at; `NOWHERE` if the stack is not that high."""
+    """Positions that a decision depends on; `NOWHERE` if the stack is not that high."""
 
     third: int
     second: int
@@ -63,7 +63,7 @@ class Features(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A decision, and what is right there."""
+    """A decision, and the right action."""
 
     features: Features
     action: int
@@ -75,7 +75,7 @@ class Configuration:
     Attributes
     ----------
     heads, relations : list of int
-        By position of the dependent; -1 before there is an arc.
+        Heads and relations by position of the dependent; -1 before there is an arc.
     """
 
     __slots__ = ('_stack', '_front', '_length', 'heads', 'relations')
@@ -93,11 +93,12 @@ class Configuration:
         return self._front == self._length and self._stack[-1] == NOWHERE
 
     def features(self) -> Features:
-        """What the next decision looks at."""
+        """Return the positions that the next decision depends on."""
         return Features(*self._stack[-3:], self._front)
 
     def legal(self) -> Legal:
-        """ROOT is never shifted, and has one dependent: the last word on the stack."""
+        """Return the legal kinds of actions: ROOT is never shifted, and has one dependent, the last
+        word on the stack."""
         height = len(self._stack) - 3
         words_left = self._front < self._length
         return Legal(words_left, height == 1 or (height > 1 and words_left), height > 1)
@@ -115,14 +116,14 @@ class Configuration:
 
 
 def oracle(heads: Sequence[int], relations: Sequence[int]) -> Optional[list[Step]]:
-    """The decisions that build a tree, arcs as early as possible.
+    """Return the decisions that build a tree, arcs as early as possible.
 
-    While the stack is empty there is nothing to decide, and no step.
+    An empty stack leaves nothing to decide, and has no step.
 
     Parameters
     ----------
     heads, relations : sequence of int
-        By position; ROOT's position is ``len(heads)``.
+        Heads and relations by position; ROOT's position is ``len(heads)``.
 
     Returns
     -------
@@ -146,7 +147,8 @@ def oracle(heads: Sequence[int], relations: Sequence[int]) -> Optional[list[Step
 
 
 def penalties(num_relations: int) -> dict[tuple[bool, bool, bool], np.ndarray]:
-    """For each `Legal`, what to add to scores: (number of actions,), -inf for illegal ones."""
+    """Return, for each `Legal`, what to add to scores: (number of actions,), -inf for illegal
+    ones."""
     sorts = np.array([0] + [1, 2] * num_relations)
     return {
         legal: np.where(np.array(legal)[sorts], 0, -np.inf).astype(np.float32)

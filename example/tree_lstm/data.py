@@ -80,7 +80,7 @@ class Pair:
 
 
 def score_distribution(score: float) -> np.ndarray:
-    """(1, 5) float32 distribution over the scores 1 to 5 whose mean is ``score``."""
+    """Return the (1, 5) float32 distribution over the scores 1 to 5 whose mean is ``score``."""
     if not 1 <= score <= NUM_CLASSES:
         raise ValueError(f'a score is between 1 and {NUM_CLASSES}, not {score}')
     target = np.zeros((1, NUM_CLASSES), np.float32)
@@ -91,7 +91,7 @@ def score_distribution(score: float) -> np.ndarray:
 
 
 def build_tree(token_ids: Sequence[int], parents: Sequence[int]) -> Tree:
-    """The tree of a checked sentence; children in the order of their tokens."""
+    """Return the tree of a checked sentence; children are in the order of their tokens."""
     nodes = [Tree(token) for token in token_ids]
     root = None
     for node, parent in zip(nodes, parents):
@@ -105,7 +105,7 @@ def build_tree(token_ids: Sequence[int], parents: Sequence[int]) -> Tree:
 
 
 def build_pairs(raw: Iterable[RawPair], to_ids: Callable[[Sequence[str]], list[int]]) -> list[Pair]:
-    """Samples for a model whose vocabulary turns tokens into ids with ``to_ids``."""
+    """Return samples for a model whose vocabulary turns tokens into ids with ``to_ids``."""
     return [
         Pair(
             build_tree(to_ids(pair.left.tokens), pair.left.parents),
@@ -117,7 +117,7 @@ def build_pairs(raw: Iterable[RawPair], to_ids: Callable[[Sequence[str]], list[i
 
 
 def tokens_of(pairs: Iterable[RawPair]) -> list[str]:
-    """All tokens of both sentences."""
+    """Return all tokens of both sentences."""
     return [token for pair in pairs for token in pair.left.tokens + pair.right.tokens]
 
 
@@ -165,7 +165,7 @@ def _parse_sentence(directory: Path, side: str, i: int, lines) -> Sentence:
 
 
 def _check_tree(parents: Sequence[int], place: str) -> None:
-    """One root, parents that exist, and every token reaches the root."""
+    """Raise unless there is one root, parents exist, and every token reaches the root."""
     for token, parent in enumerate(parents, 1):
         if not 0 <= parent <= len(parents):
             raise DataError(

@@ -1,7 +1,7 @@
-"""The recursion of the model: all that is Python in it, for cells of either package.
+"""The recursion of the model: all its Python code, for cells of either package.
 
-`model.SICKModel` has it as its ``forward``; with the cells of an exported bundle it runs where
-there is no MXNet.
+`model.SICKModel` uses it as its ``forward``; with the cells of an exported bundle it runs without
+MXNet.
 """
 
 from typing import Any
@@ -10,13 +10,13 @@ __all__ = ['encode', 'relatedness']
 
 
 def encode(model: Any, tree: Any) -> Any:
-    """The (h, c) of a tree's root, each (1, H)."""
+    """Return the (h, c) of a tree's root, each (1, H)."""
     children = [encode(model, child) for child in tree.children]
     return model.cell(model.embed(tree.token), children)
 
 
 def relatedness(model: Any, left: Any, right: Any) -> Any:
-    """Log-probabilities (1, 5) of the scores of two trees."""
+    """Return log-probabilities (1, 5) of the scores of two trees."""
     left_h, _ = encode(model.tree_lstm, left)
     right_h, _ = encode(model.tree_lstm, right)
     return model.similarity(left_h, right_h)

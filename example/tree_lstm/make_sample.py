@@ -1,10 +1,10 @@
-"""Makes the embedded sample: sentence pairs with dependency parses and scores, from a grammar.
+"""Make the embedded sample: sentence pairs with dependency parses and scores, from a grammar.
 
     python example/tree_lstm/make_sample.py            # writes example/tree_lstm/sample
 
-A scene (who does what to what, where) is drawn; the second sentence tells an edited scene; words
-are exchanged for synonyms, active for passive, and the score says how much of the two scenes
-agrees. The same seed gives the same files, byte for byte, with every version of Python.
+A scene (who does what to what, where) is drawn, and the second sentence tells an edited scene.
+Words are exchanged for synonyms, active for passive. The score is the agreement of the two scenes.
+The same seed gives the same files, byte for byte, with every version of Python.
 """
 
 import sys
@@ -72,7 +72,7 @@ OPPOSITE = 0.7  # what is left of the agreement if one sentence denies the other
 
 @dataclass(frozen=True)
 class Scene:
-    """What a sentence says; words stand for their groups: first row, then group, by index."""
+    """The content of a sentence; words are given by group: first row, then group, by index."""
 
     subject: tuple[int, int]
     verb: int
@@ -90,7 +90,7 @@ class Word(NamedTuple):
     after: Sequence['Word'] = ()
 
     def flatten(self) -> tuple[list[str], list[int]]:
-        """Tokens, and the parent of each: counted from 1, 0 for the root."""
+        """Return tokens, and the parent of each: counted from 1, 0 for the root."""
         tokens: list[str] = []
         heads: dict[int, int] = {}
 
@@ -107,7 +107,7 @@ class Word(NamedTuple):
 
 
 class Grammar(Writer):
-    """Draws scenes and puts them into words."""
+    """Draw scenes and put them into words."""
 
     # Scenes ---------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Grammar(Writer):
         return None if row is None else (row, self.index(NOUNS[row]))
 
     def edited(self, scene: Scene) -> Scene:
-        """The scene with up to three changes, or another one."""
+        """Return the scene with up to three changes, or another one."""
         if self.chance(0.12):
             return self.scene()
         for _ in range(self.index(range(4))):
@@ -154,7 +154,7 @@ class Grammar(Writer):
         )
 
     def pair(self) -> tuple[Word, Word, float]:
-        """Two sentences, the second of scenes like those of the first, and their score."""
+        """Return two sentences, the second of scenes like those of the first, and their score."""
         left = [self.scene() for _ in range(2 if self.chance(0.3) else 1)]
         right = [self.edited(scene) for scene in left]
         if len(right) == 2 and self.chance(0.5):
@@ -164,7 +164,7 @@ class Grammar(Writer):
     # Words ----------------------------------------------------------------------------------
 
     def sentence(self, scenes: Sequence[Scene]) -> Word:
-        """One clause, or two with "and" between; the first verb heads the sentence."""
+        """Return one clause, or two with "and" between; the first verb heads the sentence."""
         clauses = [self.clause(scene) for scene in scenes]
         first = clauses[0]
         for clause in clauses[1:]:
@@ -211,7 +211,7 @@ class Grammar(Writer):
 
 
 def relatedness(left: Sequence[Scene], right: Sequence[Scene]) -> float:
-    """From 1 (nothing shared) to 5 (the same told twice), in tenths.
+    """Return a score from 1 (nothing shared) to 5 (the same told twice), in tenths.
 
     Scenes are compared slot by slot. Of two in a sentence the order does not matter; one that
     the other sentence lacks counts as half agreed at most.
@@ -246,7 +246,7 @@ def _agreement(left: Scene, right: Scene) -> float:
 
 
 def make_pairs(count: int, seed: str) -> list[tuple[Word, Word, float]]:
-    """Pairs of sentences with their scores, no two alike."""
+    """Return pairs of sentences with their scores, no two alike."""
     return different(
         count,
         Grammar(seed).pair,
@@ -274,7 +274,7 @@ def write_sample(directory, splits=None, seed: int = 0) -> None:
 
 
 def _spelled(tokens: Sequence[str]) -> str:
-    """The sentence as written: a capital at its start, "an" before a vowel."""
+    """Return the sentence as written: a capital at its start, "an" before a vowel."""
     tokens = [
         'an' if token == 'a' and following[0] in 'aeiou' else token
         for token, following in zip(tokens, [*tokens[1:], '.'])
@@ -283,7 +283,7 @@ def _spelled(tokens: Sequence[str]) -> str:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run_maker(
         write_sample,
         Path(__file__).with_name('sample'),

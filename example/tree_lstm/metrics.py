@@ -1,4 +1,4 @@
-"""How well predicted scores agree with those people gave."""
+"""Measure how well predicted scores agree with those that people gave."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ __all__ = ['Agreement', 'agreement', 'expected_scores']
 
 
 class Agreement(NamedTuple):
-    """The three figures that SICK's relatedness task is judged by."""
+    """The three figures of SICK's relatedness task."""
 
     pearson: float
     spearman: float
@@ -20,15 +20,15 @@ class Agreement(NamedTuple):
 
 
 def expected_scores(log_probabilities: np.ndarray) -> np.ndarray:
-    """Mean of each row's distribution over the scores 1, 2, ...: (N, C) to (N,)."""
+    """Return the mean of each row's distribution over the scores 1, 2, ...: (N, C) to (N,)."""
     classes = np.arange(1, log_probabilities.shape[1] + 1)
     return np.exp(log_probabilities.astype(np.float64)) @ classes
 
 
 def agreement(predicted: Sequence[float], true: Sequence[float]) -> Agreement:
-    """Pearson's r, Spearman's rho and mean squared error.
+    """Return Pearson's r, Spearman's rho and mean squared error.
 
-    The correlations of something constant (or of a single pair) are 0: nothing was told apart.
+    Correlations of a constant (or of a single pair) are 0.
     """
     predicted, true = np.asarray(predicted, float), np.asarray(true, float)
     if predicted.shape != true.shape or predicted.ndim != 1 or not predicted.size:
@@ -44,6 +44,6 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """The place of each value in their order; equal values share the mean of their places."""
+    """Return the rank of each value; equal values share the mean of their ranks."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]

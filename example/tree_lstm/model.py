@@ -11,7 +11,7 @@ __all__ = ['SICKModel', 'Similarity', 'TreeLSTM', 'score_loss']
 
 
 class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
-    """Child-sum Tree-LSTM over a dependency tree: the (h, c) of its root, each (1, H)."""
+    """Run a child-sum Tree-LSTM over a dependency tree: the (h, c) of its root, each (1, H)."""
 
     def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
@@ -24,7 +24,8 @@ class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
 
 
 class Similarity(gluon.HybridBlock):
-    """Log-probabilities of the scores 1 to 5 from the vectors of two sentences, (1, H) each."""
+    """Compute log-probabilities of the scores 1 to 5 from the vectors of two sentences, (1, H)
+    each."""
 
     def __init__(self, hidden_size: int, sim_hidden: int, **kwargs):
         super().__init__(**kwargs)
@@ -39,7 +40,7 @@ class Similarity(gluon.HybridBlock):
 
 
 class SICKModel(edb.AutoBatchMixin, gluon.Block):
-    """Relatedness of two sentences: log-probabilities (1, 5) of the scores 1 to 5."""
+    """Compute the relatedness of two sentences: log-probabilities (1, 5) of the scores 1 to 5."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sim_hidden: int, **kwargs
@@ -54,5 +55,6 @@ class SICKModel(edb.AutoBatchMixin, gluon.Block):
 
 
 def score_loss() -> gluon.loss.Loss:
-    """Kullback-Leibler divergence from a score's distribution, summed over the five scores."""
+    """Return the Kullback-Leibler divergence from a score's distribution, summed over the five
+    scores."""
     return gluon.loss.KLDivLoss(from_logits=True)

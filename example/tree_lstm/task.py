@@ -1,4 +1,4 @@
-"""Relatedness on SICK as a task of the training program."""
+"""Score relatedness on SICK as a task of the training program."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ __all__ = ['SICKTask']
 
 
 class SICKTask(WordTask):
-    """How related two sentences are, from their dependency trees. One sample is one pair."""
+    """Score how related two sentences are, from their dependency trees. One sample is one pair."""
 
     name = 'tree_lstm'
     description = 'Train a child-sum Tree-LSTM to tell how related two sentences are (SICK).'

@@ -32,7 +32,7 @@ class Phrase(NamedTuple):
     children: tuple['Phrase', ...] = ()
 
     def nodes(self) -> Iterator['Phrase']:
-        """All nodes, children before their parents: the root comes last."""
+        """Yield all nodes, children before their parents: the root comes last."""
         # A deep tree must not meet Python's limit: parents first, right to left, is the reverse.
         found, waiting = [], [self]
         while waiting:
@@ -42,15 +42,15 @@ class Phrase(NamedTuple):
         return reversed(found)
 
     def words(self) -> list[str]:
-        """The phrase's words in order."""
+        """Return the phrase's words in order."""
         return [node.word for node in self.nodes() if node.word is not None]
 
 
 class Tree:
     """A node for the models: a leaf has a word's id, an inner node two children and a kind.
 
-    The kind, 0 or 1, is a hash of the phrase's words. It says nothing of their sentiment, and is
-    the same in every run.
+    The kind, 0 or 1, is a hash of the phrase's words. It is unrelated to their sentiment, and equal
+    in every run.
     """
 
     __slots__ = ('token', 'children', 'kind')
@@ -72,14 +72,14 @@ class Sample(NamedTuple):
 
 
 def tokens_of(phrases: Iterable[Phrase]) -> list[str]:
-    """All words."""
+    """Return all words."""
     return [word for phrase in phrases for word in phrase.words()]
 
 
 def build_samples(
     phrases: Iterable[Phrase], to_ids: Callable[[list[str]], list[int]]
 ) -> list[Sample]:
-    """Samples for a model whose vocabulary turns words into ids with `to_ids`."""
+    """Return samples for a model whose vocabulary turns words into ids with `to_ids`."""
     return [
         Sample(
             _build_tree(phrase, iter(to_ids(phrase.words()))),
@@ -108,7 +108,7 @@ def load_split(path) -> list[Phrase]:
     Raises
     ------
     DataError
-        The file is missing, or a line is no tree.
+        If the file is missing, or a line is not a tree.
     """
     path = Path(path)
     phrases = []
@@ -123,12 +123,12 @@ def load_split(path) -> list[Phrase]:
 
 
 def parse_tree(text: str) -> Phrase:
-    """The tree of one line.
+    """Return the tree of one line.
 
     Raises
     ------
     ValueError
-        What is wrong with it.
+        If the line is malformed; the message says how.
     """
     pieces = _PIECE.findall(text)
     if not pieces:
@@ -154,7 +154,7 @@ def parse_tree(text: str) -> Phrase:
 
 
 def _phrase(parts: list) -> Phrase:
-    """A node from what stands between its brackets."""
+    """Return the node of what stands between its brackets."""
     if not parts or not isinstance(parts[0], str):
         raise ValueError('a node starts with its label')
     label, *rest = parts

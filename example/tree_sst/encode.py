@@ -1,8 +1,7 @@
-"""The recursion of the Tree-LSTM with two cells: all that is Python in it, for cells of either
-package.
+"""The recursion of the Tree-LSTM with two cells: all its Python code, for cells of either package.
 
-`model.TwoCellTreeLSTM` has it as its ``forward``; with the cells of an exported bundle it runs
-where there is no MXNet.
+`model.TwoCellTreeLSTM` uses it as its ``forward``; with the cells of an exported bundle it runs
+without MXNet.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ __all__ = ['classes']
 
 
 def classes(model: Any, tree: Any) -> Any:
-    """Scores (n, 5) of the classes of a tree's n nodes, children before their parents."""
+    """Return scores (n, 5) of the classes of a tree's n nodes, children before their parents."""
     vectors: list[Any] = []
     _encode(model, tree, vectors)
     return model.scores(edb.concat(vectors))

@@ -1,11 +1,10 @@
-"""Makes the embedded sample: sentences about films, with the sentiment of every phrase.
+"""Make the embedded sample: sentences about films, with the sentiment of every phrase.
 
     python example/tree_sst/make_sample.py            # writes example/tree_sst/sample
 
-A grammar draws binary trees and gives every phrase a value from -2 to 2 by what its words do to
-each other: an intensifier makes more of an adjective, "not" turns it round and weakens it, "but"
-lets the second clause win. The same seed gives the same files, byte for byte, with every version
-of Python.
+A grammar draws binary trees and computes a value from -2 to 2 for every phrase. An intensifier
+strengthens an adjective, "not" reverses and weakens it, "but" lets the second clause win. The same
+seed gives the same files, byte for byte, with every version of Python.
 """
 
 import sys
@@ -56,45 +55,45 @@ class Phrase(NamedTuple):
 
 
 def sign(value: int) -> int:
-    """-1, 0 or 1."""
+    """Return the sign of a value: -1, 0 or 1."""
     return (value > 0) - (value < 0)
 
 
 def negated(value: int) -> int:
-    """A "not superb" is worse than neutral, but not awful."""
+    """Return the value of a negated phrase: "not superb" is worse than neutral, but not awful."""
     return -sign(value)
 
 
 def stronger(value: int) -> int:
-    """As "very good" is."""
+    """Return the value of an intensified phrase, such as "very good"."""
     return 2 * sign(value)
 
 
 def weaker(value: int) -> int:
-    """As "rather awful" is."""
+    """Return the value of a weakened phrase, such as "rather awful"."""
     return sign(value)
 
 
 def joined(left: int, right: int) -> int:
-    """What two phrases side by side are worth: what they share, or the stronger of them."""
+    """Return the value of two phrases side by side: what they share, or the stronger one's."""
     if left * right < 0:
         return sign(left + right)
     return max(left, right, key=abs)
 
 
 def both(left: Phrase, right: Phrase, value: Optional[int] = None) -> Phrase:
-    """A phrase of two; its value is what they are worth side by side unless it is given."""
+    """Return a phrase of two; its value is that of both side by side unless it is given."""
     return Phrase(joined(left.value, right.value) if value is None else value, None, (left, right))
 
 
 class Grammar(Writer):
-    """Draws sentences."""
+    """Draw sentences from the grammar."""
 
     def word(self, items: Sequence[str], value: int = 0) -> Phrase:
         return Phrase(value, self.pick(items))
 
     def sentence(self) -> Phrase:
-        """One clause, or two with "and" or "but" between."""
+        """Return one clause, or two with "and" or "but" between."""
         clause = self.clause()
         while self.chance(0.35):
             clause = self.longer(clause)
@@ -145,7 +144,7 @@ class Grammar(Writer):
 
 
 def make_trees(count: int, seed: str) -> list[str]:
-    """Lines of a file, no two alike."""
+    """Return the lines of a file, no two alike."""
     return list(map(str, different(count, Grammar(seed).sentence)))
 
 
@@ -161,7 +160,7 @@ def write_sample(directory, splits=None, seed: int = 0) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run_maker(
         write_sample,
         Path(__file__).with_name('sample'),

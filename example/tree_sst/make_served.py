@@ -1,4 +1,4 @@
-"""Writes a folder that is served: a Tree-LSTM with its words, parameters, requests and page."""
+"""Write a folder for the server: a Tree-LSTM with its words, parameters, requests and page."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ TRAINING = '--epochs 8 --hidden 150 --embed 150 --lr 0.005 --embed-lr 0.015 --ba
 
 
 def as_request(phrase: Phrase) -> dict[str, list[Any]]:
-    """A tree as a request has it."""
+    """Return a tree in the form of a request."""
     merges: list[list[int]] = []
     waiting: list[int] = []
     words = phrase.words()
@@ -45,7 +45,7 @@ def as_request(phrase: Phrase) -> dict[str, list[Any]]:
 
 
 def write_folder(folder: Path, checkpoint: Path, data: Path) -> None:
-    """Write the folder of a checkpoint; what is there is replaced when all is written.
+    """Write the folder of a checkpoint; a complete new folder replaces an older one.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def write_folder(folder: Path, checkpoint: Path, data: Path) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='the folder')
     parser.add_argument(

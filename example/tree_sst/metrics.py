@@ -1,4 +1,4 @@
-"""How many phrases got the right one of five classes."""
+"""Measure how many phrases got the right one of five classes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,7 +19,8 @@ class Accuracy(NamedTuple):
 
 
 def accuracy(scores: np.ndarray, labels: Sequence[np.ndarray]) -> Accuracy:
-    """Accuracy of scores (all nodes of all trees, 5) for the labels of each tree, root last."""
+    """Return the accuracy of scores (all nodes of all trees, 5) for the labels of each tree, root
+    last."""
     right = scores.argmax(axis=1) == np.concatenate(labels)
     roots = np.cumsum([len(of_tree) for of_tree in labels]) - 1
     return Accuracy(float(right[roots].mean()), float(right.mean()))

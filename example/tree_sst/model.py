@@ -1,8 +1,8 @@
-"""The models, written for one tree. All say the same of it: scores of five classes at each node.
+"""The models, written for one tree. All compute scores of five classes at each node.
 
 With ``sparse_grad=True`` the gradients of words' vectors are row_sparse: they hold the words of a
-minibatch only, and MXNet's optimizers update only these ("lazily": the others keep not only their
-vectors but Adam's moments, too, and decay neither).
+minibatch only. MXNet's optimizers update only these, "lazily": the others keep their vectors and
+Adam's moments, and decay neither.
 """
 
 from abc import ABC, abstractmethod
@@ -35,14 +35,14 @@ RANK = 3  # of what a word's matrix has besides its diagonal
 
 
 class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
-    """Scores (n, 5) of the classes of a tree's n nodes, children before their parents.
+    """Compute scores (n, 5) of the classes of a tree's n nodes, children before their parents.
 
     Parameters
     ----------
     leaf : HybridBlock
         State of a word from its id, (1,). Its ``embed`` has the words' vectors.
     hidden_size : int
-        H, the width of what of a node's state tells its class.
+        H, the width of the part of a node's state that is classified.
     """
 
     def __init__(self, leaf: gluon.HybridBlock, hidden_size: int, **kwargs):
@@ -57,7 +57,7 @@ class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
         return self.scores(edb.concat(vectors))
 
     def _encode(self, tree: Tree, vectors: list[Any]):
-        """State of a node; appends the vectors of all nodes below, then its own."""
+        """Return the state of a node; append the vectors of all nodes below, then its own."""
         if tree.children:
             left, right = tree.children
             state = self.compose(tree, self._encode(left, vectors), self._encode(right, vectors))
@@ -67,20 +67,20 @@ class SentimentModel(edb.AutoBatchMixin, gluon.Block, ABC):
         return state
 
     def word(self, token: int):
-        """State of a leaf."""
+        """Return the state of a leaf."""
         return self.leaf(token)
 
     @abstractmethod
     def compose(self, tree: Tree, left, right):
-        """State of an inner node from those of its children."""
+        """Return the state of an inner node from those of its children."""
 
     def vector(self, state):
-        """What of a state tells the class, (1, H)."""
+        """Return the part of a state that is classified, (1, H)."""
         return state[0]
 
 
 class LSTMLeaf(gluon.HybridBlock):
-    """h and c of a word, as Tai et al. have them for the treebank: an output gate, and no other."""
+    """Compute h and c of a word, as Tai et al. do for the treebank: with an output gate only."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
@@ -92,7 +92,7 @@ class LSTMLeaf(gluon.HybridBlock):
             self.output_gate = nn.Dense(hidden_size, in_units=embed_dim)
 
     def hybrid_forward(self, F, token):
-        """token (N,)"""
+        """Compute states of tokens (N,)."""
         word = self.embed(token)
         c = self.cell_state(word)
         output = F.Activation(self.output_gate(word), act_type='sigmoid')
@@ -100,7 +100,7 @@ class LSTMLeaf(gluon.HybridBlock):
 
 
 class TreeLSTM(SentimentModel):
-    """Binary Tree-LSTM with words at the leaves (Tai, Socher and Manning, 2015)."""
+    """A binary Tree-LSTM with words at the leaves (Tai, Socher and Manning, 2015)."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
@@ -116,7 +116,7 @@ class TreeLSTM(SentimentModel):
 
 
 class TwoCellTreeLSTM(TreeLSTM):
-    """The same with a second cell; an inner node's kind says which of the two."""
+    """A binary Tree-LSTM with two cells; an inner node's kind chooses one."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
@@ -130,7 +130,7 @@ class TwoCellTreeLSTM(TreeLSTM):
 
 
 class GRULeaf(gluon.HybridBlock):
-    """h of a word: what a gated recurrent unit makes of it without a state before."""
+    """Compute h of a word by a gated recurrent unit without a state before."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
@@ -142,14 +142,14 @@ class GRULeaf(gluon.HybridBlock):
             self.gate = nn.Dense(hidden_size, in_units=embed_dim)
 
     def hybrid_forward(self, F, token):
-        """token (N,)"""
+        """Compute states of tokens (N,)."""
         word = self.embed(token)
         gate = F.Activation(self.gate(word), act_type='sigmoid')
         return gate * F.Activation(self.new(word), act_type='tanh')
 
 
 class TreeGRU(SentimentModel):
-    """Tree-GRU with words at the leaves."""
+    """A Tree-GRU with words at the leaves."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
@@ -168,7 +168,7 @@ class TreeGRU(SentimentModel):
 
 
 class WordLeaf(gluon.HybridBlock):
-    """A word's vector (1, H), as it is."""
+    """Return a word's vector (1, H), as it is."""
 
     def __init__(self, vocab_size: int, hidden_size: int, sparse_grad: bool = False, **kwargs):
         super().__init__(**kwargs)
@@ -176,12 +176,13 @@ class WordLeaf(gluon.HybridBlock):
             self.embed = nn.Embedding(vocab_size, hidden_size, sparse_grad=sparse_grad)
 
     def hybrid_forward(self, F, token):
-        """token (N,)"""
+        """Return vectors of tokens (N,)."""
         return self.embed(token)
 
 
 class OneMatrixCell(gluon.HybridBlock):
-    """A phrase's vector from those of its two parts: ``tanh([left, right] W^T + b)``, (1, H)."""
+    """Compute a phrase's vector from those of its two parts: ``tanh([left, right] W^T + b)``, (1,
+    H)."""
 
     def __init__(self, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
@@ -189,13 +190,13 @@ class OneMatrixCell(gluon.HybridBlock):
             self.both = nn.Dense(hidden_size, activation='tanh', in_units=2 * hidden_size)
 
     def hybrid_forward(self, F, left, right):
-        """left, right (N, H)"""
+        """Compute vectors from left and right (N, H)."""
         return self.both(F.concat(left, right, dim=1))
 
 
 class TreeNN(SentimentModel):
-    """Recursive network with one matrix (the plain one of Socher et al., 2013); embedding and
-    hidden are one width."""
+    """A recursive network with one matrix (the plain one of Socher et al., 2013); embedding and
+    hidden have one width."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs
@@ -213,7 +214,8 @@ class TreeNN(SentimentModel):
 
 
 class OperatorTreeNN(TreeNN):
-    """The same with operators in the place of the cell, as DyNet's users write it."""
+    """A recursive network with one matrix, written with operators in place of a cell, as DyNet's
+    users do."""
 
     def compose(self, tree, left, right):
         weight, bias = self.cell.both.weight, self.cell.both.bias
@@ -226,10 +228,10 @@ class OperatorTreeNN(TreeNN):
 
 
 class TransformerCell(gluon.HybridBlock):
-    """A layer of a Transformer for one phrase: what its two parts are asks all phrases in it.
+    """A layer of a Transformer for one phrase: its two parts are the query for all phrases in it.
 
-    Heads have queries of their own. As each query and each mean goes through a matrix, memory
-    needs none: its vectors are keys and values as they are.
+    Each head has its own query. Queries and means go through matrices, so memory needs none: its
+    vectors are keys and values as they are.
 
     Inputs
         - **left**, **right**: (N, H), of the two parts
@@ -253,22 +255,22 @@ class TransformerCell(gluon.HybridBlock):
                 self.norms.add(nn.LayerNorm(in_channels=hidden_size))
 
     def hybrid_forward(self, F, left, right, memory):
-        """One call a phrase."""
+        """Compute vectors; each call is one phrase."""
         phrase = self.both(F.concat(left, right, dim=1))
         queries = F.reshape(self.queries(phrase) * self._scale, shape=(0, self._heads, -1))
         weights = F.softmax(F.batch_dot(memory, queries, transpose_b=True), axis=1)
         return self.answer(phrase, F.batch_dot(weights, memory, transpose_a=True))
 
     def answer(self, phrase, found):
-        """The phrase's vector, when its heads have found (N, heads, H) in memory."""
+        """Return the phrase's vector from what its heads found, (N, heads, H), in memory."""
         phrase = self.norms[0](phrase + self.found(found))
         return self.norms[1](phrase + self.narrow(self.wide(phrase)))
 
 
 class TreeTransformer(SentimentModel):
-    """A Transformer that climbs the tree (Ahmed, Samee and Mercer, 2019); a phrase attends to all
+    """A Transformer that climbs the tree (Ahmed, Samee and Mercer, 2019). A phrase attends to all
     phrases in it (as in Nguyen et al., 2020), as two children are few to choose from. Embedding and
-    hidden are one width.
+    hidden have one width.
 
     A state is a phrase's vector and a list of all in it, with itself.
     """
@@ -298,11 +300,10 @@ class TreeTransformer(SentimentModel):
 
 
 class MVLeaf(gluon.HybridBlock):
-    """Vector and matrix of a word, (1, H) and (1, H, H).
+    """Compute vector and matrix of a word, (1, H) and (1, H, H).
 
-    The matrix is the identity to start with, and a little of low rank. As in the paper it is
-    U V + diag(d) with U (H, R) and V (R, H), R = 3, since one free matrix a word would be most of
-    the model.
+    The initial matrix is the identity, with a small term of low rank. As in the paper it is U V +
+    diag(d) with U (H, R) and V (R, H), R = 3, since free matrices would be most of the model.
     """
 
     def __init__(self, vocab_size: int, hidden_size: int, sparse_grad: bool = False, **kwargs):
@@ -322,7 +323,7 @@ class MVLeaf(gluon.HybridBlock):
             self.identity = self.params.get_constant('identity', mx.nd.eye(hidden_size)[None])
 
     def hybrid_forward(self, F, token, identity):
-        """token (N,)"""
+        """Compute vectors and matrices of tokens (N,)."""
         size = self._hidden_size
         low_rank = F.batch_dot(
             F.reshape(self.left(token), shape=(-1, size, RANK)),
@@ -333,7 +334,8 @@ class MVLeaf(gluon.HybridBlock):
 
 
 class MeanOfChildren(mx.init.Initializer):
-    """[I, I] / 2 and a little noise: with it a phrase's matrix is about the mean of its children's.
+    """Initialise to [I, I] / 2 with a little noise: a phrase's matrix is then about the mean of its
+    children's.
 
     Otherwise matrices would vanish on their way up the tree, and with them what they multiply.
     """
@@ -344,7 +346,8 @@ class MeanOfChildren(mx.init.Initializer):
 
 
 class MVRNN(SentimentModel):
-    """Matrix-vector recursive network (Socher et al., 2012); embedding and hidden are one width."""
+    """A matrix-vector recursive network (Socher et al., 2012); embedding and hidden have one
+    width."""
 
     def __init__(
         self, vocab_size: int, embed_dim: int, hidden_size: int, sparse_grad: bool = False, **kwargs

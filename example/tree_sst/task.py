@@ -1,4 +1,4 @@
-"""Sentiment of phrases as a task of the training program."""
+"""Classify phrases by sentiment as a task of the training program."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ DEFAULT_HIDDEN = 150
 
 
 class SentimentTask(WordTask):
-    """Which of five classes each phrase of a sentence has. One sample is one tree."""
+    """Classify each phrase of a sentence into five classes. One sample is one tree."""
 
     name = 'tree_sst'
     description = 'Train a tree model to tell the sentiment of every phrase of a sentence (SST).'

@@ -16,7 +16,7 @@ __all__ = ['main']
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     return run_program(SentimentTask, arguments)
 
 

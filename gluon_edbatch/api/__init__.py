@@ -1,1 +1,1 @@
-"""What users call: scopes, the mixin, functions on values, concurrent samples, reused pieces."""
+"""The public API: scopes, the mixin, functions on values, concurrent samples, reused recordings."""

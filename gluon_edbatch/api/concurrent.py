@@ -27,30 +27,30 @@ from .mixin import eagerly
 
 
 def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[Any]:
-    """``[fn(sample) for sample in samples]``, where `fn` looks at values on its way.
+    """Run `fn` on all samples concurrently; `fn` may wait for computed values on its way.
 
-    In a `batching` scope all samples advance together: each runs until it waits for values, then
-    one evaluation computes what they all wait for, and they go on. So there are as many
-    evaluations as the sample that waits most often has waits. Outside a scope the samples run
-    eagerly, one after the other, with the same results: that is the debugger.
+    The result is ``[fn(sample) for sample in samples]``. In a `batching` scope each sample runs
+    until it waits for values. One evaluation then computes what all samples wait for, and they go
+    on. The number of evaluations is the number of waits of the sample that waits most often.
+    Outside a scope the samples run eagerly, one after the other, with the same results, which helps
+    debugging.
 
-    Under ``autograd.record()`` the lazy values of all rounds stay connected, and a loss may be made
-    of them all; what comes back from waiting is numbers only.
+    Under ``autograd.record()`` the lazy values of all rounds stay connected, and a loss may use
+    them all. The NumPy arrays that a sample gets back have no gradient.
 
     Parameters
     ----------
     samples : iterable
-        What `fn` is called with, each.
+        Arguments of `fn`, one for each call.
     fn : callable
         A generator function: ``scores = yield lazy`` waits for a value, or for nested lists, tuples
-        and dicts of values. Or a coroutine function: ``scores = await edb.value(lazy)``. What comes
-        back has the same structure, with a NumPy array of its own in the place of each NDArray
-        (they are cheap to look at, and those of a round are fetched together); all else in it
-        comes back as it is. A bare ``yield`` (``await edb.value()``) waits for all that is recorded
-        so far: otherwise nothing is computed that no sample waits for, and an encoder that all
-        later steps read would be computed bit by bit. Generators delegate with ``yield from``,
-        coroutines with ``await``. If `fn` is a method of a Block, eager calls put numbers and NumPy
-        arrays where its parameters are.
+        and dicts of values. Or a coroutine function: ``scores = await edb.value(lazy)``. The answer
+        has the same structure, with a separate NumPy array in place of each NDArray; anything else
+        in it is returned unchanged. A bare ``yield`` (``await edb.value()``) waits for all that is
+        recorded so far: use it after an encoder that all later steps read. Otherwise each
+        evaluation computes only what some sample waits for. Generators delegate with ``yield
+        from``, coroutines with ``await``. If `fn` is a method of a Block, eager calls convert
+        numbers and NumPy arrays to NDArrays on the parameters' device.
 
     Returns
     -------
@@ -62,8 +62,8 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[A
     SampleError
         `fn` raised an exception, which is the cause of this one. All samples are closed.
     RecordError
-        A sample waits inside of a scope of autograd or `batching` that it has entered: the others
-        would go on in it.
+        A sample waits inside a scope of autograd or `batching` that it has entered: the other
+        samples would run in that scope.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def value(values: Any = None) -> Any:
 
 
 class AdvancingSample:
-    """One of the samples of `run_concurrently` on its way; messages tell its index."""
+    """Hold the state of one sample of `run_concurrently`, and its index for error messages."""
 
     __slots__ = ('_fn', '_index', '_steps', 'wanted', 'result')
 
@@ -124,7 +124,7 @@ class AdvancingSample:
         self._steps = steps if isgenerator(steps) or iscoroutine(steps) else _returned(steps)
 
     def advance(self, answer: Any) -> bool:
-        """Run until it waits again; False if it has come to its end."""
+        """Run the sample until it waits again; return False if it has finished."""
         recording = current_recording()
         mode = recording and recording.mode
         try:
@@ -144,7 +144,7 @@ class AdvancingSample:
         return True
 
     def close(self) -> None:
-        """Let it clean up, if it has not come to its end."""
+        """Close the sample's generator or coroutine, if it has not finished."""
         self._steps.close()
 
     def _failed(self, error: Exception) -> SampleError:
@@ -160,13 +160,13 @@ class AdvancingSample:
 
 
 def _returned(result: Any) -> Generator[None, Any, Any]:
-    """The result of a plain function, as a generator that does not wait."""
+    """Return the result of a plain function as a generator that does not wait."""
     return result
     yield
 
 
 def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> list[Any]:
-    """Advance samples, numbered from `first` on, together to their ends; gives their results."""
+    """Advance samples together until all finish, and return their results; `first` numbers one."""
     with ExitStack() as stack:
         running = []
         for index, sample in enumerate(samples, first):
@@ -183,8 +183,8 @@ def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> li
 
 
 def contents_of(values: list[Any]) -> list[Any]:
-    """The same with NumPy arrays, by one evaluation and one copy of each kind; if there is None
-    among the values, of all that is recorded."""
+    """Evaluate nested values together and return them with NumPy arrays in place of NDArrays. None
+    among the values asks for all that is recorded."""
     _flush_if_asked(values)
     if all([wanted.__class__ in VALUES for wanted in values]):  # one each, most often
         return _arrays_of(values)
@@ -194,8 +194,8 @@ def contents_of(values: list[Any]) -> list[Any]:
 
 
 def hand_over(values: list[Any]) -> Optional[NDArray]:
-    """Evaluate what `contents_of` will give, and do not wait for it. Returns what is written when
-    all is there; None if it is already, or calls ran one by one."""
+    """Evaluate what `contents_of` will read, without waiting for it. Return an array that is
+    written when all is there; None if all is there already, or if calls ran one by one."""
     before = last_under_way()
     _flush_if_asked(values)
     leaves: list[Any] = []
@@ -212,8 +212,8 @@ def _flush_if_asked(values: list[Any]) -> None:
 
 
 class _Wanted(NamedTuple):
-    """Values of one kind in one arena: where they are among those that are wanted, and their first
-    rows."""
+    """Locate wanted values of one store in one arena: their positions in the list of wanted values,
+    and their first rows."""
 
     store: Store
     positions: list[int]
@@ -221,7 +221,7 @@ class _Wanted(NamedTuple):
 
 
 def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
-    """The same with NumPy arrays in the place of NDArrays."""
+    """Evaluate NDArrays and return a list with NumPy arrays in place of them."""
     compute(leaves)
     found = list(leaves)
     by_store: dict[Store, list[int]] = {}
@@ -252,8 +252,8 @@ def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
 
 
 def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: list[Any]) -> None:
-    """Values of one arena, by one copy of its rows. What lies between theirs is copied along, which
-    costs less than an operator that picks rows, and is no more than the evaluation has computed."""
+    """Copy values of one arena to NumPy with one copy of its rows. Rows between the values are
+    copied along, which costs less than an operator that picks rows."""
     first = min([int(piece.begins.min()) for piece in pieces])
     end = max([int(piece.begins.max()) + piece.store.spec.rows for piece in pieces])
     block = arena.raw._slice(first, end).asnumpy()

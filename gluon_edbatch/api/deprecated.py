@@ -1,4 +1,4 @@
-"""Functions that have no effect any more, and go with the next version."""
+"""Deprecated functions without an effect, which the next version removes."""
 
 import os
 import warnings

@@ -1,4 +1,4 @@
-"""A model's cells and its schedules' policy as a bundle, for hosts without MXNet."""
+"""Export a model's cells and the policy of its schedules as a bundle, for hosts without MXNet."""
 
 import ast
 from collections.abc import Iterable, Sequence
@@ -36,19 +36,20 @@ _CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) -> Path:
     """Write the cells that a scope has recorded, for ``gluon_edbatch_runtime`` to load.
 
-    A few samples are recorded as ever; the kinds of calls that were met are exported, with the
-    weights as they are and the policy that the scheduler has learned. Each kind is first run by
-    NumPy, and compared with MXNet.
+    Record a few samples as usual first. The bundle has each batch signature that these samples
+    called, the present weights, and the policy that the scheduler has learned. NumPy runs each
+    batch signature first, and its results are compared with MXNet's.
 
     Parameters
     ----------
     net : gluon.Block
-        Its cells get the names that they have in it: ``net.tree_lstm.cell`` is
-        ``cells.tree_lstm.cell`` there.
+        The model whose cells are written. The bundle names each cell by its attributes:
+        ``net.tree_lstm.cell`` becomes ``cells.tree_lstm.cell``.
     scope : batching
-        Recorded without ``autograd.record()``. What waits in it is evaluated.
+        A scope that was recorded without ``autograd.record()``. Calls that still wait in it are
+        evaluated.
     folder : str or Path
-        An earlier bundle there is replaced when all is written.
+        Where the bundle is written. A complete new bundle replaces an earlier one.
 
     Returns
     -------
@@ -58,8 +59,8 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
     Raises
     ------
     BundleError
-        If a kind of call cannot leave MXNet: the message says which, why, and what to do. Nothing
-        is written then.
+        If a batch signature cannot be exported: the message says which, why, and what to do.
+        Nothing is written then.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
 
 
 class _Cells:
-    """The cells that were called, and the types of these calls."""
+    """Hold the cells that were called, and the types of these calls."""
 
     def __init__(self, recording: Recording, names: dict[gluon.Block, list[str]]) -> None:
         self._recording = recording
@@ -116,12 +117,12 @@ class _Cells:
         self.types.sort(key=lambda kind: kind.serial)
 
     def names_of(self, kind: NodeType) -> list[str]:
-        """The cells that have calls of a type."""
+        """Return the names of the cells that have calls of a type."""
         return [name for block in self._blocks[kind] for name in self.called[block]]
 
 
 def _is_known_there(kind: NodeType) -> bool:
-    """Whether the runtime has such operators by itself."""
+    """Return whether the runtime implements a type's operator itself, without an exported cell."""
     op, attrs, shared = kind.made_with
     if op == 'concat rows':
         return True
@@ -157,25 +158,25 @@ def _check(kind: NodeType) -> None:
 
 
 class _ExportedWeights:
-    """Parameters, each once."""
+    """Collect the arrays of parameters, each parameter once."""
 
     def __init__(self) -> None:
         self._places: dict[Any, int] = {}
         self._arrays: list[tuple[str, np.ndarray]] = []
 
     def place(self, parameter: gluon.Parameter, ctx: mx.Context) -> int:
-        """The number of a parameter."""
+        """Return the index of a parameter among the exported weights; add it if it is new."""
         if parameter not in self._places:
             self._places[parameter] = len(self._arrays)
             self._arrays.append((parameter.name, parameter.data(ctx).asnumpy()))
         return self._places[parameter]
 
     def array(self, place: int) -> np.ndarray:
-        """What it holds."""
+        """Return the array of the parameter with an index."""
         return self._arrays[place][1]
 
     def write(self, bundle: BundleWriter) -> list[dict[str, Any]]:
-        """A file for each."""
+        """Write a file for each parameter; return their entries for the manifest."""
         return [
             {**bundle.add_array(f'weight{place}.npy', array), 'name': name}
             for place, (name, array) in enumerate(self._arrays)
@@ -183,7 +184,7 @@ class _ExportedWeights:
 
 
 def _entry(kind: NodeType, cells: Sequence[str], weights: _ExportedWeights) -> dict[str, Any]:
-    """A type as the manifest has it."""
+    """Return the manifest's entry for a type: its cells, arguments, nodes and weights."""
     placed = {
         name: weights.place(parameter, kind.ctx)
         for name, parameter in kind.graph.parameters.items()
@@ -214,7 +215,7 @@ def _described(row_shape: Sequence[int], dtype: Any) -> dict[str, Any]:
 
 
 def _template(kind: NodeType, part: tuple[Any, ...]) -> Any:
-    """An argument's structure: None, a value, or a list or tuple of these."""
+    """Return an argument's structure for the manifest: None, 'value', or a list or tuple of it."""
     if part == LEAF:
         return 'value'
     if part[0] in (list, tuple):
@@ -244,7 +245,7 @@ def _program(subgraph: Subgraph) -> dict[str, Any]:
 
 
 def plain(attrs: Attrs) -> dict[str, Any]:
-    """Attributes as JSON has them: numbers, truth values, lists, text."""
+    """Convert an operator's attributes to JSON values: numbers, truth values, lists and text."""
     found: dict[str, Any] = {}
     for key, text in attrs.items():
         if key.startswith('__'):
@@ -258,7 +259,7 @@ def plain(attrs: Attrs) -> dict[str, Any]:
 
 
 def _policy(scheduler: Scheduler, types: Iterable[NodeType]) -> dict[str, Any]:
-    """The policy that decides on graphs of these types, or none."""
+    """Return the learned policy that decides on graphs of these types; empty if there is none."""
     if not isinstance(scheduler, FSMScheduler):
         return {}
     known = [scheduler.policy] if scheduler.policy is not None else scheduler.policies
@@ -270,7 +271,7 @@ def _policy(scheduler: Scheduler, types: Iterable[NodeType]) -> dict[str, Any]:
 
 
 def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
-    """Run calls of a type both ways; raise if NumPy cannot, or comes to something else."""
+    """Run calls of a type with NumPy and MXNet; raise if NumPy cannot, or if results differ."""
     ragged = {place for place, each in enumerate(kind.arguments) if each.kind is Kind.RAGGED}
     try:
         program = CellProgram(entry['nodes'], entry['heads'], weights, ragged)
@@ -301,7 +302,7 @@ def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarra
 
 
 def _given(kind: NodeType, ragged: set[int]) -> list[np.ndarray]:
-    """Arguments by chance for a few calls, padded with zeros."""
+    """Return random arguments for a few calls of a type, padded with zeros."""
     rng, indices = np.random.RandomState(0), used_only(kind.graph, 'indices')
     found: list[np.ndarray] = []
     for place, argument in enumerate(kind.arguments):

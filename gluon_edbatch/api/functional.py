@@ -1,4 +1,4 @@
-"""Functions on values, lazy or not: the same model text works inside a scope and outside."""
+"""Functions on values, lazy or not: the same model code works inside a scope and outside."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional
@@ -34,12 +34,12 @@ from ..subgraph.structure import flatten, unflatten
 
 
 def forward(values: Any) -> Any:
-    """Evaluate lazy values together, and nothing that they do not need.
+    """Evaluate lazy values together; calls that they do not need are not run.
 
     Parameters
     ----------
     values : LazyArray, or nested lists, tuples and dicts of them
-        Anything else in it is handed through.
+        Values to evaluate. Anything else in the structure is returned unchanged.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def forward(values: Any) -> Any:
 
 
 def _to_write_to(value: NDArray) -> NDArray:
-    """Its array, which the user may write to: not where other calls will, or may, read it."""
+    """Return the array of a value, which the user may write to; waiting calls do not read it."""
     if not isinstance(value, LazyArray):
         return value
     recording = value._store.recording
@@ -66,7 +66,7 @@ def _to_write_to(value: NDArray) -> NDArray:
 
 
 def compute(leaves: Sequence[NDArray]) -> None:
-    """Run what the lazy ones among `leaves` need, one evaluation for each scope concerned."""
+    """Evaluate the lazy values among `leaves`, with one evaluation for each scope concerned."""
     store = store_of_all(leaves)
     if store is not None:
         if store.recording is not None:
@@ -91,7 +91,7 @@ def _compute_values(recording: Recording, values: Sequence[int]) -> None:
 
 
 def store_of_all(values: Sequence[Any]) -> Optional[Store]:
-    """That of lazy values of one kind; None if there are others among them, or none at all."""
+    """Return the store that all values belong to; None if they have several, or one is not lazy."""
     if not all([value.__class__ in VALUES for value in values]):
         return None
     stores = {value._store for value in values}
@@ -99,7 +99,7 @@ def store_of_all(values: Sequence[Any]) -> Optional[Store]:
 
 
 def _recording_of(values: Sequence[NDArray]) -> Optional[Recording]:
-    """The open scope, if any of the values is lazy there."""
+    """Return the open recording if any of the values is lazy in it, else None."""
     recording = current_recording()
     if recording is not None and any(
         isinstance(value, LazyArray) and value._store.recording is recording for value in values
@@ -109,7 +109,7 @@ def _recording_of(values: Sequence[NDArray]) -> Optional[Recording]:
 
 
 def _checked(values: Iterable[NDArray], name: str, alike: bool = True) -> list[NDArray]:
-    """The values as a list; raises unless they are arrays, and of one shape if to be `alike`."""
+    """Return the values as a list; raise unless all are arrays, and of one shape if `alike`."""
     values = list(values)
     if not values:
         raise RecordError(f'{name}() of no values')
@@ -125,7 +125,7 @@ def _checked(values: Iterable[NDArray], name: str, alike: bool = True) -> list[N
 
 
 def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
-    """The rows of computed lazy values of one arena, one after the other, by one gather."""
+    """Return the rows of computed lazy values of one arena, concatenated by one gather."""
     if not all(value.__class__ in VALUES for value in values):
         return None
     compute(values)
@@ -139,10 +139,11 @@ def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
 
 
 def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
-    """As ``mx.nd.stack``, for any number of values.
+    """Stack any number of values along a new axis.
 
-    Inside the scope of lazy values the result is recorded; elsewhere they are evaluated, and the
-    result is an ordinary NDArray, connected to autograd if they were recorded so.
+    Inside the scope of lazy values the call is recorded. Elsewhere the values are evaluated, and
+    the result is an ordinary NDArray. Autograd follows it if the values were recorded under
+    autograd.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ def stack(values: Sequence[NDArray], axis: int = 0) -> NDArray:
     RecordError
         If there are no values, or their shapes differ.
     TypeError
-        If one is no NDArray.
+        If a value is not an NDArray.
     """
     values = _checked(values, 'stack')
     shape = values[0].shape
@@ -193,15 +194,15 @@ def _are_numpy(values: Sequence[NDArray]) -> bool:
 
 
 def _of_mode(values: Sequence[NDArray], result: NDArray) -> NDArray:
-    """What was made of values, of ``mx.np`` if these are."""
+    """Return the result as an ``mx.np`` array if the values are ``mx.np`` arrays, else as it is."""
     return alias(result, mx.np.ndarray) if _are_numpy(values) else result
 
 
 def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
-    """As ``mx.nd.concat``, for any number of values; `dim` is 0 by default.
+    """Concatenate any number of values along axis `dim`, 0 by default.
 
-    Inside the scope of lazy values the result is recorded: along axis 0 it is one value with the
-    rows of all, and costs nothing but the reading.
+    Inside the scope of lazy values the call is recorded. Along axis 0 it needs no computation:
+    later calls read the rows where they are.
 
     Parameters
     ----------
@@ -213,15 +214,15 @@ def concat(values: Sequence[NDArray], dim: int = 0) -> NDArray:
     Returns
     -------
     NDArray
-        Of their shape, as long along axis `dim` as all of them together.
+        Shape of the values, with the sum of their lengths along axis `dim`.
 
     Raises
     ------
     RecordError
-        If there are no values, or, in their scope, other lengths or the dtypes differ; elsewhere
-        that is MXNet's error.
+        If there are no values, or if lengths of other axes or dtypes differ inside the scope.
+        Outside, MXNet raises its own error.
     TypeError
-        If one is no NDArray.
+        If a value is not an NDArray.
     """
     values = list(values)
     recording = current_recording()
@@ -247,7 +248,7 @@ def _concatenated(values: Sequence[NDArray], dim: int) -> NDArray:
 
 
 def add_n(values: Sequence[NDArray]) -> NDArray:
-    """The sum of any number of values of one shape; recorded inside their scope as one call.
+    """Return the sum of any number of values of one shape; a scope records it as one call.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ def add_n(values: Sequence[NDArray]) -> NDArray:
     RecordError
         If there are no values, or their shapes differ.
     TypeError
-        If one is no NDArray.
+        If a value is not an NDArray.
     """
     values = _checked(values, 'add_n')
     shape = values[0].shape
@@ -291,31 +292,30 @@ def ragged(
     dtype: Any = 'float32',
     ctx: Optional[mx.Context] = None,
 ) -> NDArray:
-    """Any number of values (none included) stacked along axis 1, as one argument of a block.
+    """Stack any number of values (zero included) along axis 1, as one argument of a block.
 
-    Calls with different numbers of values can run in one batch. The block sees (N, K, ...), and
-    writes what it does with the K values of one call, without a thought of padding: native
-    operators have none, and where there is some, it is masked before softmax, sum, mean, max and
-    others along that axis. Operators and blocks that return something along it give ragged values
-    again, computed value by value; ``result[:, i]`` is the i-th of them, and `concat` along axis 1
-    puts several together. What is not proved to go so batches only with calls of equally many
-    values (``scope.explain()`` says where).
+    Calls with different numbers of values can run in one batch. The block sees (N, K, ...), and is
+    written for K values without padding. Native operators need no padding. Elsewhere padding is
+    masked before softmax, sum, mean, max and others along that axis. Operators and blocks that keep
+    axis 1 return ragged values again: ``result[:, i]`` is the i-th of them, and `concat` along axis
+    1 joins several. A block for which padding is not proved harmless is batched only with calls of
+    equally many values. ``scope.explain()`` says where.
 
-    No values at all are one of zeros in whatever is computed of them, as arrays cannot be empty;
-    ``result.lengths`` is (r,) float32, the number of values in each row: 0 then.
+    An empty ragged value behaves like a single value of zeros. ``result.lengths`` is (r,) float32,
+    the number of values in each row, which is 0 for an empty one.
 
     Parameters
     ----------
     values : sequence of NDArray, numpy.ndarray or number
-        k values of one shape (r, ...), dtype and context, which are not ragged themselves. A number
-        is (1,) float32; NumPy's float64 becomes float32, other dtypes stay.
+        k values of one shape (r, ...), dtype and context. They are not ragged themselves. A number
+        becomes (1,) float32. NumPy's float64 becomes float32, other dtypes stay.
     shape : tuple of int, optional
-        That of one value, (r, ...); needed if there may be none, and not looked at if there are.
+        Shape of one value, (r, ...). It is used, and needed, only if there are no values.
     dtype : str or type, default 'float32'
-        Of the result if there are no values.
+        Dtype of the result if there are no values.
     ctx : mxnet.Context, optional
-        Where the result is if there are no values; outside of a scope also where numbers and NumPy
-        arrays go. By default the scope's context, or the current one outside.
+        Device of the result if there are no values. Outside a scope, numbers and NumPy arrays go
+        there, too. The default is the scope's context; outside a scope, the current one.
 
     Returns
     -------
@@ -325,8 +325,8 @@ def ragged(
     Raises
     ------
     RecordError
-        If shapes, dtypes or contexts differ, a value is ragged or no array, or there are no values
-        and no shape.
+        If shapes, dtypes or contexts differ, a value is ragged or not an array, or there are no
+        values and no shape.
 
     Examples
     --------
@@ -356,32 +356,31 @@ def ragged(
 
 
 def each(values: Sequence[Any]) -> Each:
-    """Several values of one sample, of which each is computed by itself: the sentences of a
-    document, each of them `ragged`.
+    """Group several values of one sample, such as a document's sentences, to call blocks on each.
 
-    A call of a HybridBlock with such an argument is a call for each value: other arguments are the
-    same for all, unless they are such values, too, as many, of which each call gets its own. The
-    results are such values again; a block with several results gives several. So do Python's
-    operators, methods (``values.softmax(axis=1)``), and ``gluon_edbatch.nd``. It is a tuple:
+    A HybridBlock called with a group runs once for each of its values. All calls get the same other
+    arguments. Another group among the arguments has the same length, and each call gets one of its
+    values. Each result of the block is a group again. Python's operators, methods
+    (``values.softmax(axis=1)``) and ``gluon_edbatch.nd`` work in the same way. A group is a tuple:
     `ragged`, `stack`, `concat` and `add_n` make one value of it, `forward` evaluates it.
 
-    Outside of scopes blocks take it in models with `AutoBatchMixin` only, and functions of
-    ``mx.nd`` do nowhere.
+    Outside scopes, only blocks of models with `AutoBatchMixin` accept a group. Functions of
+    ``mx.nd`` never do.
 
     Parameters
     ----------
     values : sequence
-        One or more arguments as blocks take them: single values, ragged ones, numbers, arrays.
+        One or more arguments of a block: single values, ragged values, numbers, arrays.
 
     Returns
     -------
     Each
-        A tuple of them, which can be computed with.
+        A tuple of the values that supports operators and methods.
 
     Raises
     ------
     RecordError
-        If there are none, or there are such values among them: two levels there are, no third.
+        If there are no values, or if a value is a group itself: groups cannot be nested.
 
     Examples
     --------
@@ -394,7 +393,7 @@ def each(values: Sequence[Any]) -> Each:
 
 
 def _as_value(value: Any, ctx: Optional[mx.Context]) -> NDArray:
-    """One of `ragged`, of which NumPy arrays and numbers are as a scope takes them."""
+    """Convert one argument of `ragged` to an NDArray, with the rules of a scope."""
     if isinstance(value, RaggedArray) or hasattr(value, '_length'):
         raise RecordError(nested_refused())
     if isinstance(value, NDArray):
@@ -407,7 +406,7 @@ def _as_value(value: Any, ctx: Optional[mx.Context]) -> NDArray:
 
 
 def as_array(value: Any, dtype: Any, ctx: Optional[mx.Context]) -> NDArray:
-    """As a recorded call would take it: see `Recording.values`."""
+    """Convert a number or NumPy array to an NDArray with the rules of `Recording.values`."""
     if isinstance(value, (NDArray, mx.sym.Symbol)):  # Symbols: MXNet traces a hybridized block
         return value
     if isinstance(value, np.ndarray) and value.ndim:
@@ -417,7 +416,7 @@ def as_array(value: Any, dtype: Any, ctx: Optional[mx.Context]) -> NDArray:
 
 
 def _uploaded(values: Any, ctx: Optional[mx.Context], dtype: Any) -> NDArray:
-    """As MXNet makes an array of them, which takes five times as long."""
+    """Make an array of numbers, five times as fast as MXNet does."""
     numbers = np.asarray(values, dtype)
     if mx.util.is_np_array() or not numbers.size or not Recording.has_dtype(numbers):
         return new_array(values, ctx, dtype)
@@ -425,7 +424,7 @@ def _uploaded(values: Any, ctx: Optional[mx.Context], dtype: Any) -> NDArray:
 
 
 def as_arrays(args: Sequence[Any], ctx: Optional[mx.Context]) -> Sequence[Any]:
-    """Arguments of a block with everything that is not an array yet as one."""
+    """Return a block's arguments with numbers and NumPy arrays converted to NDArrays."""
     leaves: list[Any] = []
     template = flatten(list(args), (*ARRAYS, mx.sym.Symbol), leaves)
     dtypes = {

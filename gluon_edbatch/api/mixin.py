@@ -1,4 +1,4 @@
-"""The mixin of per-sample models."""
+"""The mixin of models that are written for one sample."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Optional, Union
@@ -16,12 +16,12 @@ from .scope import DEFAULT_SCHEDULER, batching
 
 
 class AutoBatchMixin:
-    """For Gluon models written for one sample: ``class Net(edb.AutoBatchMixin, gluon.Block)``.
+    """Make a Gluon model for one sample batchable: ``class Net(edb.AutoBatchMixin, gluon.Block)``.
 
-    Inside `batching` their calls are recorded and batched. Outside, ``net(x)`` runs eagerly, one
-    sample at a time, and its blocks accept the same arguments, Python numbers and NumPy arrays
-    included: eager Gluon is the debugger. `run_concurrently` does the same. In other methods that
-    are called outside of a scope, such as ``net.encode(x)``, blocks accept what Gluon accepts.
+    Inside `batching` the model's calls are recorded and batched. Outside, ``net(x)`` runs eagerly,
+    one sample at a time, which helps debugging. Its blocks accept Python numbers and NumPy arrays
+    in both cases, and so they do in `run_concurrently`. In other methods that are called outside a
+    scope, such as ``net.encode(x)``, blocks accept what Gluon accepts.
     """
 
     def __call__(self, *args: Any) -> Any:
@@ -45,20 +45,20 @@ class AutoBatchMixin:
         keys: Optional[Iterable[Hashable]] = None,
         reuse: Optional[Reuse] = None,
     ) -> list[Any]:
-        """The results for many samples, computed in batches.
+        """Run the model on many samples, in batches, and return its results.
 
         Parameters
         ----------
         samples : iterable
-            One argument of the model each.
+            Arguments of the model, one for each sample.
         scheduler : str or Scheduler
-            See `batching`.
+            Which calls run together: see `batching`.
         unpack : bool, default False
-            Samples are tuples of arguments.
+            Whether samples are tuples of arguments.
         keys : iterable, optional
-            A key for each sample, to use again what it recorded; only with `reuse`.
+            A key for each sample, under which its recording is kept. Needs `reuse`.
         reuse : Reuse, optional
-            Where that is kept.
+            Keeps the recordings of samples.
 
         Returns
         -------
@@ -68,7 +68,7 @@ class AutoBatchMixin:
         Raises
         ------
         ValueError
-            If `keys` are given without `reuse` or `reuse` without them, or not as many as samples.
+            If only one of `keys` and `reuse` is given, or there are not as many keys as samples.
         """
         if (keys is None) != (reuse is None):
             raise ValueError('batch() takes keys and reuse together')
@@ -88,7 +88,7 @@ model_codes.add(AutoBatchMixin.__call__.__code__)
 
 
 class eagerly:
-    """While a mixin model runs eagerly, calls of HybridBlocks take numbers and NumPy arrays."""
+    """Let HybridBlocks take numbers and NumPy arrays while a mixin model runs eagerly."""
 
     def __init__(self, ctx: Optional[mx.Context]) -> None:
         self._ctx = ctx

@@ -1,7 +1,7 @@
 """``edb.nd.<op>``: any operator of MXNet's registry under its usual name, recorded in a scope.
 
 Inside a scope Python numbers and NumPy arrays are accepted where ``mx.nd`` insists on NDArrays.
-Outside, the functions are those of ``mx.nd``.
+Outside, each function calls the one of ``mx.nd``.
 """
 
 from collections.abc import Sequence
@@ -58,8 +58,8 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _lazy(recording: Recording, args: Sequence[Any]) -> list[Any]:
-    """NumPy arrays as values of the recording, and an NDArray if there is no value yet, so that an
-    operator on them is recorded."""
+    """Convert NumPy arrays to values of the recording; an NDArray, too, if no argument is lazy yet,
+    so that the operator is recorded."""
     if recording.runs_now(args):
         args = [
             recording.known_array(arg._store.spec, arg._store.given[arg._id])

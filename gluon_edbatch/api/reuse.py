@@ -1,4 +1,4 @@
-"""What a sample recorded is kept, and appended again when the sample comes back."""
+"""Keep what a sample recorded, and append it again when the sample comes back."""
 
 import threading
 import weakref
@@ -15,7 +15,7 @@ from ..subgraph.options import CompileOptions
 
 
 class _Circumstances:
-    """What a sample's record depends on but for its key; hashed as itself, which is quick."""
+    """Hold what a sample's recording depends on besides its key; hashed by identity, for speed."""
 
     def __init__(self, of: tuple[Callable[..., Any], Mode, CompileOptions]):
         self.of = of
@@ -25,26 +25,26 @@ _Name = tuple[Hashable, _Circumstances]
 
 
 class Reuse:
-    """Recorded graphs of samples, to be used again in later epochs.
+    """Keep the recorded graphs of samples, to use them again in later epochs.
 
-    ``reuse(key, function, *args)`` is ``function(*args)``. In a `batching` scope, what it recorded
-    is kept under the key; when the key comes again, the calls are appended without running the
-    function, several times as fast. Parameters have their present values; **numbers and NumPy
-    arrays have those of the first time**, so the key must stand for all else that the result
-    depends on, and the function must have no effects but what it returns.
+    ``reuse(key, function, *args)`` returns ``function(*args)``. In a `batching` scope, what the
+    function recorded is kept under the key. When the key comes again, the calls are appended
+    without running the function, several times as fast. Parameters have their present values;
+    **numbers and NumPy arrays keep the values of the first time**. So the key must stand for
+    everything else that the result depends on. The function must have no effect besides its result.
 
-    The function runs as ever outside of scopes, and where its calls cannot be used again: a value
-    was read meanwhile, NDArrays or values of calls outside were given, a block has forward hooks
-    or had attributes set. It runs again if blocks, the shapes of their parameters, the context
-    or the mode of autograd are not as they were.
+    The function runs as usual outside scopes, and where its calls cannot be used again. They cannot
+    if it forced an evaluation, got NDArrays or values of outer calls, or a block has forward hooks
+    or had attributes set. It runs again if blocks, the shapes of their parameters, the context or
+    the mode of autograd changed.
 
     Parameters
     ----------
     limit : int, default 100_000
-        So many samples are kept, those used last. One takes about 100 bytes a call, and its
+        Number of samples to keep, those used last. A sample takes about 100 bytes a call, and its
         arrays.
     check_every : int, default 100
-        At every so-many-th use the function runs again, and what it records is compared.
+        After so many uses the function runs again, and its recording is compared.
 
     Attributes
     ----------
@@ -56,8 +56,7 @@ class Reuse:
     ValueError
         If `limit` or `check_every` is less than 1.
     RecordError
-        When called: a comparison found that a function does not record what it recorded under
-        this key before.
+        When called: a function did not record what it recorded under this key before.
 
     Examples
     --------
@@ -87,7 +86,7 @@ class Reuse:
         self._uses = 0
 
     def __len__(self) -> int:
-        """How many samples are kept."""
+        """Return the number of samples that are kept."""
         return len(self._pieces)
 
     def clear(self) -> None:
@@ -97,7 +96,7 @@ class Reuse:
             self._kinds = PortableForms()
 
     def __call__(self, key: Hashable, function: Callable[..., Any], *args: Any) -> Any:
-        """``function(*args)``, recorded or as it was recorded under this key."""
+        """Return ``function(*args)``, recorded now or replayed from the recording of this key."""
         recording = current_recording()
         if recording is None:
             return function(*args)
@@ -119,7 +118,7 @@ class Reuse:
         return self._record(recording, name, function, args)[0]
 
     def _circumstances_of(self, of: tuple) -> _Circumstances:
-        """Equal ones are one object."""
+        """Return the one object for equal circumstances."""
         with self._lock:
             last = self._last = self._circumstances.setdefault(of, _Circumstances(of))
         return last
@@ -127,7 +126,7 @@ class Reuse:
     def _record(
         self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]
     ) -> tuple[Any, Optional[Piece]]:
-        """Run the function and keep what it recorded, if it can be used again."""
+        """Run the function; return its result and its recording, None if that cannot be reused."""
         begin, mode = Mark.of(recording), recording.mode
         result = function(*args)
         self.recorded += 1

@@ -1,4 +1,4 @@
-"""``with batching():`` the scope in which calls are recorded."""
+"""``with batching():``, the scope in which calls are recorded."""
 
 import math
 import time
@@ -22,7 +22,7 @@ DEFAULT_SCHEDULER = 'fsm'
 
 
 def check_ctx(ctx: Any) -> None:
-    """Raise if it is neither a context nor None."""
+    """Raise a TypeError if `ctx` is neither a context nor None."""
     if ctx is not None and not isinstance(ctx, mx.Context):
         raise TypeError(f'ctx is an mxnet.Context or None, not {brief(ctx)}')
 
@@ -30,13 +30,13 @@ def check_ctx(ctx: Any) -> None:
 class batching:
     """Record calls of HybridBlocks and operators on their results, and run them in batches.
 
-    Inside the scope a call gives a `LazyArray`. Leaving the scope ends recording and runs
-    nothing; values are computed when somebody looks at one, or by `gluon_edbatch.forward`,
-    `stack`, `concat` and `add_n`. If an exception leaves the scope, its values are void: asking for
-    one is a `StaleValueError`.
+    Inside the scope a call returns a `LazyArray`. Leaving the scope ends recording and runs
+    nothing. Values are computed when one is read, or by `gluon_edbatch.forward`, `stack`, `concat`
+    and `add_n`. If an exception leaves the scope, reading one of its values raises a
+    `StaleValueError`.
 
-    A thread or asyncio task records into the innermost scope that it, or for a task its creator,
-    has entered and that is still open; scopes may end in any order.
+    A thread records into the innermost open scope that it has entered; an asyncio task also into
+    its creator's. Scopes may end in any order.
 
     Parameters
     ----------
@@ -45,24 +45,24 @@ class batching:
         ``'sufficient'``, ``'beam'``, ``'depth'``, ``'agenda'``, ``'agenda-remaining'``,
         ``'unbatched'``, or an object with a ``schedule`` method.
     ctx : mxnet.Context, optional
-        Where numbers and NumPy arrays go. By default the context of the first parameter or
-        array that is met.
+        Device of numbers and NumPy arrays. The default is the context of the first parameter or
+        array that is recorded.
     compile_options : CompileOptions, optional
-        Which optimisations are on. By default all, or what `gluon_edbatch.compile_options` says
-        around it.
+        Which optimisations are on. The default is all, or what an outer
+        `gluon_edbatch.compile_options` says.
     timing : bool, default False
-        Whether to measure how long the calls of each line take to evaluate, which `explain` tells,
-        and to name them in what MXNet's profiler writes, if it runs (domain ``gluon_edbatch``).
-        Evaluations take longer then, as Python waits for MXNet's engine.
+        Whether to measure the evaluation time of each line's calls, for `explain`. If MXNet's
+        profiler runs, it shows them, too, in the domain ``gluon_edbatch``. Evaluations take longer
+        then, as Python waits for MXNet's engine.
 
     Raises
     ------
     ValueError
         If no scheduler has this name.
     TypeError
-        If `scheduler`, `ctx` or `compile_options` is something else.
+        If `scheduler`, `ctx` or `compile_options` has another type.
     RuntimeError
-        If a scope is entered again; a new one is to be made for each minibatch.
+        If a scope is entered twice: make a new one for each minibatch.
 
     Examples
     --------
@@ -137,14 +137,15 @@ class batching:
             self._leave()
 
     def _leave(self) -> None:
-        """Leave nothing behind; may be called again, as an interrupt can come in between."""
+        """Remove the recording and the hooks; may be called again after an interrupt."""
         if self._recording is not None:
             hooks.leave(self._recording)
         hooks.remove(self)
 
     def report(self) -> Report:
-        """Counters of all evaluations so far, times in milliseconds. ``print(scope.report())``
-        shows them, types that differ in shapes and constants only on one line."""
+        """Return the counters of all evaluations so far, times in milliseconds.
+        ``print(scope.report())`` puts types that differ in shapes and constants only on one
+        line."""
         recording = self._recording
         evaluator = recording.evaluator if recording else Evaluator(self.scheduler)
         return make_report(
@@ -156,13 +157,13 @@ class batching:
         )
 
     def explain(self) -> Explanation:
-        """Why calls were batched as they were, place by place in the user's code, and what would
-        help; ``print(scope.explain())`` shows it. Nothing is evaluated."""
+        """Explain, line by line of the user's code, why calls were batched as they were, and what
+        would help. ``print(scope.explain())`` shows it. Nothing is evaluated."""
         return explain(self._recording, self.scheduler)
 
     def graph(self) -> Graph:
-        """What is recorded and not computed yet, as a scheduler will see it: something to learn
-        a policy from without running anything (see `gluon_edbatch.learn_policy`).
+        """Return the calls that are recorded and not computed yet, as a scheduler will see them.
+        `gluon_edbatch.learn_policy` learns a policy from such graphs without running anything.
 
         Raises
         ------
@@ -174,12 +175,12 @@ class batching:
         return self._recording.evaluator.graph(self._recording)
 
     def schedules(self) -> list[tuple[Graph, Schedule]]:
-        """The graph and the schedule of each evaluation so far."""
+        """Return the graph and the schedule of each evaluation so far."""
         counts = self._recording.evaluator.counts if self._recording else []
         return [(count.graph, count.schedule) for count in counts]
 
     def __str__(self) -> str:
-        """The recorded graph by type."""
+        """Return the recorded graph by type, as text."""
         if self._recording is None:
             return 'batching scope, not entered'
         forms = self._recording.forms
@@ -197,14 +198,14 @@ class batching:
 
 
 class lasting(batching):
-    """A scope that samples enter and leave while it records: it keeps no figures of what it did,
-    and results only as long as somebody is there to read them."""
+    """Record as `batching` does, in a scope that samples enter and leave. The scope keeps no
+    figures, and keeps results only while somebody can read them."""
 
     _seen_given = _bytes_given = 0  # arrays
 
     @property
     def calls_recorded(self) -> int:
-        """How many calls it recorded so far."""
+        """Return how many calls the scope has recorded so far."""
         return 0 if self._recording is None else len(self._recording.node_forms)
 
     def _new_recording(self) -> Recording:
@@ -213,17 +214,17 @@ class lasting(batching):
 
     @property
     def evaluations(self) -> int:
-        """How many there were."""
+        """Return how many evaluations there were so far."""
         return 0 if self._recording is None else len(self._recording.ran)
 
     @property
     def calls_kept(self) -> int:
-        """Of those that are recorded: whose results are there, or to come."""
+        """Return how many recorded calls still have results, or will have them."""
         recorded = self._recording
         return 0 if recorded is None else self.calls_recorded - recorded.evaluator.forgotten_calls
 
     def bytes_given(self) -> int:
-        """How large the arrays are that were given so far."""
+        """Return the size, in bytes, of all arrays that were given so far."""
         given = [] if self._recording is None else self._recording.arrays
         for spec, _ in given[self._seen_given :]:
             self._bytes_given += math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
@@ -231,11 +232,12 @@ class lasting(batching):
         return self._bytes_given
 
     def forget(self, evaluations: int) -> None:
-        """Keep no results of the first so many: nobody reads them any more, or gets an error."""
+        """Drop the results of the first `evaluations` evaluations; to read one is an error
+        afterwards."""
         if self._recording is not None:
             self._recording.evaluator.forget(self._recording, evaluations)
 
     @property
     def has_readers(self) -> bool:
-        """Once it is left: whether somebody still has values of it."""
+        """Return whether somebody still has values of the scope, once it is left."""
         return self._recording is not None and bool(self._recording.stores())

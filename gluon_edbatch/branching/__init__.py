@@ -1,1 +1,1 @@
-"""Programs that branch over values, and the machine that regroups samples at each branch."""
+"""Programs that branch over values, and the interpreter that regroups samples at each branch."""

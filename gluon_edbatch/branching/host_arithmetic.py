@@ -1,4 +1,4 @@
-"""Numbers of samples, computed as Python computes them."""
+"""Compute numbers of samples as Python computes them."""
 
 from typing import Any
 
@@ -52,8 +52,8 @@ COMPARED = frozenset('lt le gt ge eq ne'.split())
 
 
 def calculate(step: Calculate, operands: list[Any], count: int) -> np.ndarray:
-    """Numbers of numbers, as Python computes them. Raises ProgramError for what Python raises an
-    error for, or compares and finds no number."""
+    """Compute numbers from numbers as Python does. Raise ProgramError where Python raises an error,
+    and for comparisons with NaN."""
     with np.errstate(all='ignore'):
         made = np.asarray(_calculated(step, operands))
     return made if made.shape else np.full(count, made)
@@ -85,8 +85,7 @@ def _calculated(step: Calculate, operands: list[Any]) -> Any:
 
 
 def are_near(first: Any, second: Any) -> Any:
-    """Where two numbers, or arrays of them, are so near that rounding could have decided: integers
-    are not rounded."""
+    """Return where two numbers, or arrays, are so near that rounding may decide; never integers."""
     if _is_whole(first) and _is_whole(second):
         return False
     largest = np.maximum if isinstance(first, np.ndarray) or isinstance(second, np.ndarray) else max
@@ -94,7 +93,7 @@ def are_near(first: Any, second: Any) -> Any:
 
 
 def have_rivals(rows: np.ndarray) -> np.ndarray:
-    """Which rows (samples, elements) have two largest elements that are near."""
+    """Return which rows (samples, elements) have two largest elements that are near."""
     if rows.shape[1] < 2:
         return np.zeros(len(rows), bool)
     largest = np.partition(rows, -2, axis=1)[:, -2:].astype(np.float64)
@@ -106,7 +105,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _fault(op: str, operands: list[Any]) -> str:
-    """What Python has an error for, or no number of these kinds."""
+    """Return why Python raises an error for these numbers, or does not know their kinds."""
     if op in ('truediv', 'floordiv', 'mod') and not np.all(operands[1]):
         return 'a number is divided by zero'
     if op == 'index' and np.any((operands[0] < -operands[1]) | (operands[0] >= operands[1])):

@@ -1,8 +1,8 @@
 """A control-flow graph over static networks, for any number of samples.
 
-Each block takes values of some samples, computes others by a few steps, and hands them on. A value
-is a tensor (rows of an array, so many for each sample) or a number (one for each sample, in float64
-or int64, or a bool). All of it is data: `program_interpreter` and hosts need nothing else.
+Each block takes values of some samples, computes others by a few steps, and passes them on. A value
+is a tensor (equally many rows of an array for each sample) or a number (a float64, int64 or bool
+for each sample). The graph is plain data: `program_interpreter` and hosts need nothing else.
 """
 
 from typing import Any, NamedTuple, Union
@@ -11,14 +11,14 @@ Shape = tuple[int, ...]
 
 
 class TensorSpec(NamedTuple):
-    """A tensor of one sample."""
+    """Shape and dtype of a tensor of one sample."""
 
     shape: Shape
     dtype: str
 
 
 class NumberSpec(NamedTuple):
-    """A number of one sample: ``'float'``, ``'int'`` or ``'bool'``."""
+    """Kind of a number of one sample: ``'float'``, ``'int'`` or ``'bool'``."""
 
     kind: str
 
@@ -27,11 +27,11 @@ Spec = Union[TensorSpec, NumberSpec]
 
 
 class Network(NamedTuple):
-    """A static network, which several places of a program may run with parameters of their own.
+    """A static network, which several places of a program may run with different parameters.
 
-    `graph`, or what a host has in its place, is of a batch: inputs are named ``edb_input0``, ...,
-    parameters ``edb_parameter0``, ...; `inputs` and `outputs` are of one sample. If it is `batched`
-    it takes several samples, their rows one after the other; otherwise one at a time.
+    `graph`, or a host's form of it, is for a batch: inputs are named ``edb_input0``, ...,
+    parameters ``edb_parameter0``, .... `inputs` and `outputs` describe one sample. A `batched`
+    network takes several samples, their rows one after the other; others take one at a time.
     """
 
     graph: Any
@@ -42,7 +42,7 @@ class Network(NamedTuple):
 
 
 class RunNetwork(NamedTuple):
-    """A network on tensors."""
+    """Run a network on tensors."""
 
     network: int
     parameters: tuple[int, ...]  # which of the program's
@@ -51,9 +51,9 @@ class RunNetwork(NamedTuple):
 
 
 class ReadNumber(NamedTuple):
-    """The only element of a tensor, as a number. `rivals` has the tensor of which the largest
-    elements were compared for it at the user's `line`, if that is known: where the two largest are
-    as good as equal, rounding may have decided."""
+    """Read the only element of a tensor as a number. `rivals` has the tensor whose largest elements
+    were compared for it at the user's `line`, if known: if the two largest are nearly equal,
+    rounding may have decided."""
 
     output: int
     input: int
@@ -63,7 +63,7 @@ class ReadNumber(NamedTuple):
 
 
 class Calculate(NamedTuple):
-    """A number of numbers; constants are (value,)."""
+    """Compute a number from numbers; constants are (value,)."""
 
     output: int
     op: str
@@ -72,7 +72,7 @@ class Calculate(NamedTuple):
 
 
 class GiveTensor(NamedTuple):
-    """A number as a tensor of shape (1,)."""
+    """Convert a number to a tensor of shape (1,)."""
 
     output: int
     input: Any  # a value; until a program is lowered, a constant, too
@@ -80,7 +80,7 @@ class GiveTensor(NamedTuple):
 
 
 class FillTensor(NamedTuple):
-    """A constant array, for each sample; one of the program's."""
+    """Give each sample one of the program's constant arrays."""
 
     output: int
     constant: int
@@ -90,14 +90,14 @@ Step = Union[RunNetwork, ReadNumber, Calculate, GiveTensor, FillTensor]
 
 
 class Goto(NamedTuple):
-    """On to a block, with values for what it takes; a constant number is (value,)."""
+    """Continue in a block, with values for what it takes; a constant number is (value,)."""
 
     block: int
     values: tuple[Union[int, tuple[Any]], ...]
 
 
 class Choose(NamedTuple):
-    """To one of two blocks, by a bool of each sample."""
+    """Continue in one of two blocks, by a bool of each sample."""
 
     condition: int
     then: Goto
@@ -106,7 +106,7 @@ class Choose(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """The result, a nested structure: a number of `values` stands at each leaf."""
+    """Return the result, a nested structure: a number of `values` is at each leaf."""
 
     template: Any
     values: tuple[Union[int, tuple[Any]], ...]
@@ -119,7 +119,7 @@ READ_ONE, READ_MANY = ('input', 'condition'), ('inputs', 'operands', 'rivals', '
 
 
 class ProgramBlock(NamedTuple):
-    """Values 0, 1, ... are what it takes; `name` is the user's line where it begins."""
+    """A block: it takes values 0, 1, ...; `name` is the user's line where it begins."""
 
     takes: tuple[Spec, ...]
     steps: list[Step]
@@ -128,7 +128,7 @@ class ProgramBlock(NamedTuple):
 
 
 class ProgramGraph(NamedTuple):
-    """A whole program: block 0 is its entry, and what comes first has the smaller number, but for
+    """A whole program: block 0 is its entry, and earlier blocks have smaller numbers, except in
     loops. `arguments` is the template of a sample's arguments (see `subgraph.structure`)."""
 
     blocks: list[ProgramBlock]
@@ -139,14 +139,14 @@ class ProgramGraph(NamedTuple):
 
 
 def gotos(end: End) -> list[Goto]:
-    """Where an end leads."""
+    """Return where an end leads."""
     if isinstance(end, Choose):
         return [end.then, end.other]
     return [end] if isinstance(end, Goto) else []
 
 
 def read_by(each: Any) -> list[int]:
-    """Values that a step computes with, or that an end hands on or decides by."""
+    """Return the values that a step computes with, or that an end passes on or decides by."""
     places: list[Any] = []
     for name in each._fields:
         if name in ('then', 'other'):
@@ -159,5 +159,5 @@ def read_by(each: Any) -> list[int]:
 
 
 def written_by(step: Any) -> tuple[int, ...]:
-    """Values that are computed."""
+    """Return the values that a step computes."""
     return step.outputs if hasattr(step, 'outputs') else (step.output,)

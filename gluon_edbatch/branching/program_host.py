@@ -1,4 +1,4 @@
-"""What computes for a program: MXNet, ONNX Runtime, or whatever else has arrays."""
+"""The host of a program computes its networks: with MXNet, ONNX Runtime, or other arrays."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +9,8 @@ from .program_graph import ProgramGraph, RunNetwork
 
 
 class Host:
-    """Arrays are its own, of so many rows for each sample. Here they are NumPy's; a host of other
-    arrays has methods of its own for all that touches one. `arrays` is the class of samples and
+    """Compute with arrays that have equally many rows for each sample: here NumPy's. A host of
+    other arrays overrides all methods that touch one. `arrays` is the class of samples and
     results."""
 
     arrays: Any = np.ndarray
@@ -19,7 +19,7 @@ class Host:
         self._graph = graph
 
     def run(self, run: RunNetwork, inputs: list[Any], samples: int) -> Sequence[Any]:
-        """Results of a network."""
+        """Return the results of a network."""
         network = self._graph.networks[run.network]
         if samples == 1 or network.batched:
             return self._call(run, inputs, samples == 1)
@@ -37,15 +37,15 @@ class Host:
         return [self.concat(arrays) for arrays in zip(*each)]
 
     def _call(self, run: RunNetwork, inputs: list[Any], alone: bool) -> Sequence[Any]:
-        """Results of a network that takes the inputs as they are; `alone` if they are one
-        sample's."""
+        """Return the results of a network that takes the inputs as they are; `alone` if they belong
+        to one sample."""
         raise NotImplementedError
 
     def _rows(self, array: Any, begin: int, end: int) -> Any:
         return array[begin:end]
 
     def take(self, array: Any, samples: np.ndarray, rows: int) -> Any:
-        """Rows of some samples, of an array with so many rows for each."""
+        """Return the rows of some samples of an array with `rows` rows for each."""
         if rows != 1:
             samples = (samples[:, None] * rows + np.arange(rows)).ravel()
         return self._taken(array, samples)
@@ -54,22 +54,22 @@ class Host:
         return array[rows]
 
     def concat(self, arrays: Sequence[Any]) -> Any:
-        """Their rows one after the other."""
+        """Return the concatenated rows of arrays."""
         return np.concatenate(arrays)
 
     def split(self, array: Any, rows: int, samples: int) -> list[Any]:
-        """An array for each sample."""
+        """Return an array for each sample."""
         return [array[sample * rows : (sample + 1) * rows] for sample in range(samples)]
 
     def read(self, array: Any) -> np.ndarray:
-        """The elements of an array that has one for each sample."""
+        """Return the elements of an array that has one for each sample."""
         return array.reshape(-1)
 
     def give(self, numbers: np.ndarray, dtype: str) -> Any:
-        """An array (samples,) of numbers."""
+        """Return numbers as an array (samples,)."""
         return numbers.astype(dtype)
 
     def fill(self, constant: int, samples: int) -> Any:
-        """A constant of the program's, for each sample; nobody else's array."""
+        """Return a new array with a constant of the program for each sample."""
         array = self._graph.constants[constant]
         return np.tile(array, (samples,) + (1,) * (array.ndim - 1))

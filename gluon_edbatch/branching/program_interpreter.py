@@ -1,11 +1,11 @@
-"""Runs programs: samples regroup at every branch, and one sample alone takes a short way.
+"""Run programs: samples regroup at every branch, and a single sample takes a fast path.
 
-Samples wait at blocks, with their values. The block that comes first in the program runs for all
-that wait there; then they wait where their conditions lead them. So those that skip something wait
-for the others where ways meet, and those that are done leave. NumPy only: a host computes.
+Samples wait at blocks, with their values. The first block of the program with waiting samples runs
+for all of them; then they wait where their conditions lead. So samples that skip something wait for
+the others where paths meet, and finished samples leave. NumPy only: a host computes.
 
-One sample alone has nobody to wait for, and its numbers are Python's own: arrays would take several
-calls of NumPy a number, and so a branch costs what it costs in the user's own code, or less.
+A single sample never waits, and its numbers are Python's own: arrays would take several calls of
+NumPy for each number. So a branch costs no more than in the user's own code.
 """
 
 import operator
@@ -43,15 +43,15 @@ _PYTHON: dict[str, Callable] = {'float': float, 'int': int, 'bool': bool}
 
 
 class ControlFlowProgram:
-    """A control-flow graph and the host that runs it: called with a list of samples, it gives the
-    list of their results.
+    """Run a control-flow graph on a host: called with a list of samples, return the list of their
+    results.
 
     Parameters
     ----------
     graph : ProgramGraph
     host : Host
     max_steps : int
-        A sample that runs more blocks is taken for one whose loop does not end.
+        A sample that runs more blocks raises a StepsError, as its loop may not end.
 
     Attributes
     ----------
@@ -65,13 +65,13 @@ class ControlFlowProgram:
         self.counts = Counts(graph)
 
     def __call__(self, samples: Sequence[Any]) -> list[Any]:
-        """The results of all samples, which are NDArrays (or arrays) or tuples of arguments.
+        """Return the results of all samples, which are NDArrays (or arrays) or tuples of arguments.
 
         Raises
         ------
         ProgramError
             If a sample is not like the example that the program was made with, or a number that
-            decides is not one (NaN); the message says which.
+            decides is NaN; the message says which.
         StepsError
             If a sample runs more than `max_steps` blocks.
         """
@@ -110,15 +110,15 @@ class ControlFlowProgram:
         raise _too_many(self._max_steps, blocks[number])
 
     def running(self) -> 'ProgramRun':
-        """A run that samples may join while it goes on."""
+        """Return a run that samples may join while it goes on."""
         return ProgramRun(self.graph, self._host, self._max_steps, self.counts)
 
     def report(self) -> ProgramReport:
-        """What samples did, in all calls so far."""
+        """Return what samples did, in all calls so far."""
         return ProgramReport([(self.graph, self.counts)])
 
     def __str__(self) -> str:
-        """The blocks of the program, with the user's lines."""
+        """Return the blocks of the program as text, with the user's lines."""
         return shown(self.graph)
 
 
@@ -130,8 +130,8 @@ class _Waiting(NamedTuple):
 
 
 class ProgramRun:
-    """Samples on their way through a program: others join at its first block, and each leaves when
-    it is done. `latest` are the samples of the last run of a block."""
+    """Samples running through a program: others join at its first block, and finished ones leave.
+    `latest` are the samples of the last run of a block."""
 
     def __init__(self, graph: ProgramGraph, host: Host, max_steps: int, counts: Counts):
         self._graph, self._blocks, self._host = graph, graph.blocks, host
@@ -149,16 +149,16 @@ class ProgramRun:
         self.latest = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        """How many samples are on their way."""
+        """Return how many samples are not finished."""
         return self._count
 
     @property
     def at_end(self) -> bool:
-        """Whether samples wait at a block that only tells what comes out."""
+        """Return whether samples wait at a block that only returns results."""
         return not self._ends.isdisjoint(self._waiting)
 
     def admit(self, numbers: Sequence[int], samples: Sequence[Any]) -> None:
-        """Let samples join, each known by a number that no other has meanwhile. Raises ProgramError
+        """Let samples join, each with a number that no other running sample has. Raise ProgramError
         if one is not like the example that the program was made with; none joins then."""
         host = self._host
         columns = zip(*[leaves_of(*each, self._graph, host) for each in zip(numbers, samples)])
@@ -173,9 +173,9 @@ class ProgramRun:
         self._waiting.setdefault(0, []).append(_Waiting(joining, values))
 
     def step(self, ends_first: bool = False) -> list[tuple[int, Any]]:
-        """Run the first block at which samples wait; gives number and result of samples that are
-        done. With `ends_first` blocks that only tell what comes out are first: whoever is there
-        need not wait for others that come there later. Raises what `ControlFlowProgram` does."""
+        """Run the first block with waiting samples; return number and result of finished samples.
+        With `ends_first`, blocks that only return results run first, so samples there need not
+        wait. Raises as `ControlFlowProgram` does."""
         ends = self._ends.intersection(self._waiting) if ends_first else ()
         number = min(ends or self._waiting)
         block = self._blocks[number]
@@ -195,7 +195,7 @@ class ProgramRun:
         return []
 
     def _together(self, block: ProgramBlock, groups: list[_Waiting]) -> _Waiting:
-        """All that wait at a block."""
+        """Join all samples that wait at a block."""
         if len(groups) == 1:
             return groups[0]
         samples = np.concatenate([group.samples for group in groups])
@@ -224,7 +224,7 @@ class ProgramRun:
     def _given(
         self, to: Goto, samples: np.ndarray, values, chosen: Optional[np.ndarray]
     ) -> _Waiting:
-        """What goes on to a block; `chosen` are places among those that ran."""
+        """Return what goes on to a block; `chosen` are positions among the samples that ran."""
         taken = []
         for place, spec in zip(to.values, self._blocks[to.block].takes):
             value = _of(values, place)
@@ -240,7 +240,7 @@ class ProgramRun:
     def _finished(
         self, block: ProgramBlock, who: np.ndarray, values: dict[int, Any]
     ) -> list[tuple[int, Any]]:
-        """Take the results of samples that are done apart."""
+        """Split the results of finished samples."""
         numbers = {place for place, spec in enumerate(block.takes) if isinstance(spec, NumberSpec)}
         numbers.update(
             [step.output for step in block.steps if isinstance(step, (ReadNumber, Calculate))]
@@ -268,7 +268,7 @@ def _computed(
     host: Host,
     counts: Counts,
 ) -> dict[int, Any]:
-    """All values of a block. Without `samples` it is one sample, whose numbers are Python's own."""
+    """Compute all values of a block; without `samples`, for one sample with Python's numbers."""
     values: dict[int, Any] = dict(enumerate(given))
     count = 1 if samples is None else len(samples)
     step: Any
@@ -302,7 +302,7 @@ def _computed(
 
 
 def _note(counts: Counts, line: str, are_near: Any, samples: Optional[np.ndarray]) -> None:
-    """Where rounding could have decided otherwise."""
+    """Note where rounding could have decided otherwise."""
     if samples is None:
         if are_near:
             counts.near.append((line, 0))
@@ -313,7 +313,7 @@ def _note(counts: Counts, line: str, are_near: Any, samples: Optional[np.ndarray
 
 
 def _calculated_alone(step: Calculate, operands: list[Any]) -> Any:
-    """A number of one sample: by Python where it computes as `calculate` does."""
+    """Compute a number of one sample, by Python where that equals `calculate`."""
     quick = _QUICK.get(step.op)
     if quick is not None and all(map(_plain, operands)):
         found = quick(*operands)
@@ -327,7 +327,7 @@ def _calculated_alone(step: Calculate, operands: list[Any]) -> Any:
 
 
 def _plain(number: Any) -> bool:
-    """Whether it is a float and not NaN, or an integer of few bits."""
+    """Return whether a number is a float but not NaN, or a small integer."""
     kind = type(number)
     return number == number if kind is float else kind is int and -_EXACT < number < _EXACT
 
@@ -344,7 +344,7 @@ def _too_many(max_steps: int, block: ProgramBlock) -> StepsError:
 
 
 def leaves_of(number: int, sample: Any, graph: ProgramGraph, host: Host) -> list[Any]:
-    """The arrays of a sample, which has to be like the example that the program was made with."""
+    """Return the arrays of a sample; raise unless it is like the program's example."""
     leaves: list[Any] = []
     sample = sample if isinstance(sample, tuple) else (sample,)
     if flatten(sample, host.arrays, leaves) != graph.arguments:
@@ -360,5 +360,5 @@ def leaves_of(number: int, sample: Any, graph: ProgramGraph, host: Host) -> list
 
 
 def as_arguments(example: Any) -> tuple[Any, ...]:
-    """One sample as a tuple of arguments."""
+    """Return a sample as a tuple of arguments."""
     return example if isinstance(example, tuple) else (example,)

@@ -1,4 +1,4 @@
-"""A program, and what samples did in it, for people."""
+"""Show a program, and what samples did in it."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -26,10 +26,9 @@ NEAR_KEPT = 10_000  # a server runs for months
 
 
 class Counts:
-    """What all calls of a program did so far: samples, runs of blocks, and for each block how many
-    samples took each of its ways (where there is none, were done). `near` are the last comparisons,
-    by line, and samples (their number in the call) where the two were as good as equal, so that
-    rounding may have decided."""
+    """What all calls of a program did: samples, runs of blocks, and for each block how many samples
+    took each of its paths or finished. `near` has the last comparisons, line and sample (number in
+    the call), of nearly equal numbers, where rounding may have decided."""
 
     def __init__(self, graph: ProgramGraph):
         self.samples = self.runs = 0
@@ -38,27 +37,26 @@ class Counts:
 
 
 class ProgramReport:
-    """What samples did in a program, until now.
+    """What samples did in a program so far.
 
     Parameters
     ----------
     counted : sequence of (ProgramGraph, Counts)
-        Of each of its modes.
+        Graph and counts of each mode of the program.
     effects : dict of str to int, optional
         What each pass took away when the program was made.
 
     Attributes
     ----------
     samples : int
-        How many there were.
+        Number of samples.
     runs : int
-        Runs of blocks; each had as many samples as came there together.
+        Number of runs of blocks; each had all samples that waited there.
     paths : dict of str to list of int
-        For each line that chooses, how many samples went on where the condition is true, and
-        where it is not.
+        For each line with a condition, how many samples found it true, and how many false.
     near : list of (str, int)
-        Lines and samples (their number in the call) where two numbers that were compared were as
-        good as equal, so that rounding may have decided.
+        Lines and samples (number in the call) where compared numbers were nearly equal, so that
+        rounding may have decided.
     effects : dict of str to int
         What each pass took away when the program was made.
     """
@@ -93,7 +91,7 @@ class ProgramReport:
 
 
 def shown(graph: ProgramGraph) -> str:
-    """A program, a block after the other."""
+    """Return a program as text, block after block."""
     lines = [f'{len(graph.blocks)} blocks, {len(graph.networks)} networks']
     for number in range(len(graph.blocks)):
         lines += shown_block(graph, number)
@@ -101,7 +99,7 @@ def shown(graph: ProgramGraph) -> str:
 
 
 def shown_block(graph: ProgramGraph, number: int) -> list[str]:
-    """The lines of a block."""
+    """Return the lines of a block."""
     block = graph.blocks[number]
     takes = ', '.join([f'%{i} {_spec(spec)}' for i, spec in enumerate(block.takes)])
     lines = [f'block {number} ({takes})    # {block.name}']
@@ -110,7 +108,7 @@ def shown_block(graph: ProgramGraph, number: int) -> list[str]:
 
 
 def shown_calculation(step: Calculate) -> str:
-    """What is computed of which numbers."""
+    """Return a calculation as text."""
     operands = list(map(_value, step.operands))
     sign = _SIGNS.get(step.op)
     return f' {sign} '.join(operands) if sign else f'{step.op}({", ".join(operands)})'
@@ -125,7 +123,7 @@ def _value(place: Any) -> str:
 
 
 def shown_values(places: Any) -> str:
-    """Values by their numbers, constants as they are."""
+    """Return values as text: their numbers, or constants as they are."""
     return ', '.join(map(_value, places))
 
 

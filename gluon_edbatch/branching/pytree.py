@@ -1,5 +1,4 @@
-"""Nested lists, tuples and dicts of arguments and results: taken apart, put together again, and
-written as data."""
+"""Flatten and rebuild nested lists, tuples and dicts of arguments and results, and encode them."""
 
 from collections import namedtuple
 from collections.abc import Hashable, Iterator
@@ -15,12 +14,12 @@ ClassInfo = Union[type, tuple[type, ...]]
 
 
 def flatten(value: Any, classes: ClassInfo, leaves: list[Any]) -> tuple:
-    """Append the leaves of `value`, which are of these classes and no bools, to `leaves` and return
-    its template.
+    """Append the leaves of `value`, of these classes and not bools, to `leaves`; return its
+    template.
 
-    A template is hashable and compares by value: containers with their lengths and keys, `LEAF`
-    where a leaf was, and whatever is neither as `exact` has it. Raises TypeError if something that
-    is neither container nor leaf cannot be hashed, and so not compared.
+    A template is hashable and compares by value. It has containers with their lengths and keys,
+    `LEAF` for each leaf, and other objects in the form of `exact`. Raises TypeError if another
+    object cannot be hashed, and so not compared.
     """
     if isinstance(value, (list, tuple)):
         return (type(value),) + tuple(flatten(item, classes, leaves) for item in value)
@@ -49,8 +48,8 @@ def unflatten(template: tuple, leaves: Iterator[Any]) -> Any:
 
 
 def exact(constant: Any) -> Hashable:
-    """What is equal for the same constants only: 1 is neither True nor 1.0, 0.0 is not -0.0, but
-    one NaN is as good as another."""
+    """Return a key that is equal for equal constants only: 1 is neither True nor 1.0, and 0.0 is
+    not -0.0, but all NaNs are equal."""
     kind = type(constant)
     if kind in EQUAL_IF_SAME:
         return kind, constant
@@ -72,8 +71,8 @@ _CONTAINERS = {'list': list, 'tuple': tuple, 'dict': dict}
 
 
 def encoded(template: tuple) -> Any:
-    """A template as plain JSON. Raises BundleError if there is something in it that is no data,
-    such as an object of a class of the user's."""
+    """Return a template as plain JSON. Raise BundleError for anything that is not data, such as an
+    object of a user's class."""
     kind = template[0]
     if template == LEAF:
         return 'leaf'
@@ -89,8 +88,8 @@ def encoded(template: tuple) -> Any:
 
 
 def decoded(data: Any) -> tuple:
-    """The template of what `encoded` gave; a named tuple has a class of its own. Raises BundleError
-    if it gave nothing of the kind."""
+    """Return the template that `encoded` got; a named tuple gets a new class. Raise BundleError for
+    other data."""
     if data == 'leaf':
         return LEAF
     if isinstance(data, dict):
@@ -111,7 +110,7 @@ def decoded(data: Any) -> tuple:
 
 
 def encoded_constant(value: Any) -> Any:
-    """A number, text or None as plain JSON; floats by their digits, as JSON has no infinity."""
+    """Return a number, text or None as plain JSON; floats as text, as JSON has no infinity."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -127,7 +126,7 @@ def encoded_constant(value: Any) -> Any:
 
 
 def decoded_constant(data: Any) -> Any:
-    """What `encoded_constant` was given."""
+    """Return the constant that `encoded_constant` got."""
     if isinstance(data, dict):
         if 'float' in data:
             return float(data['float'])

@@ -1,4 +1,4 @@
-"""Programs as data: the content of a bundle's manifest, and back, checked."""
+"""Encode programs as data, the content of a bundle's manifest, and decode and check them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable
@@ -32,12 +32,12 @@ _DTYPES = ('float16', 'float32', 'float64', 'uint8', 'int8', 'int32', 'int64', '
 
 
 def encoded_spec(spec: Spec) -> Any:
-    """A tensor's dtype and shape, or a number's kind."""
+    """Return a tensor's dtype and shape, or a number's kind."""
     return spec.kind if isinstance(spec, NumberSpec) else [spec.dtype, list(spec.shape)]
 
 
 def decoded_spec(data: Any) -> Any:
-    """What `encoded_spec` was given."""
+    """Return the spec that `encoded_spec` got."""
     if data in _KINDS:
         return NumberSpec(data)
     dtype, shape = data
@@ -46,7 +46,7 @@ def decoded_spec(data: Any) -> Any:
 
 
 def encoded_network(network: Network) -> dict[str, Any]:
-    """All but its graph, which is a host's."""
+    """Return a network as plain JSON, without its graph, which hosts store separately."""
     return {
         'inputs': list(map(encoded_spec, network.inputs)),
         'outputs': list(map(encoded_spec, network.outputs)),
@@ -56,14 +56,14 @@ def encoded_network(network: Network) -> dict[str, Any]:
 
 
 def decoded_network(data: Mapping[str, Any], graph: Any) -> Network:
-    """What `encoded_network` was given, with a graph."""
+    """Return the network that `encoded_network` got, with a graph."""
     inputs, outputs = (tuple(map(decoded_spec, data[name])) for name in ('inputs', 'outputs'))
     _check(isinstance(data['batched'], bool), data['batched'])
     return Network(graph, inputs, outputs, data['batched'], int(data['operators']))
 
 
 def encoded_block(block: ProgramBlock) -> dict[str, Any]:
-    """A block as plain JSON."""
+    """Return a block as plain JSON."""
     return {
         'name': block.name,
         'takes': list(map(encoded_spec, block.takes)),
@@ -75,8 +75,8 @@ def encoded_block(block: ProgramBlock) -> dict[str, Any]:
 def decoded_blocks(
     data: Sequence[Mapping[str, Any]], networks: Sequence[Network], parameters: int, constants: int
 ) -> list[ProgramBlock]:
-    """What `encoded_block` was given, one after the other. Raises BundleError if they are none, or
-    refer to what is not there."""
+    """Return the blocks that `encoded_block` got. Raise BundleError for other data, or if they
+    refer to something that does not exist."""
     try:
         blocks = [_decoded_block(each) for each in data]
         for block in blocks:
@@ -105,7 +105,7 @@ def _places(places: Sequence[Any]) -> list[Any]:
 
 
 def _encoded_step(step: Step) -> dict[str, Any]:
-    """A step as data: its fields by their names."""
+    """Return a step as data: its fields by name."""
     fields = {
         name: _places(each) if isinstance(each, tuple) else each
         for name, each in step._asdict().items()
@@ -201,7 +201,7 @@ def _check_block(
     parameters: int,
     constants: int,
 ) -> None:
-    """Whether it reads only what is there, and leads to blocks that take what it gives."""
+    """Raise unless a block reads existing values, and leads to blocks that take what it passes."""
     there = set(range(len(block.takes)))
     for step in block.steps:
         _check(there.issuperset(read_by(step)), step)

@@ -1,6 +1,6 @@
-"""Folders that leave MXNet: a manifest that is data, and subgraphs that NumPy runs. NumPy only.
+"""Bundles: folders that run without MXNet, with a manifest of data, and subgraphs for NumPy.
 
-``manifest`` writes such folders and checks them, whatever they hold; ``numpy_operators`` and
-``cell_program`` run static subgraphs. This room is the same in ``gluon_edbatch_runtime``, as
-``graph`` and ``schedule`` are.
+``manifest`` writes and checks such folders; ``numpy_operators`` and ``cell_program`` run static
+subgraphs. The package needs NumPy only, and is copied to ``gluon_edbatch_runtime``, as ``graph``
+and ``schedule`` are.
 """

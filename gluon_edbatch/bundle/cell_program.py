@@ -1,12 +1,12 @@
-"""A static subgraph as steps of NumPy, for a batch of rows.
+"""Run a static subgraph as steps of NumPy, for a batch of rows.
 
-Ragged arguments are not padded. Their values lie by rank: first those that are the first of their
-call, then those that are the second, and so on, with calls in the order of descending lengths. So
-the values of one rank are a slice, and they belong to the first rows of the batch. What goes value
-by value runs as it is, sums over values add slices, and nothing is gathered.
+Ragged arguments are not padded. Their values are ordered by rank: the first value of each call,
+then the second of each, and so on, with calls by descending length. So the values of one rank are a
+slice, and belong to the first rows of the batch. Operators value by value run unchanged, sums over
+values add slices, and nothing is gathered.
 
-Products with the same input are one product. A result that nobody else reads is written over, and
-the subgraph's results go to where they are to lie at once.
+Products with the same input are one product. A result that nothing else reads is overwritten, and
+the subgraph's results are written directly to their destination.
 """
 
 from collections import Counter
@@ -36,11 +36,11 @@ INPUT = 'edb_input'
 
 
 class NotInNumPy(Exception):
-    """An operator that is not among those that run in NumPy."""
+    """An operator has no NumPy form here."""
 
 
 class CellNode(NamedTuple):
-    """As a manifest has it: a variable has no operator."""
+    """A node of a manifest; a variable has no operator."""
 
     op: str
     name: str
@@ -49,8 +49,8 @@ class CellNode(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """All products of an argument: ``x @ weight + bias``, (n, columns). `slot` is where they are,
-    if they are known; `suffices` tells whether the argument is read for these alone."""
+    """All products of an argument: ``x @ weight + bias``, (n, columns). `slot` has them if they are
+    known; `suffices` tells whether nothing else reads the argument."""
 
     weight: np.ndarray
     bias: Optional[np.ndarray]
@@ -58,29 +58,29 @@ class Projection(NamedTuple):
     suffices: bool
 
     def of(self, x: np.ndarray) -> np.ndarray:
-        """Of some rows."""
+        """Return the products of some rows."""
         result = np.matmul(x, self.weight)
         return result if self.bias is None else np.add(result, self.bias, out=result)
 
 
 class CellProgram:
-    """Runs batches of a type's calls.
+    """Run batches of a type's calls.
 
     Parameters
     ----------
     nodes : list of dict
-        ``op``, ``name``, ``attrs`` and ``inputs``, inputs before those who read them. Variables
-        have no ``op``, and are arguments if they are named ``edb_input0``, … .
+        Nodes in topological order, with ``op``, ``name``, ``attrs`` and ``inputs``. Variables have
+        no ``op``; those named ``edb_input0``, … are arguments.
     heads : list of (int, int)
         The results: numbers of nodes, and of their outputs.
     weights : dict of str to numpy.ndarray
         The other variables.
     ragged : set of int
-        Which arguments are.
+        Positions of the ragged arguments.
 
-    `projections` are products of arguments, by position, which may be known before; `table` is what
-    a program looks rows up in that does nothing else with its one argument. Raises NotInNumPy if an
-    operator does not run so.
+    `projections` are products of arguments, by position, which may be known beforehand. `table` is
+    the table of a program that only looks up rows. Raises NotInNumPy if an operator has no NumPy
+    form.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class CellProgram:
         segments: Optional[Segments] = None,
         known: Optional[Mapping[int, np.ndarray]] = None,
     ) -> None:
-        """Compute a batch: inputs (n, ...), of ragged arguments (m, ...), their values by rank, or
-        None where products are `known` and suffice; these may be written over. Results go to
-        `outs`. There are `segments` if there are ragged arguments."""
+        """Compute a batch. Inputs are (n, ...); ragged ones (m, ...), values by rank; None where
+        `known` products suffice. Inputs may be overwritten, and results go to `outs`. `segments`
+        describe ragged arguments."""
         env: Env = [None] * self._size
         if known:
             for position, product in known.items():
@@ -132,7 +132,7 @@ class CellProgram:
 
 
 class _ProgramMaker:
-    """Makes the steps of a program, node by node."""
+    """Make the steps of a program, node by node."""
 
     def __init__(
         self,
@@ -170,11 +170,11 @@ class _ProgramMaker:
 
     @property
     def head_slots(self) -> list[int]:
-        """Where the results are."""
+        """Return the slots of the results."""
         return [self._slots[entry] for entry in self.heads]
 
     def make(self) -> None:
-        """All steps."""
+        """Make all steps."""
         self._move_biases()
         for index, node in enumerate(self.nodes):
             if not node.op:
@@ -189,7 +189,7 @@ class _ProgramMaker:
                 raise NotInNumPy('a result along the axis of a ragged argument')
 
     def table(self) -> Optional[np.ndarray]:
-        """See `CellProgram`."""
+        """Return the table of a program that only looks up rows; None for other programs."""
         nodes = [node for node in self.nodes if node.op]
         if len(nodes) != 1 or nodes[0].op != 'Embedding' or self.heads[0][1]:
             return None
@@ -213,7 +213,7 @@ class _ProgramMaker:
             self._long.add((index, 0))
 
     def _target(self, index: int) -> Optional[int]:
-        """Which of the results a node gives."""
+        """Return the number of the result that a node computes; None for other nodes."""
         entry = (index, 0)
         if self.heads.count(entry) == 1:
             place = self.heads.index(entry)
@@ -222,7 +222,7 @@ class _ProgramMaker:
         return None
 
     def _reusable(self, index: int, entries: Sequence[Entry]) -> Optional[int]:
-        """The slot of an argument that a node may write over."""
+        """Return the slot of an argument that a node may overwrite."""
         for entry in entries:
             if entry in self._owned and self._last[entry] == index:
                 return self._slots[entry]
@@ -231,7 +231,7 @@ class _ProgramMaker:
     # --- products --------------------------------------------------------------------------------
 
     def _products(self, index: int, node: CellNode) -> None:
-        """A product, and all others with the same input, as one."""
+        """Add a product, joined with all others that have the same input."""
         source = node.inputs[0]
         group = [
             place
@@ -259,7 +259,7 @@ class _ProgramMaker:
         self.steps.append(product(self._slots[source], slots, joined, target, known))
 
     def _projection(self, source: Entry, joined: Joined, suffices: bool) -> Optional[int]:
-        """The slot of the product, if it is one of a plain argument."""
+        """Return the slot of the product, if it is one of a plain argument."""
         for slot, position in self.inputs:
             if slot == self._slots[source] and source not in self._long:
                 if position in self.projections:
@@ -272,15 +272,14 @@ class _ProgramMaker:
         return None
 
     def _bias_of(self, node: CellNode) -> Optional[np.ndarray]:
-        """Zeros if it has none; None if weights are computed."""
+        """Return a product's bias, zeros if it has none; None if weights are computed."""
         if not all([self._is_weight(entry) for entry in node.inputs[1:]]):
             return None
         weight, *bias = [self.weights[self.nodes[entry[0]].name] for entry in node.inputs[1:]]
         return bias[0] if bias else np.zeros(len(weight), weight.dtype)
 
     def _move_biases(self) -> None:
-        """Where two products are added, let that of an argument, which may be known, have both
-        biases."""
+        """Move both biases of a sum of two products to that of an argument, which may be known."""
         for node in self.nodes:
             if node.op != 'elemwise_add' or any(self._reads[each] > 1 for each in node.inputs):
                 continue
@@ -295,7 +294,7 @@ class _ProgramMaker:
                 self._biases[places[1]] = np.zeros_like(biases[1])
 
     def _is_argument(self, product: int) -> bool:
-        """Whether a product is one of an argument as it is."""
+        """Return whether a product's input is an argument as it is."""
         source = self.nodes[self.nodes[product].inputs[0][0]]
         return not source.op and source.name not in self.weights
 
@@ -303,7 +302,7 @@ class _ProgramMaker:
         return self.nodes[entry[0]].name in self.weights and not self.nodes[entry[0]].op
 
     def _joined(self, group: Sequence[int]) -> tuple[np.ndarray, Optional[np.ndarray], list[int]]:
-        """Weights (inputs, outputs), biases if there are any, and where the columns end."""
+        """Return weights (inputs, outputs), biases if there are any, and where the columns end."""
         weights = [self.weights[self.nodes[self.nodes[place].inputs[1][0]].name] for place in group]
         joined = np.ascontiguousarray(np.concatenate(weights).T)
         bias = np.concatenate([self._biases[place] for place in group])
@@ -355,7 +354,7 @@ class _ProgramMaker:
         self.steps.append(step)
 
     def _is_cut_alone(self, index: int, node: CellNode) -> bool:
-        """Whether a slice of columns overlaps no other view of an array that nobody else reads."""
+        """Return whether a slice of columns is the only reader of its part of an array."""
         source = node.inputs[0]
         if source not in self._owned or node.op != 'slice_axis':
             return False

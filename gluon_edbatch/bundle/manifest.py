@@ -1,8 +1,8 @@
-"""A folder of files with a manifest that tells each: written whole or not at all, and checked.
+"""A checked folder of files with a manifest of each, written completely or not at all.
 
-``manifest.json`` has the format and its version, the kind of bundle, a table of all other files
-with their sizes and digests, what the kind has to say (``content``), and a digest of itself. It is
-data: nothing of a bundle is executed, and arrays are read without pickle.
+``manifest.json`` has the format and its version, the kind of bundle, sizes and digests of all other
+files, the kind's own data (``content``), and a digest of itself. It is data: nothing of a bundle is
+executed, and arrays are read without pickle.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ _LARGEST = 1 << 28  # bytes of a manifest
 
 
 class BundleWriter:
-    """Writes a bundle beside its place and moves it there when all is written. It replaces a bundle
-    that is there; `content` is what the manifest is to say besides the files, plain JSON. Raises
-    BundleError if the folder holds something else than a bundle."""
+    """Write a bundle to a temporary folder, and move it in place when it is complete. It replaces
+    an existing bundle; `content` is the manifest's own data, plain JSON. Raises BundleError if the
+    folder holds something other than a bundle."""
 
     def __init__(self, folder: Union[str, Path], kind: str) -> None:
         self.content: dict[str, Any] = {}
@@ -50,16 +50,16 @@ class BundleWriter:
             shutil.rmtree(self._part, ignore_errors=True)
 
     def add(self, name: str, data: bytes) -> None:
-        """Write a file of this name, which has no folder in it."""
+        """Write a file of this name, which must not name a folder."""
         (self._part / name).write_bytes(data)
         self._files[name] = {'size': len(data), 'sha256': hashlib.sha256(data).hexdigest()}
 
     def data(self, name: str) -> bytes:
-        """What was written under a name."""
+        """Return what was written under a name."""
         return (self._part / name).read_bytes()
 
     def add_array(self, name: str, array: np.ndarray) -> dict[str, Any]:
-        """Write an array in NumPy's format; gives what `Bundle.array` takes."""
+        """Write an array in NumPy's format; return the entry for `Bundle.array`."""
         stream = io.BytesIO()
         np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
         self.add(name, stream.getvalue())
@@ -86,16 +86,16 @@ class BundleWriter:
 
 
 class Bundle(NamedTuple):
-    """A bundle that was read and checked: what the manifest says besides the files, and the
-    contents of every file."""
+    """A bundle that was read and checked: the manifest's own data, and the contents of all
+    files."""
 
     folder: Path
     content: dict[str, Any]
     files: dict[str, bytes]
 
     def array(self, entry: Mapping[str, Any]) -> np.ndarray:
-        """The array of an entry that `BundleWriter.add_array` gave. Raises BundleError if its file
-        is none of the table's, no array, or one of another shape or dtype."""
+        """Return the array of an entry from `BundleWriter.add_array`. Raise BundleError if its file
+        is not in the table, not an array, or has another shape or dtype."""
         name = entry.get('file')
         if name not in self.files:
             raise BundleError(f'{self.folder}: the manifest has no file {brief(name)}')
@@ -113,7 +113,7 @@ class Bundle(NamedTuple):
 
 
 def read_bundle(folder: Union[str, Path], kind: str) -> Bundle:
-    """Read and check a bundle of a kind; nothing of it is executed. Raises BundleError, which names
+    """Read and check a bundle of a kind; nothing of it is executed. Raise BundleError, which names
     the file, if something is missing, truncated, altered, of another kind, or of a newer
     version."""
     folder = Path(folder)
@@ -142,7 +142,7 @@ def _manifest(path: Path, kind: str) -> dict[str, Any]:
 
 
 def _fault(manifest: Any, kind: str) -> str:
-    """What is wrong with a manifest; nothing if all is right."""
+    """Return what is wrong with a manifest; empty if nothing is."""
     if not isinstance(manifest, dict) or manifest.get('format') != FORMAT:
         return f'this is no manifest: it has no "format": "{FORMAT}"'
     version = manifest.get('version')
@@ -181,7 +181,7 @@ def _checked(path: Path, entry: Mapping[str, Any]) -> bytes:
 
 
 def _digest(manifest: Mapping[str, Any]) -> str:
-    """Of all but the digest itself, however it is indented."""
+    """Return the digest of a manifest without its own digest; indentation does not matter."""
     rest = {key: value for key, value in manifest.items() if key != 'digest'}
     text = json.dumps(rest, sort_keys=True, separators=(',', ':'))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -192,8 +192,7 @@ def _refuse(constant: str) -> None:
 
 
 def items_of(content: Mapping[str, Any], name: str, kind: type) -> Any:
-    """An entry of a manifest's content. Raises BundleError if there is none, or one of another
-    class."""
+    """Return an entry of a manifest's content. Raise BundleError without one of this class."""
     value = content.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BundleError(f'"{name}" of the manifest must be {kind.__name__}, not {brief(value)}')
@@ -201,7 +200,7 @@ def items_of(content: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def shape_of(numbers: Any) -> Sequence[int]:
-    """A shape in a manifest. Raises BundleError if it is none."""
+    """Return a shape in a manifest. Raise BundleError for other data."""
     if not isinstance(numbers, list) or not all(
         isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in numbers
     ):

@@ -1,7 +1,7 @@
-"""MXNet's operators in NumPy: those of which cells are made, for batches of rows.
+"""MXNet's operators that cells use, in NumPy, for batches of rows.
 
-Attributes are as a manifest has them: numbers, lists, text. A function takes arrays and, where it
-can write there, ``out``.
+Attributes have the manifest's form: numbers, lists, text. A function takes arrays and, if it can
+write there, ``out``.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ Function = Callable[..., Any]
 
 
 class Operator(NamedTuple):
-    """What is known of an operator: its function for some attributes; whether result and arguments
-    have one shape, so that it may write over an argument; whether the result may be a view of the
-    first argument; and whether it goes through the values of a ragged argument one by one."""
+    """An operator: its function for some attributes, and facts. `elementwise` lets it overwrite an
+    argument of the result's shape. `view` tells that the result may be a view of the first
+    argument, `by_value` that it treats each value of a ragged argument alone."""
 
     make: Callable[[Attrs], Function]
     elementwise: bool = False
@@ -25,7 +25,7 @@ class Operator(NamedTuple):
 
 
 def sigmoid(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """``1 / (1 + exp(-x))``, which is 0 where that overflows."""
+    """Return ``1 / (1 + exp(-x))``, which is 0 where that overflows."""
     out = np.negative(x, out=out)
     np.exp(out, out=out)
     np.add(out, 1, out=out)
@@ -33,22 +33,22 @@ def sigmoid(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
 
 
 def relu(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """``max(x, 0)``"""
+    """Return ``max(x, 0)``."""
     return np.maximum(x, 0, out=out)
 
 
 def softrelu(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """``log(1 + exp(x))``"""
+    """Return ``log(1 + exp(x))``."""
     return np.logaddexp(x, x.dtype.type(0), out=out)
 
 
 def softsign(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """``x / (1 + abs(x))``"""
+    """Return ``x / (1 + abs(x))``."""
     return np.divide(x, 1 + np.abs(x), out=out)
 
 
 def copied(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """The array itself."""
+    """Return the array itself, or its copy in `out`."""
     if out is None:
         return x
     out[...] = x
@@ -56,7 +56,7 @@ def copied(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
 
 
 def softmax(x: np.ndarray, axis: int, log: bool = False) -> np.ndarray:
-    """Softmax along an axis, or its logarithm."""
+    """Return the softmax along an axis, or its logarithm."""
     shifted = x - x.max(axis=axis, keepdims=True)
     exps = np.exp(shifted)
     total = exps.sum(axis=axis, keepdims=True)
@@ -64,7 +64,7 @@ def softmax(x: np.ndarray, axis: int, log: bool = False) -> np.ndarray:
 
 
 def look_up(table: np.ndarray, ids: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """Rows of a table. Raises IndexError if there is no such row."""
+    """Return rows of a table. Raise IndexError if there is no such row."""
     rows = ids.astype(np.int64)
     if rows.size and (rows.min() < 0 or rows.max() >= len(table)):
         wrong = rows[(rows < 0) | (rows >= len(table))][0]
@@ -99,7 +99,8 @@ def _broadcast(function: Function) -> Operator:
 
 
 def _number(function: Function, turned: bool = False) -> Operator:
-    """With a number among the attributes, as the second argument or as the first."""
+    """Return an operator with a number among the attributes, as the second argument or, if
+    `turned`, the first."""
 
     def make(attrs: Attrs) -> Function:
         number = float(attrs['scalar'])
@@ -111,7 +112,7 @@ def _number(function: Function, turned: bool = False) -> Operator:
 
 
 def _comparison(function: Function) -> Function:
-    """A comparison whose result has the dtype of what is compared, as in ``mx.nd``."""
+    """Return a comparison whose result has the operands' dtype, as in ``mx.nd``."""
 
     def compare(x: np.ndarray, y: Any, out: Optional[np.ndarray] = None) -> np.ndarray:
         return copied(function(x, y).astype(x.dtype), out)
@@ -120,7 +121,7 @@ def _comparison(function: Function) -> Function:
 
 
 def _axes(attrs: Attrs, rank: int) -> tuple[int, ...]:
-    """Those that a reduction is over."""
+    """Return the axes of a reduction."""
     axis = attrs.get('axis')
     if axis is None or axis in ([], ()):
         return tuple(range(rank))
@@ -247,7 +248,7 @@ def _leaky(attrs: Attrs) -> Function:
 
 
 def _dropout(attrs: Attrs) -> Function:
-    """Outside of training it changes nothing."""
+    """Return a function that changes nothing, as Dropout outside training."""
     if attrs.get('mode') == 'always':
         raise NotImplementedError('Dropout that is always on')
     return copied
@@ -303,7 +304,7 @@ _COMPARED: dict[str, Function] = {
     'lesser_equal': np.less_equal,
 }
 
-# Of values, outside of cells: row by row, of values of one shape. Concat is along columns.
+# Operators outside cells work row by row, on values of one shape. Concat is along columns.
 OUTSIDE_OF_CELLS = frozenset(
     ['Concat', 'tanh', 'sigmoid', 'relu', *[f'broadcast_{name}' for name in BINARY]]
 )

@@ -1,6 +1,6 @@
 """Steps of NumPy that a batch runs: what they read and write is in slots of a list.
 
-Ragged arguments lie by rank (see `cell_program`).
+Ragged arguments are ordered by rank (see `cell_program`).
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ Outs = Sequence[np.ndarray]
 
 
 class Segments(NamedTuple):
-    """How many values the calls of a batch of so many rows have in their ragged arguments: `counts`
-    says how many calls have more than 0, 1, … values, which are those of each rank."""
+    """Numbers of values in the ragged arguments of a batch of `rows` rows. `counts` has the number
+    of calls with more than 0, 1, … values, which is the number of values of each rank."""
 
     rows: int
     counts: list[int]
 
     def slices(self) -> list[tuple[int, int]]:
-        """Of each rank: where it begins among all values, and how many it has."""
+        """Return, for each rank, where it begins among all values, and how many it has."""
         begin, found = 0, []
         for count in self.counts:
             found.append((begin, count))
@@ -34,9 +34,8 @@ Step = Callable[[Env, Outs, Optional[Segments]], None]
 
 
 class Joined(NamedTuple):
-    """Products with the same input as one: where the columns of each end, whether rows are
-    flattened first, and whether the input is zero where calls have no values, of which there are no
-    products then."""
+    """Products with the same input, joined to one: where the columns of each end, and whether rows
+    are flattened first. With a zero tail, products of calls without values are skipped."""
 
     weight: np.ndarray
     bias: Optional[np.ndarray]
@@ -45,7 +44,7 @@ class Joined(NamedTuple):
     has_zero_tail: bool
 
     def of(self, x: np.ndarray, out: Optional[np.ndarray], segments: Optional[Segments]) -> Any:
-        """The product."""
+        """Return the product with an array."""
         if self.flat and x.ndim > 2:
             x = x.reshape(len(x), -1)
         elif x.ndim == 1:
@@ -63,7 +62,7 @@ class Joined(NamedTuple):
 def product(
     source: int, slots: list[int], joined: Joined, target: Optional[int], known: Optional[int]
 ) -> Step:
-    """Products with the same input, which may be in the slot `known` before."""
+    """Return a step for products with the same input, which may be known in slot `known`."""
     cuts = list(zip(slots, [0, *joined.ends], joined.ends))
 
     def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
@@ -89,7 +88,7 @@ def one_step(
     target: Optional[int],
     reuse: Optional[int],
 ) -> Step:
-    """One function, which writes to a result, over an argument, or to new memory."""
+    """Return a step for one function, which writes to a result, an argument, or new memory."""
 
     def to_result(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         env[slot] = function(*[env[source] for source in sources], out=outs[target])  # type: ignore
@@ -113,7 +112,7 @@ def one_step(
 def of_parents(
     function: Callable, sources: list[int], long: list[bool], slot: int, reuse: Optional[int]
 ) -> Step:
-    """A function of values and what their calls have one of, (n, 1, ...)."""
+    """Return a step for a function of values and what their calls have one of, (n, 1, ...)."""
     turned = long[1]
     of_value, of_call = sources[::-1] if turned else sources
 
@@ -147,7 +146,7 @@ def _sum(x: np.ndarray, segments: Segments) -> np.ndarray:
 
 
 def _max(x: np.ndarray, segments: Segments) -> np.ndarray:
-    """Of no values it is 0, as they are then one of zeros."""
+    """Return the maximum of each segment; that of an empty segment is 0, as in eager mode."""
     most = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
     for rank, (begin, count) in enumerate(segments.slices()):
         part, values = most[:count], x[begin : begin + count]
@@ -171,7 +170,7 @@ REDUCTIONS = {'sum': _sum, 'max': _max, 'mean': _mean}
 
 
 def reduced(function: Callable, source: int, slot: int, keep: bool) -> Step:
-    """One of `REDUCTIONS`, over the values of each call."""
+    """Return a step for one of `REDUCTIONS`, over the values of each call."""
 
     def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         result = function(env[source], segments)
@@ -181,7 +180,7 @@ def reduced(function: Callable, source: int, slot: int, keep: bool) -> Step:
 
 
 def softmax(source: int, slot: int) -> Step:
-    """Over the values of each call."""
+    """Return a step for a softmax over the values of each call."""
 
     def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         assert segments is not None
@@ -200,7 +199,7 @@ def softmax(source: int, slot: int) -> Step:
 
 
 def masked(sources: list[int], slot: int, value: float) -> Step:
-    """Values from a rank on that each call tells are another number."""
+    """Return a step that replaces values from a rank on, which each call tells, by a number."""
 
     def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         assert segments is not None

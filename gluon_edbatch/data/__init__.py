@@ -1,4 +1,4 @@
-"""Which samples make a minibatch, on which worker, and in which form (see docs/distributed.md)."""
+"""Choose samples for a minibatch and a worker, and their form (see docs/distributed.md)."""
 
 from .sampler import BalancedSampler, idle_share
 from .samples import as_list, recorded_calls

@@ -1,4 +1,4 @@
-"""Which samples each worker has in each step."""
+"""Choose the samples of each worker in each step."""
 
 import heapq
 from collections.abc import Sequence
@@ -8,35 +8,35 @@ import numpy as np
 
 
 class BalancedSampler:
-    r"""Minibatches of nearly equal cost, equally many for each of several workers.
+    r"""Draw minibatches of nearly equal cost and size for each of several workers.
 
-    The samples of a step are drawn for all workers together. They are dealt out, the costly ones
-    first, each to the worker that has the least to do. All is a function of the arguments and the
-    number of the epoch: workers need not agree about anything, and training goes on from any step.
+    The samples of a step are drawn for all workers together, and dealt out, the costliest first,
+    each to the worker with the least cost so far. The result depends on the arguments and the
+    number of the epoch only. So workers need no communication, and training can resume at any step.
 
     Parameters
     ----------
     costs : sequence of float, or int
-        What each sample costs, in any unit (`recorded_calls` counts calls); or how many samples
-        there are, which then cost the same.
+        Cost of each sample, in any unit (`recorded_calls` counts calls); or the number of samples,
+        with equal costs.
     batch_size : int
-        Samples of a worker in a step; one more where a rest of fewer samples than workers is taken
-        in, fewer in the last step.
+        Samples of a worker in a step; one more if a rest of fewer samples than workers is added,
+        fewer in the last step.
     num_workers, rank : int, default 1 and 0
-        How many workers there are, and which of them this one is.
+        Number of workers, and number of this one.
     shuffle : bool, default True
-        Whether each epoch has another order.
+        Whether to shuffle samples in each epoch.
     bucket_steps : int, default 1
-        Samples of so many steps are sorted by cost before they are divided among these, and the
-        steps shuffled: the samples of a step then cost alike. 1 sorts nothing, so that a step has
-        samples by chance.
+        Number of steps whose samples are sorted by cost before they are divided among these steps,
+        which are then shuffled: samples of a step get similar costs. 1 sorts nothing, so a step has
+        random samples.
     seed : int, default 0
-        Another one draws other minibatches.
+        Seed of the random order.
 
     Raises
     ------
     ValueError
-        There are fewer samples than workers, or an argument is out of range.
+        If there are fewer samples than workers, or an argument is out of range.
 
     Examples
     --------
@@ -77,21 +77,21 @@ class BalancedSampler:
         self._ends = _ends(len(self.costs), batch_size * num_workers, num_workers)
 
     def __len__(self) -> int:
-        """Steps of an epoch, for every worker."""
+        """Return the number of steps of an epoch, equal for every worker."""
         return len(self._ends)
 
     @property
     def joined_sizes(self) -> list[int]:
-        """Samples of all workers in each step of an epoch: what a sum of losses is divided by."""
+        """Samples of all workers in each step of an epoch: the divisor for a sum of losses."""
         return np.diff([0, *self._ends]).tolist()
 
     def epoch(self, number: int) -> list[list[int]]:
-        """The minibatches of this worker in an epoch.
+        """Return the minibatches of this worker in an epoch.
 
         Parameters
         ----------
         number : int
-            Of the epoch; each has another order, the same in every run.
+            Number of the epoch; each has another order, equal in every run.
 
         Returns
         -------
@@ -103,7 +103,7 @@ class BalancedSampler:
         return [self.deal(step)[self.rank] for step in self._joined(number)]
 
     def deal(self, joined: np.ndarray) -> list[list[int]]:
-        """The samples of a step, dealt out to all workers.
+        """Deal the samples of a step out to all workers.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class BalancedSampler:
         Returns
         -------
         list of list of int
-            For each worker n / workers of them, rounded up or down, in the order of `joined`.
+            For each worker, n / workers samples, rounded up or down, in the order of `joined`.
         """
         least, more = divmod(len(joined), self.num_workers)
         hands: list[list[int]] = [[] for _ in range(self.num_workers)]
@@ -130,7 +130,7 @@ class BalancedSampler:
         return [joined[sorted(hand)].tolist() for hand in hands]
 
     def _joined(self, epoch: int) -> list[np.ndarray]:
-        """The samples of each step, of all workers together."""
+        """Return the samples of each step, of all workers together."""
         count = len(self.costs)
         random = np.random.RandomState([self.seed, epoch])
         order = random.permutation(count) if self.shuffle else np.arange(count)
@@ -153,7 +153,7 @@ class BalancedSampler:
 
 
 def _ends(count: int, joined: int, workers: int) -> list[int]:
-    """Where each step ends among all samples; every worker has one at least in the last."""
+    """Return where each step ends among all samples; every worker has at least one in the last."""
     ends = list(range(joined, count, joined))
     if ends and count - ends[-1] < workers:
         ends.pop()
@@ -163,21 +163,21 @@ def _ends(count: int, joined: int, workers: int) -> list[int]:
 def idle_share(
     sampler: BalancedSampler, epochs: Sequence[int] = (0,), costs: Optional[np.ndarray] = None
 ) -> float:
-    """The share of their time that workers would wait for the slowest of each step.
+    """Return the share of time that workers would wait for the slowest in each step.
 
     Parameters
     ----------
     sampler : BalancedSampler
-        Of any of the workers.
+        The sampler of any worker.
     epochs : sequence of int
-        Numbers of those to look at.
+        Numbers of the epochs to analyse.
     costs : numpy.ndarray, optional
-        By which to judge, if not by those that the sampler went by.
+        Actual costs, if they differ from the sampler's.
 
     Returns
     -------
     float
-        From 0 to 1.
+        A number from 0 to 1.
     """
     costs = sampler.costs if costs is None else costs
     worked = waited = 0.0

@@ -1,4 +1,4 @@
-"""Samples as a minibatch gives them, and what each of them costs."""
+"""Samples in the form for a minibatch, and their costs."""
 
 from collections.abc import Sequence
 from typing import Any, Callable
@@ -11,15 +11,16 @@ _TOGETHER = 64  # samples of a scope: what it keeps is small, and no scope is be
 
 
 def as_list(samples: Sequence[Any]) -> list[Any]:
-    """The samples of a minibatch as a list: scopes batch trees and graphs, nothing stacks them.
+    """Return the samples of a minibatch as a list; scopes batch trees and graphs without stacking.
 
-    For `gluon.data.DataLoader`, whose own function makes arrays of them; its ``num_workers``
-    processes then parse and build the samples of the next ``prefetch`` minibatches meanwhile.
+    Give this function to `gluon.data.DataLoader`, whose default stacks samples to arrays. The
+    loader's ``num_workers`` processes then prepare the samples of the next ``prefetch``
+    minibatches.
 
     Parameters
     ----------
     samples : sequence
-        Of any kind.
+        Samples of any kind.
 
     Returns
     -------
@@ -35,15 +36,15 @@ def as_list(samples: Sequence[Any]) -> list[Any]:
 
 
 def recorded_calls(net: Callable[[Any], Any], samples: Sequence[Any]) -> np.ndarray:
-    """How many calls each sample records; nothing is computed.
+    """Return how many calls each sample records, without computing anything.
 
     Parameters
     ----------
     net : callable
-        The model, or anything that calls blocks of a sample, as loss functions do. If it looks at
-        values, it has to be evaluated, and takes as long as that.
+        The model, or anything that calls blocks on a sample, such as loss functions. If it reads
+        values, they are evaluated.
     samples : sequence
-        What `net` is called with, each.
+        Arguments of `net`, one for each call.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""``python -m gluon_edbatch.distributed -n 2 -s 1 COMMAND`` starts a job."""
+"""``python -m gluon_edbatch.distributed -n 2 -s 1 COMMAND``: start a job."""
 
 import sys
 

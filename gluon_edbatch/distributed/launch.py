@@ -1,7 +1,7 @@
-"""Starts the workers, servers and scheduler of a job, on this machine or on several by ssh.
+"""Start the workers, servers and scheduler of a job, on this machine or on several by ssh.
 
-It sets the variables of MXNet's launcher (``DMLC_*``), which fails under Python 3.9 and later. It
-needs the standard library alone, and the same files under the same paths on all machines.
+The launcher sets the variables of MXNet's own (``DMLC_*``), which fails under Python 3.9 and later.
+It needs the standard library only, and the same files under the same paths on all machines.
 """
 
 import argparse
@@ -106,7 +106,7 @@ class Job:
         }
 
     def run(self) -> int:
-        """Start all processes and wait for their end; returns the exit status of the job."""
+        """Start all processes and wait for their end; return the exit status of the job."""
         counts = {'scheduler': 1, 'server': self._options.servers, 'worker': self._options.workers}
         waiting = [(role, index) for role, count in counts.items() for index in range(count)]
         try:
@@ -154,7 +154,7 @@ class Job:
         return True
 
     def _look(self) -> list[Process]:
-        """Copy what processes write; returns those that run. Waits a glance if nothing comes."""
+        """Copy the output of processes; return those that run. Wait a moment without output."""
         before = time.monotonic()
         # Nothing is read, nor counted as silence, while somebody holds the terminal.
         if self._flush():
@@ -177,7 +177,7 @@ class Job:
         return [process for process in self._processes if process.status is None]
 
     def _flush(self) -> bool:
-        """Write what readers take without a wait; returns whether nothing is left."""
+        """Write what readers take without a wait; return whether nothing is left."""
         for number in self._texts:
             try:
                 while self._texts[number] and select.select([], [number], [], _GLANCE)[1]:
@@ -223,7 +223,7 @@ class Job:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.command:

@@ -1,9 +1,9 @@
-"""Runs one process of a job, and ends it when the launcher is gone.
+"""Run one process of a job, and end it when the launcher is gone.
 
 The launcher starts this program for each process, on its own machine or through ssh. Standard input
-brings a line of JSON that says what to run, and then an empty line every few seconds. The guard
-answers each with a zero byte on standard error, which the launcher leaves out of the output. The
-input ends with the launcher. Only the standard library is imported, as MXNet may not answer.
+has a line of JSON with the command, and then an empty line every few seconds. The guard answers
+each with a zero byte on standard error, which the launcher removes from the output. The input ends
+with the launcher. Only the standard library is imported, as MXNet may hang.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _GLANCE = 0.1  # seconds between two looks at a process
 
 
 def main() -> int:
-    """Run the process that standard input describes; returns its exit status as a shell does."""
+    """Run the process that standard input describes; return its exit status as a shell does."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(1))
     *spec, silence = json.loads(sys.stdin.buffer.readline())
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def _start(spec: list) -> subprocess.Popen:
-    """Start a process, in a group of its own that its children share."""
+    """Start a process in a new process group, which its children share."""
     command, directory, variables, processors = spec
     prctl = getattr(ctypes.CDLL(None), 'prctl', lambda *_: None)  # Linux only
     try:
@@ -54,7 +54,7 @@ def _start(spec: list) -> subprocess.Popen:
 
 
 def _watch(process: subprocess.Popen, words: int, errors: int, silence: float) -> int:
-    """Answer the launcher until it is gone or the process ends; returns the exit status."""
+    """Answer the launcher until it is gone or the process ends; return the exit status."""
     quiet = 0.0  # counted, and not by a clock: a machine that stood still has missed no word
     while quiet <= silence:
         status = process.poll()

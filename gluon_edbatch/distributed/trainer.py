@@ -1,4 +1,4 @@
-"""A `gluon.Trainer` whose gradients are those of all workers."""
+"""A `gluon.Trainer` that sums gradients over all workers."""
 
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -14,22 +14,22 @@ from .workers import Workers, padded
 
 
 class Trainer(gluon.Trainer):
-    """Updates parameters with gradients that are added up over all workers of a job.
+    """Update parameters with gradients that are summed over all workers of a job.
 
-    Servers add up, and each worker updates with the same sums. ``lr_mult``, learning-rate
+    Servers sum gradients, and each worker updates with the same sums. ``lr_mult``, learning-rate
     schedules, `save_states` and AMP work as in one process, unlike in MXNet's distributed trainer.
 
     Parameters
     ----------
     params : ParameterDict, or list of Parameter
-        As of `gluon.Trainer`.
+        The parameters to update, as for `gluon.Trainer`.
     optimizer : str or mxnet.optimizer.Optimizer
-        The same on all workers.
+        The optimizer, equal on all workers.
     optimizer_params : dict, optional
-        Of the optimizer, if it is given by its name.
+        Arguments of the optimizer, if it is given by name.
     workers : Workers
-        The job. The parameters of rank 0 are taken by all, now or at the first step for those
-        whose shapes are not known yet.
+        The workers of the job. All take the parameters of rank 0, now, or at the first step if
+        shapes are not known yet.
 
     Raises
     ------
@@ -39,7 +39,7 @@ class Trainer(gluon.Trainer):
     Notes
     -----
     Gradients are summed, not averaged: divide losses by the samples of *all* workers in a step, or
-    give `step` that number. Of row_sparse gradients the rows that some worker has are exchanged.
+    give `step` that number. Row_sparse gradients exchange only rows that some worker has.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Trainer(gluon.Trainer):
         self._share()
 
     def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
-        """Add up gradients over all workers and update parameters; as `gluon.Trainer.step`.
+        """Sum gradients over all workers and update parameters; as `gluon.Trainer.step`.
 
         Parameters
         ----------
         batch_size : int
-            What summed gradients are divided by: the samples of *all* workers in this step, if
+            Divisor of summed gradients: the number of samples of *all* workers in this step, if
             losses are sums over samples.
         ignore_stale_grad : bool, default False
-            See `allreduce_grads`.
+            Whether backward may have left out parameters, see `allreduce_grads`.
 
         Raises
         ------
@@ -83,13 +83,14 @@ class Trainer(gluon.Trainer):
         self.update(batch_size, ignore_stale_grad)
 
     def allreduce_grads(self, ignore_stale_grad: bool = False) -> None:
-        """Add up gradients over contexts and workers.
+        """Sum gradients over contexts and workers.
 
         Parameters
         ----------
         ignore_stale_grad : bool, default False
-            Whether backward may have left out parameters. Then only those count that it met, on
-            whichever worker. Otherwise `update` raises a `UserWarning` for them, as Gluon does.
+            Whether backward may have left out parameters. Then only parameters with a new gradient
+            on some worker are updated. Otherwise `update` raises a `UserWarning` for the others, as
+            Gluon does.
 
         Raises
         ------
@@ -112,7 +113,7 @@ class Trainer(gluon.Trainer):
             self._add_up_dense(dense, ignore_stale_grad)
 
     def _share(self) -> None:
-        """Take the parameters of rank 0."""
+        """Copy the parameters of rank 0 to all workers."""
         ready = [each for each in self._unshared if arrays_of(each)]
         self._unshared = [each for each in self._unshared if not arrays_of(each)]
         if self._workers.size == 1 or not ready:
@@ -124,7 +125,7 @@ class Trainer(gluon.Trainer):
             parameter.set_data(value.astype(parameter.dtype))
 
     def _add_up_dense(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
-        """With how many workers have met each parameter, if some may be `stale`."""
+        """Sum dense gradients; if some may be `stale`, also count workers with a new gradient."""
         gradients = [_local_sum(each) for each in parameters]
         met = np.array([has_new_gradient(each) for each in parameters], np.float32)
         if stale:
@@ -140,7 +141,7 @@ class Trainer(gluon.Trainer):
                     note_new_gradient(parameter)
 
     def _add_up_rows(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
-        """First workers tell each other which rows they have, then those that some worker has."""
+        """Sum row_sparse gradients: exchange which rows workers have, then the rows themselves."""
         own = [_rows(each) for each in parameters]
         marks = [_marks(each, ids) for each, ids in zip(parameters, own)]
         ends = np.cumsum([len(each) for each in marks])[:-1]
@@ -162,7 +163,7 @@ class Trainer(gluon.Trainer):
 
 
 def _local_sum(parameter: gluon.Parameter) -> NDArray:
-    """The gradient over all contexts of this process; zeros where backward did not meet it."""
+    """Return the gradient summed over this process' contexts; zeros if backward left it out."""
     gradients = parameter.list_grad()
     if not has_new_gradient(parameter):
         return mx.nd.zeros_like(gradients[0])
@@ -171,7 +172,7 @@ def _local_sum(parameter: gluon.Parameter) -> NDArray:
 
 
 def _rows(parameter: gluon.Parameter) -> np.ndarray:
-    """Ids of the rows that its gradient has; none where backward did not meet it."""
+    """Return ids of the rows of a parameter's gradient; none if backward left it out."""
     if not has_new_gradient(parameter):
         return np.zeros(0, np.int64)
     return parameter.list_grad()[0].indices.asnumpy()
@@ -184,7 +185,7 @@ def _marks(parameter: gluon.Parameter, rows: np.ndarray) -> np.ndarray:
 
 
 def _spread(gradient: NDArray, places: np.ndarray, count: int) -> NDArray:
-    """Rows of a row_sparse gradient at their places among `count`, zeros between them."""
+    """Return rows of a row_sparse gradient at their places among `count`, with zeros in between."""
     shape = (count, *gradient.shape[1:])
     if not len(places):
         return mx.nd.zeros(shape, gradient.context, dtype=gradient.dtype)

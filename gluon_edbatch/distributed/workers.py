@@ -1,4 +1,4 @@
-"""The workers of a job, and sums over all of them by way of MXNet's KVStore."""
+"""The workers of a job, and sums over all of them by MXNet's KVStore."""
 
 import os
 import sys
@@ -22,25 +22,25 @@ _SPLIT = 1 << 16  # numbers; larger arrays are divided among all servers
 
 
 def connect(name: Optional[str] = None) -> 'Workers':
-    """Join the other workers of the job that this process is one of.
+    """Join the other workers of this process' job.
 
     Parameters
     ----------
     name : str, optional
-        ``'dist_sync'`` or ``'dist_device_sync'``, MXNet's KVStores that add up over all workers;
-        ``'local'``, ``'device'`` or None for a process alone.
+        ``'dist_sync'`` or ``'dist_device_sync'``, MXNet's KVStores that sum over all workers;
+        ``'local'``, ``'device'`` or None for a single process.
 
     Returns
     -------
     Workers
-        To be used in a ``with`` statement. Its normal end waits for all workers and disconnects. An
-        exception that leaves it ends the process with its traceback and status 1, as the others
-        wait for what will not come; the launcher then ends them.
+        A context manager. A normal end waits for all workers and disconnects. An exception ends the
+        process with its traceback and status 1, as other workers would wait for it; the launcher
+        then ends them.
 
     Raises
     ------
     DistributedError
-        The name is none of these, or this process was not started as a worker.
+        If the name is unknown, or this process was not started as a worker.
     """
     if name in _ALONE:
         return Workers(None)
@@ -64,17 +64,17 @@ def connect(name: Optional[str] = None) -> 'Workers':
 
 
 class Workers:
-    """All workers of a job, as `connect` gives them.
+    """All workers of a job, from `connect`.
 
-    All of them have to call the same methods in the same order, as each call waits for the others'.
-    A process alone is its only worker, for which sums and rows are those that it gives.
+    All workers must call the same methods in the same order, as each call waits for the others. A
+    single process is its only worker, and gets its own sums and rows.
 
     Attributes
     ----------
     rank : int
-        Which of them this process is, from 0, in the launcher's order.
+        Number of this worker, from 0, in the launcher's order.
     size : int
-        How many there are.
+        Number of workers.
 
     Examples
     --------
@@ -111,9 +111,9 @@ class Workers:
         return f'Workers(rank={self.rank}, size={self.size})'
 
     def fail(self, status: int) -> None:
-        """End this process at once with a status, if it has others beside it.
+        """End this process immediately with a status, if the job has other workers.
 
-        MXNet would wait at its end for gradients that no other worker sends any more.
+        MXNet would wait, at exit, for gradients that no other worker sends any more.
 
         Parameters
         ----------
@@ -124,24 +124,24 @@ class Workers:
             _end_now(status or 1)
 
     def barrier(self) -> None:
-        """Wait until all workers are here."""
+        """Wait until all workers have called this method."""
         if self._store is not None:
             kvstore.barrier(self._store)
 
     def sum(self, arrays: Sequence[NDArray]) -> list[NDArray]:
-        """Arrays added up over all workers, in one exchange; does not wait for it.
+        """Sum arrays over all workers, in one exchange; does not wait for it.
 
         Parameters
         ----------
         arrays : sequence of NDArray
-            Of equal shapes on all workers, on a CPU or GPU. All travel, and are added up, as
-            float32: whether MXNet's server rounds others is left to chance.
+            Arrays of equal shapes on all workers, on a CPU or GPU. They are sent and summed as
+            float32: MXNet's server may round other dtypes.
 
         Returns
         -------
         list of NDArray
-            Views, float32 on the CPU, which the next call with arrays of the same total size writes
-            to.
+            Views, float32 on the CPU, which the next call with arrays of the same total size
+            overwrites.
         """
         if self._store is None:
             return list(arrays)
@@ -158,18 +158,19 @@ class Workers:
         return [part.reshape(array.shape) for part, array in zip(parts, arrays)]
 
     def sum_numbers(self, numbers: np.ndarray) -> np.ndarray:
-        """A NumPy array added up over all workers; waits for it.
+        """Sum a NumPy array over all workers, and wait for the result.
 
         Parameters
         ----------
         numbers : numpy.ndarray
-            Numbers of any dtype, at least one; the shape is one on all workers. They travel, and
-            are added up, as float32, in which integers are exact up to 2**24.
+            Numbers of any dtype, at least one, with one shape on all workers. They are sent and
+            summed as float32, in which integers are exact up to 2**24.
 
         Returns
         -------
         numpy.ndarray
-            Of this shape and dtype, the same on all workers; of a process alone `numbers` itself.
+            Sum of this shape and dtype, equal on all workers; a single process gets `numbers`
+            itself.
         """
         if self._store is None:
             return numbers
@@ -177,17 +178,17 @@ class Workers:
         return total.asnumpy().astype(numbers.dtype)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of all workers, in the order of their ranks; waits for them.
+        """Concatenate rows of all workers, in the order of their ranks, and wait for the result.
 
         Parameters
         ----------
         rows : numpy.ndarray
-            (n, ...), where n may differ from worker to worker; float32 travels.
+            (n, ...), where n may differ from worker to worker; sent as float32.
 
         Returns
         -------
         numpy.ndarray
-            (the sum of all n, ...), the same on all workers.
+            (sum of all n, ...), equal on all workers.
         """
         if self._store is None:
             return rows
@@ -200,7 +201,7 @@ class Workers:
 
 
 def padded(size: int) -> int:
-    """A size, at most an eighth above: arrays of sizes that vary need few keys then."""
+    """Return a size at most an eighth larger, so that varying sizes need few keys."""
     step = max(1, 1 << max(0, int(size).bit_length() - 4))
     return max(1, -(-int(size) // step) * step)
 

@@ -1,4 +1,4 @@
-"""What `gluon.contrib.estimator.Estimator` does with a minibatch that is a list of samples."""
+"""Let `gluon.contrib.estimator.Estimator` train on minibatches that are lists of samples."""
 
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
@@ -17,18 +17,18 @@ Outcome = tuple[list[Any], list[NDArray], list[NDArray], list[NDArray]]
 
 
 class BatchProcessor(gluon_estimator.BatchProcessor):
-    r"""Batches the calls of a minibatch's samples; Gluon's own wants arrays that can be divided.
+    r"""Batch the calls of a minibatch's samples; Gluon's own class wants arrays that can be split.
 
-    Minibatches are lists of samples, as a `gluon.data.DataLoader` with
-    ``batchify_fn=edb.data.as_list`` gives them. The samples are divided among the estimator's
-    contexts in turn.
+    Minibatches are lists of samples, from a `gluon.data.DataLoader` with
+    ``batchify_fn=edb.data.as_list``. The samples are divided among the estimator's contexts in
+    turn.
 
     Parameters
     ----------
     split : callable, optional
-        ``(data, label)`` of a sample; by default a sample is such a pair. `data` is what the
-        network is called with, `label` a number or an array, (r, ...) for a network that gives r
-        rows of a sample.
+        Returns ``(data, label)`` of a sample; by default a sample is such a pair. `data` is the
+        network's argument, `label` a number or an array, (r, ...) for a network that returns r rows
+        for a sample.
     scheduler : str or Scheduler, default 'fsm'
         See `gluon_edbatch.batching`.
     timing : bool, default False
@@ -53,7 +53,7 @@ class BatchProcessor(gluon_estimator.BatchProcessor):
         self._scheduler, self._timing = scheduler, timing
 
     def fit_batch(self, estimator: Any, train_batch: Sequence[Any], batch_axis: int = 0) -> Outcome:
-        """Forward and backward.
+        """Run a minibatch forward and backward.
 
         Returns
         -------
@@ -69,7 +69,7 @@ class BatchProcessor(gluon_estimator.BatchProcessor):
     def evaluate_batch(
         self, estimator: Any, val_batch: Sequence[Any], batch_axis: int = 0
     ) -> Outcome:
-        """Forward only; gives the same."""
+        """Run a minibatch forward; return what `fit_batch` returns."""
         return self._run(estimator, estimator.val_net, estimator.val_loss, val_batch)
 
     def _run(

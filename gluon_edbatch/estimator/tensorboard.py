@@ -1,4 +1,4 @@
-"""Metrics of an `Estimator` for TensorBoard."""
+"""Write metrics of an `Estimator` for TensorBoard."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,21 +8,21 @@ from mxnet.gluon.contrib.estimator import BatchEnd, EpochEnd, TrainEnd
 
 
 class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
-    """Writes the estimator's metrics: those of training at minibatches and epochs, those of
+    """Write the estimator's metrics: those of training at minibatches and epochs, those of
     validation at epochs.
 
-    Their names are ``minibatch/...`` and ``epoch/...`` with what the estimator calls them; steps
-    count minibatches and epochs from 1 on, as long as the handler lives. NaN is not written.
+    Names are ``minibatch/...`` and ``epoch/...`` with the estimator's name of a metric. Steps count
+    minibatches and epochs from 1 on, for the handler's lifetime. NaN is not written.
 
     Parameters
     ----------
     writer : object
-        With ``add_scalar(name, value, step)`` and ``flush()``: tensorboardX's, or PyTorch's,
+        Object with ``add_scalar(name, value, step)`` and ``flush()``: tensorboardX's, or PyTorch's,
         ``SummaryWriter(directory)``.
     interval : int, default 50
         Minibatches between two entries of training.
     priority : float, default inf
-        After the handlers that update metrics and validate.
+        Order among handlers: by default after those that update metrics and validate.
 
     Raises
     ------
@@ -39,7 +39,7 @@ class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
         self._minibatches = self._epochs = 0
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Write, every so many minibatches."""
+        """Write the metrics of training, every `interval` minibatches."""
         self._minibatches += 1
         if self._minibatches % self._interval == 0:
             self._write('minibatch', estimator.train_metrics, self._minibatches)
@@ -50,7 +50,7 @@ class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
         self._write('epoch', [*estimator.train_metrics, *estimator.val_metrics], self._epochs)
 
     def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Have all of it in the file."""
+        """Flush the writer."""
         self._writer.flush()
 
     def _write(self, what: str, metrics: Sequence[Any], step: int) -> None:

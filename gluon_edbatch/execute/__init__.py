@@ -1,2 +1,1 @@
-"""Running a plan, forward and backward: an evaluation (`evaluate`), by the backends that there
-are."""
+"""Run a plan, forward and backward, by the available backends; `evaluate` runs an evaluation."""

@@ -1,9 +1,9 @@
-"""Gradients: the batches in reverse, chained through gradient arenas, as one node of autograd.
+"""Compute gradients: the batches in reverse, through gradient arenas, as one node of autograd.
 
-Towards MXNet a whole evaluation is one custom function: its inputs are the parameters and arrays
-that the calls read, its outputs are the arenas. What it keeps are tapes, one for each step that
-ran: a `NativeRun` with its workspace (which registers are kept there, says
-`ops.instructions.read_backward`), or a `BatchTape`, a small tape of autograd's own.
+For MXNet an evaluation is one custom function. Its inputs are the parameters and arrays that the
+calls read, its outputs are the arenas. It keeps a tape for each step that ran: a `NativeRun` with
+its workspace, or a `BatchTape`, a small tape of autograd. `ops.instructions.read_backward` tells
+which registers a workspace keeps.
 """
 
 import atexit
@@ -36,11 +36,11 @@ _passes: 'weakref.WeakSet[BackwardPass]' = weakref.WeakSet()
 
 
 class BackwardPass:
-    """The gradient computation of one evaluation.
+    """Compute the gradients of one evaluation.
 
-    Its tapes hold every intermediate result. MXNet does not say whether a pass is the last one
-    (``retain_graph``), and runs passes late. So tapes are kept over `_KEPT_OVER` more of the
-    thread's evaluations; the next one waits for what was asked for before it frees them.
+    Tapes hold every intermediate result. MXNet does not tell whether a pass is the last one
+    (``retain_graph``), and runs passes late. So tapes are kept for `_KEPT_OVER` more evaluations of
+    the thread; the next one waits for requested gradients and frees them.
     """
 
     _latest = threading.local()
@@ -55,7 +55,7 @@ class BackwardPass:
 
     @classmethod
     def begin_evaluation(cls) -> None:
-        """Free the tapes of this thread that were differentiated long enough before."""
+        """Free the tapes of this thread that were differentiated long enough ago."""
         tracked = [reference() for reference in getattr(cls._latest, 'references', ())]
         alive = [backward for backward in tracked if backward is not None]
         if any([backward._kept_over == _KEPT_OVER for backward in alive]):
@@ -75,11 +75,11 @@ class BackwardPass:
     def __call__(
         self, arena: int, head: NDArray, targets: list[NDArray], requests: list[int]
     ) -> None:
-        """Compute the gradients of the parameters and of the given arrays, in this order, from the
-        gradient of an arena (`head`); see `record_function` for `targets` and `requests`.
+        """Compute the gradients of the parameters and of the given arrays, in this order, from an
+        arena's gradient `head`; see `record_function` for `targets` and `requests`.
 
-        Passes over one evaluation share its gradient arenas, so they must not mix; each has
-        handed all its work to the engine when the lock is free again.
+        Passes over one evaluation share its gradient arenas. A lock keeps them apart until each has
+        handed all its work to the engine.
         """
         with self._lock:
             machine = self._machine
@@ -120,8 +120,8 @@ class BackwardPass:
 
 
 def connect(machine: Machine) -> list[Optional[Callable[[], NDArray]]]:
-    """How to put each arena of an evaluation on autograd's tape: called once, each function gives
-    the arena as an output of the tape. None where nothing has a gradient."""
+    """Return a function for each arena that puts it on autograd's tape, to be called once, and
+    returns the arena as an output of the tape. None for an arena without a gradient."""
     inputs = machine.weights.arrays + [given[0] for given in machine.given]
     if not inputs or not (machine.tapes or machine.looked_up):
         return [None] * len(machine.arenas)
@@ -146,8 +146,7 @@ def connect(machine: Machine) -> list[Optional[Callable[[], NDArray]]]:
 
 @atexit.register
 def _finish() -> None:
-    """At exit the engine must not call Python any more, nor may tapes be freed after that of a
-    user's ``autograd.Function`` has lost its callbacks."""
+    """Wait for the engine and free all tapes at exit, before Python's callbacks are gone."""
     try:
         mx.nd.waitall()
     finally:
@@ -156,12 +155,12 @@ def _finish() -> None:
 
 
 def _finish_before_fork() -> None:
-    """Wait for the engine before a fork, without the interpreter's lock: MXNet waits, too, but who
-    forks keeps that lock, and the engine may have to call Python.
+    """Wait for the engine before a fork, without the interpreter's lock: MXNet waits, too, but the
+    forking thread keeps that lock, and the engine may have to call Python.
 
-    No error can be raised from here, and none is left to see once it was waited for: so the program
-    ends, as MXNet's own waiting ends it. MXNet's threads may then still call Python to delete what
-    they hold; nothing tells when they have, so they get some time for it.
+    An error cannot be raised here, and would be lost afterwards, so it ends the program, as MXNet's
+    own wait does. MXNet's threads may then still call Python to free objects. Nothing tells when
+    they are done, so they get some time for it.
     """
     if not _passes:
         return

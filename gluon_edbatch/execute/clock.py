@@ -1,4 +1,5 @@
-"""How long the batches of an evaluation take, where a scope asks (``batching(timing=True)``)."""
+"""Measure how long the batches of an evaluation take, if a scope asks
+(``batching(timing=True)``)."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ _DOMAIN = mx.profiler.Domain('gluon_edbatch')
 
 @contextmanager
 def span(name: str) -> Iterator[None]:
-    """Give what runs meanwhile a name in what MXNet's profiler writes, if it does."""
+    """Give what runs meanwhile a name in MXNet's profiler, if it runs."""
     task = _DOMAIN.new_task(name)
     task.start()
     try:
@@ -24,15 +25,15 @@ def span(name: str) -> Iterator[None]:
 
 
 class Clock:
-    """That of one evaluation, for so many batches. Python waits for the engine at each step."""
+    """Measure the batches of one evaluation. Python waits for the engine at each step."""
 
     def __init__(self, batches: int):
-        mx.nd.waitall()  # what failed before is no fault of these
+        mx.nd.waitall()  # earlier failures are not attributed to these batches
         self._seconds = np.zeros(batches)
         self._laps: list[tuple[int, NDArray]] = []  # nanoseconds, from which batch on
 
     def run(self, first: int, step: Callable[[], None]) -> None:
-        """Run what begins with this batch: it alone, unless it asks for `laps`."""
+        """Run and time a step from batch `first` on: one batch, unless it asks for `laps`."""
         mx.nd.waitall()
         known, begun = len(self._laps), time.perf_counter()
         step()
@@ -41,13 +42,13 @@ class Clock:
             self._seconds[first] = time.perf_counter() - begun
 
     def laps(self, first: int, last: int) -> NDArray:
-        """Where a run of several batches, from `first` to before `last`, adds nanoseconds."""
+        """Return an array where a run of batches `first` to before `last` adds nanoseconds."""
         laps = mx.nd.zeros((last - first,), mx.cpu(), 'int64')
         self._laps.append((first, laps))
         return laps
 
     def seconds(self) -> np.ndarray:
-        """Of each batch."""
+        """Return the seconds that each batch took."""
         for first, laps in self._laps:
             self._seconds[first : first + len(laps)] = 1e-9 * laps.asnumpy()
         return self._seconds

@@ -1,4 +1,4 @@
-"""What an evaluation did: the figures that reports are made of."""
+"""What an evaluation did: the figures for reports."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from .executable import executable
 
 
 class EvaluationCounts(NamedTuple):
-    """What one evaluation did, and how long it took (seconds, until all was handed to MXNet)."""
+    """What one evaluation did, and how long it took (seconds, until MXNet had all work)."""
 
     calls: np.ndarray  # (n,) int64, the number in the recording of each node of the graph
     asked_by: Site  # the user's line that needed a value
@@ -38,8 +38,8 @@ class EvaluationCounts(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The calls that an evaluation is to run, with what they read of each other, their types (of
-    each call its place among them), and who asked for it when."""
+    """The calls of an evaluation, what they read of each other, their types (each call's index
+    among these), and who asked for the evaluation when."""
 
     calls: Calls
     edges: Edges
@@ -53,8 +53,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EagerCounts:
-    """`EvaluationCounts` of calls that ran eagerly, in the order in which they were recorded; made
-    in full when somebody asks."""
+    """`EvaluationCounts` of calls that ran eagerly, in recorded order; completed on demand."""
 
     work: Work
     early: bool
@@ -67,39 +66,39 @@ class EagerCounts:
 
     @property
     def are_large(self) -> bool:
-        """Whether the calls ran eagerly as they are large: others make a gradient of their own."""
+        """Whether the calls ran eagerly because they are large; others have their own gradient."""
         return not self.work.types[0].eager
 
     @property
     def calls(self) -> np.ndarray:
-        """See `EvaluationCounts`."""
+        """(n,) int64, the number in the recording of each node of the graph."""
         return self.work.calls.ids
 
     @property
     def asked_by(self) -> Site:
-        """See `EvaluationCounts`."""
+        """The user's line that needed a value."""
         return self.work.asked_by
 
     @property
     def sums(self) -> Optional[Sums]:
-        """See `EvaluationCounts`."""
+        """The additions that ran as sums; None if there are none."""
         return self.work.sums
 
     @cached_property
     def graph(self) -> Graph:
-        """Of types whose calls run alone."""
+        """The graph of the calls, whose types run alone."""
         graph = to_graph(self.work.kinds, self.work.edges, self.work.types)
         return replace(graph, alone=np.ones(graph.num_types, bool))
 
     @cached_property
     def schedule(self) -> Schedule:
-        """A batch a call."""
+        """A schedule of one batch for each call."""
         count = len(self.calls)
         return Schedule(np.arange(count, dtype=np.int32), np.arange(count + 1))
 
     @cached_property
     def plan(self) -> Plan:
-        """Its groups."""
+        """A plan with groups only, for reports."""
         none: np.ndarray = np.zeros(0, np.int64)
         groups = [self._group(index) for index in range(len(self.work.types))]
         return Plan([], groups, none, none, 0, 0)
@@ -114,7 +113,7 @@ Counts = Union[EvaluationCounts, EagerCounts]
 
 
 def calls_written(count: Counts) -> np.ndarray:
-    """For each node of an evaluation's graph, how many calls the user wrote that it stands for."""
+    """Return how many of the user's calls each node of an evaluation's graph stands for."""
     written: np.ndarray = np.ones(len(count.calls), np.int64)
     if count.sums is not None:
         roots, sizes = np.unique(count.sums.roots, return_counts=True)
@@ -123,8 +122,8 @@ def calls_written(count: Counts) -> np.ndarray:
 
 
 def passes_of(count: Counts) -> dict[int, tuple[str, ...]]:
-    """For each type of an evaluation, by serial, the compile options that made a difference: to
-    what is compiled, and in this evaluation."""
+    """Return, for each type by serial, the compile options that changed what was compiled for it or
+    how this evaluation ran."""
     if isinstance(count, EagerCounts):
         serials = [kind.serial for kind in count.work.types]
         return dict.fromkeys(serials, ('at_once',) if count.are_large else ())
@@ -141,6 +140,6 @@ def passes_of(count: Counts) -> dict[int, tuple[str, ...]]:
 
 
 def options_among(node_type: NodeType, *names: Iterable[str]) -> tuple[str, ...]:
-    """Those compile options of a type that are in one of several collections of names."""
+    """Return the compile options of a type that are in one of several collections of names."""
     found = set().union(*names)
     return tuple([name for name in node_type.options.names() if name in found])

@@ -1,8 +1,8 @@
-"""Calls that run eagerly: one by one, operator by operator, on the user's own tape.
+"""Run calls eagerly: one by one, operator by operator, on the user's own tape.
 
-Operators that make a gradient of their own run so (see `subgraph.own_gradient`), with whatever
-reads their results: after all batches of an evaluation. So do large calls (see `executable`),
-before the batches, if they read only what is given, what was computed before, and each other.
+Operators that make their own gradient (see `subgraph.own_gradient`), and calls that read their
+results, run after all batches of an evaluation. Large calls (see `executable`) run before the
+batches, if they read only inputs, earlier results and each other.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ from ..subgraph.trace import INPUT
 def that_read_no_batch(
     recording: Recording, calls: Calls, edges: Edges, types: Iterable[NodeType]
 ) -> np.ndarray:
-    """(n,) bool, the calls of these types that read no result of the other calls."""
+    """Return (n,) bool, the calls of these types that read no result of the other calls."""
     types = set(types)
     forms = [recording.forms[form] for form in calls.forms.tolist()]
     fits = np.array([form.node_type in types and not form.length for form in forms])
@@ -46,7 +46,7 @@ def that_read_no_batch(
 
 
 class EagerCalls:
-    """The eager calls of one evaluation, which run in the order in which they were recorded."""
+    """Run the eager calls of one evaluation, in the order in which they were recorded."""
 
     def __init__(self, recording: Recording, calls: Calls):
         self._recording, self._calls = recording, calls
@@ -75,7 +75,7 @@ class EagerCalls:
             self._keep(first + output, node_type.outputs[output].arena, result)
 
     def batch(self, position: int) -> Batch:
-        """One call, to be described."""
+        """Return one call as a batch, to describe it."""
         form = self._recording.forms[self._calls.forms[position]]
         return Batch(form.node_type, np.array([position]), form.rows, (), ())
 
@@ -95,7 +95,7 @@ class EagerCalls:
     # --- arguments -------------------------------------------------------------------------------
 
     def _reads(self, position: int) -> Iterator[tuple[ArenaKey, Kind, list[int]]]:
-        """The values of each argument of a call."""
+        """Yield the values of each argument of a call."""
         calls = self._calls
         form = self._recording.forms[calls.forms[position]]
         arguments = form.node_type.arguments
@@ -143,7 +143,7 @@ class EagerCalls:
         return found
 
     def _read_computed(self, value: int, key: ArenaKey) -> None:
-        """Read what an earlier evaluation computed."""
+        """Read a value that an earlier evaluation computed."""
         locations = self._recording.locations
         evaluation = int(locations.evaluation[value])
         arena = self._recording.results[evaluation][key]
@@ -157,8 +157,7 @@ class EagerCalls:
         )
 
     def _gather(self, arena: NDArray, values: Sequence[int]) -> None:
-        """Read all values at once: a slice of an arena would get a gradient of the arena's size for
-        each call."""
+        """Read all values of an arena by one gather: each slice would get a full-size gradient."""
         locations = self._recording.locations
         first, counts = locations.row[values], locations.rows[values]
         ends = np.cumsum(counts)
@@ -181,7 +180,7 @@ class EagerCalls:
 
 
 class _AsItWas(autograd.Function):
-    """What an array held before it was written to, with the gradient of that array."""
+    """Return what an array held before it was written to, with the gradient of that array."""
 
     def __init__(self, values: NDArray):
         super().__init__()
@@ -197,8 +196,8 @@ class _AsItWas(autograd.Function):
 
 
 def _as_recorded(array: NDArray, values: Any) -> NDArray:
-    """An array of the user's on a tape, with the values (`Watched`, NDArray or numpy.ndarray) that
-    it had when a call was recorded."""
+    """Return a user's array on a tape with the values (`Watched`, NDArray or numpy.ndarray) that it
+    had when a call was recorded."""
     if isinstance(values, Watched):
         if values.copy is None:
             return array
@@ -213,7 +212,7 @@ def _as_recorded(array: NDArray, values: Any) -> NDArray:
 
 
 def run_graph(node_type: NodeType, variables: dict[str, NDArray]) -> list[NDArray]:
-    """The results of a type's subgraph, computed as the user's code would have done."""
+    """Return the results of a type's subgraph, computed as in eager code."""
     graph = node_type.graph.subgraph
     if any(node.bodies for node in graph.nodes):
         results = CachedOp(graph.symbol)(*[variables[name] for name in graph.variables])

@@ -1,4 +1,4 @@
-"""One evaluation: graph, schedule, plan, execute, backward, in a function that fits a screen."""
+"""Run one evaluation: graph, schedule, plan, execute, backward."""
 
 import threading
 import time
@@ -52,10 +52,10 @@ _MOST_CALLS = 1 << 17  # of one part of an evaluation; their arenas are some 100
 
 
 class Evaluator:
-    """Evaluates the calls of one recording, all or some, any number of times.
+    """Evaluate the calls of one recording, all or some, any number of times.
 
-    It is owned by the recording and does not refer to it, so that both go when the last of the
-    user's values goes.
+    The recording owns the evaluator, which does not refer to it. So both are freed with the last of
+    the user's values.
     """
 
     def __init__(self, scheduler: Scheduler, timing: bool = False, keeps_counts: bool = True):
@@ -129,7 +129,7 @@ class Evaluator:
             self.inside_s += time.perf_counter() - started
 
     def _restore(self, recording: Recording, calls: Calls, read: np.ndarray) -> bool:
-        """Let partial sums that were left out be computed, if one is read; gives whether."""
+        """Let left-out partial sums wait again if one of them is read; return whether one is."""
         evaluation, args = recording.locations.evaluation, calls.args
         needed = any(
             [(evaluation[values[values >= 0]] == LEFT_OUT).any() for values in (args, read)]
@@ -140,7 +140,7 @@ class Evaluator:
         return needed
 
     def _run_part(self, recording: Recording, work: Work) -> None:
-        """Run large calls eagerly, then batches, then what is eager whatever its size."""
+        """Run large calls eagerly, then batches, then calls that are always eager."""
         large = self._large_types(recording, work)
         eager = [kind.eager for kind in work.types]
         if not large and not any(eager):  # most often
@@ -196,13 +196,12 @@ class Evaluator:
         )
 
     def _forget_what_was_read(self, recording: Recording, table: FormTable) -> None:
-        """Keep no results but those of values that the user has, which know theirs, and of those
-        that calls which wait read."""
+        """Drop results except those that the user's values refer to, or that waiting calls read."""
         for number in np.flatnonzero(~self._read_later(recording, table)).tolist():
             recording.results.pop(number, None)
 
     def _read_later(self, recording: Recording, table: FormTable) -> np.ndarray:
-        """Which evaluations' results the calls that wait read."""
+        """Return which evaluations' results the waiting calls read."""
         read = self.pending.calls(recording, table).args
         numbers = [recording.locations.evaluation[read[read >= 0]]]
         left = self.pending.left_out()
@@ -213,8 +212,8 @@ class Evaluator:
         return read_later[:-1]
 
     def forget(self, recording: Recording, evaluations: int) -> None:
-        """Keep no results of the first so many evaluations, but of those that calls which wait
-        read: nobody is to look at their values any more, and who does gets an error."""
+        """Drop the results of the first `evaluations` evaluations that no waiting call reads.
+        Reading such a value raises an error."""
         with self._lock:
             if evaluations > self._forgotten:
                 read_later = self._read_later(recording, form_table(recording))
@@ -228,7 +227,7 @@ class Evaluator:
                 self._forgotten = evaluations
 
     def _check_results(self, recording: Recording, calls: Calls) -> None:
-        """Raise if a call reads what was forgotten."""
+        """Raise if a call reads a result that was forgotten."""
         read = calls.args[calls.args >= 0]
         numbers = recording.locations.evaluation[read]
         old = ((numbers >= 0) & (numbers < self._forgotten)) | (numbers == LEFT_OUT)
@@ -237,16 +236,16 @@ class Evaluator:
                 raise forgotten(recording.site_of_use(value))
 
     def kinds_left_out(self, recording: Recording) -> set[ArenaKey]:
-        """The kinds of the partial sums that were left out."""
+        """Return the kinds of the partial sums that were left out."""
         forms = self.pending.forms_left_out()
         return {recording.forms[form].node_type.outputs[0].arena for form in forms}
 
     def runs(self, node_type: NodeType) -> bool:
-        """Whether there is a backend for a type."""
+        """Return whether a backend runs calls of a type."""
         return is_run(node_type)
 
     def graph(self, recording: Recording) -> Graph:
-        """The calls that wait, as a scheduler will see them."""
+        """Return the calls that wait, as a scheduler will see them."""
         with self._lock, suspended(), modes(recording=False):
             table = form_table(recording)
             calls = self.pending.calls(recording, table)
@@ -310,7 +309,7 @@ class Evaluator:
 
 
 def is_ours(scheduler: Scheduler) -> bool:
-    """Whether a scheduler is of this package, and what it may keep the schedules of is, too."""
+    """Return whether a scheduler, and an inner one if there is any, is of this package."""
     inner = getattr(scheduler, 'scheduler', None)
     return type(scheduler).__module__.startswith('gluon_edbatch.') and (
         inner is None or is_ours(inner)
@@ -318,15 +317,14 @@ def is_ours(scheduler: Scheduler) -> bool:
 
 
 def _types(recording, calls: Calls, table) -> tuple[np.ndarray, list[NodeType]]:
-    """The types of these calls, by serial; and of each call its place among them."""
+    """Return the index of each call's type among those that occur, and these types, by serial."""
     kinds, forms = kinds_of(calls.forms, table.types)
     return kinds, [recording.forms[form].node_type for form in forms]
 
 
 def _parts(recording: Recording, work: Work) -> Iterator[Work]:
-    """The calls in the order in which they were recorded, so many at a time that more would make
-    no batch faster: what is between them then needs not be kept until the last has run, but for
-    backward."""
+    """Yield the calls in parts, in recorded order. A part has so many calls that more would not
+    make batches faster. Values between parts need less memory; with backward there is one part."""
     count = len(work.calls)
     parts = -(-count // _MOST_CALLS)
     if parts == 1 or work.table.taped[work.calls.forms].any():
@@ -340,14 +338,14 @@ def _parts(recording: Recording, work: Work) -> Iterator[Work]:
 
 
 def _part(recording: Recording, work: Work, kept: np.ndarray) -> Work:
-    """Some of the calls; what they read of the others is there."""
+    """Return the work of some of the calls, which may read results of earlier ones."""
     if kept.all():
         return work
     return _work_of(recording, work, work.calls.select(np.flatnonzero(kept)))
 
 
 def _work_of(recording: Recording, work: Work, calls: Calls) -> Work:
-    """Of some of the calls."""
+    """Return the work of some of the calls."""
     edges = calls.edges(recording.locations.evaluation)
     kinds, types = _types(recording, calls, work.table)
     sums = None if work.sums is None else work.sums.among(calls.ids)
@@ -355,7 +353,7 @@ def _work_of(recording: Recording, work: Work, calls: Calls) -> Work:
 
 
 def _planned(recording: Recording, work: Work, schedule: Schedule) -> Planned:
-    """Lay out the calls of a schedule, or find that this was done before."""
+    """Lay out the calls of a schedule, or return the plan that was made before."""
     plans = executable(work.types[0]).plans
     planned = plans.find(recording, work.calls, work.table, schedule)
     if planned is None:
@@ -369,7 +367,7 @@ def _planned(recording: Recording, work: Work, schedule: Schedule) -> Planned:
 
 
 def _last_row(plan: Plan, arenas: Sequence[Arena]) -> NDArray:
-    """A copy of something that is written last: a view would keep its arena."""
+    """Return a copy of a row that is written last; a view would keep its arena."""
     group = max(plan.groups, key=lambda group: group.numbers[-1])
     return arenas[group.writes[0].arena].raw._slice(0, 1).copy()
 
@@ -424,7 +422,7 @@ def _verify(machine, batch, calls, recording) -> None:
 
 
 def _arenas(machine: Machine) -> list[Arena]:
-    """What the rows of each arena are to those who read values."""
+    """Return the arenas from which values are read."""
     return [
         Arena(raw, connected, memory, machine.is_over)
         for raw, connected, memory in zip(machine.arenas, connect(machine), machine.memories)
@@ -432,7 +430,7 @@ def _arenas(machine: Machine) -> list[Arena]:
 
 
 def _publish(number: int, arenas: Results, recording: Recording) -> Results:
-    """Let the values find their results."""
+    """Give the stores of a recording their results."""
     for store in recording.stores():
         arena = arenas.get(store.spec.arena)
         if arena is not None:
@@ -441,7 +439,7 @@ def _publish(number: int, arenas: Results, recording: Recording) -> Results:
 
 
 def describe_failure(batches, calls, recording, error) -> str:
-    """What ran, on what, and which of the user's lines recorded it."""
+    """Describe a failed batch: what ran, on what, and which of the user's lines recorded it."""
     nodes = np.concatenate([batch.nodes for batch in batches])
     types = ', '.join(dict.fromkeys(repr(batch.node_type) for batch in batches))
     sites = sorted({str(recording.site(int(node))) for node in calls.ids[nodes[:1000]]})

@@ -1,4 +1,4 @@
-"""What was compiled of each type, and proved of it, so far: types themselves are facts only."""
+"""Compiled artefacts and verification state of types; a `NodeType` itself has facts only."""
 
 import itertools
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _OPERATOR = 16 << 10  # and for each of its operators
 
 
 class Executable:
-    """What was compiled of one type, and proved of it."""
+    """Compiled artefacts and verification state of a `NodeType`."""
 
     def __init__(self, node_type: NodeType):
         self.number = next(_number)  # its own: parts of a type have the serial of the whole
@@ -43,9 +43,9 @@ class Executable:
         self.may_run_eagerly = node_type.options.at_once and may_run_eagerly(node_type)
         read = [(each.rows, each.arena) for each in node_type.arguments]
         written = zip(node_type.factors, [spec.arena for spec in node_type.outputs])
-        # Of the arguments and results of a row of a call; of ragged arguments for one value.
+        # Bytes of one row of all arguments and results; of ragged arguments, of one value.
         self.row_bytes = sum([_bytes((rows, *key[0]), key[1]) for rows, key in [*read, *written]])
-        self.parameter_bytes = sum(  # those of imported symbols do not tell their shape
+        self.parameter_bytes = sum(  # shapes are unknown for imported symbols
             [_bytes(each.shape or (), each.dtype) for each in node_type.parameters]
         )
         self.frames: dict[tuple, Frame] = {}  # of native runs in which it is the first type
@@ -56,8 +56,8 @@ def _bytes(shape: Sequence[int], dtype: Any) -> int:
 
 
 def may_run_eagerly(node_type: NodeType) -> bool:
-    """Whether calls of a type may run eagerly, if that is faster: on a CPU, as MXNet hands memory
-    of GPUs on, and not if they draw or count something, which must not depend on that."""
+    """Return whether calls of a type may run eagerly if that is faster. They may on a CPU, as MXNet
+    reuses memory of GPUs, and not if they draw random numbers or count something."""
     mode = node_type.mode
     return node_type.ctx.device_type == 'cpu' and not (
         node_type.eager
@@ -68,14 +68,12 @@ def may_run_eagerly(node_type: NodeType) -> bool:
 
 
 def is_faster_eagerly(node_type: NodeType, calls: int, rows: int) -> bool:
-    """Whether so many calls of a type, with so many rows together, may run eagerly and take less
-    time so.
+    """Return whether `calls` calls of a type, with `rows` rows together, take less time eagerly.
 
-    This is decided by shapes and by how many calls there are, never by a clock, so that a program
-    runs in the same way each time. A batch copies arguments together. They and the results that
-    users see are in new memory, and under autograd so are their gradients. For large calls this
-    takes longer than to call an operator once for each of them. Costs are in bytes: as many as are
-    copied in the time that something takes. ``python -m benchmarks few`` measures both ways.
+    Shapes and the number of calls decide, never a clock, so a program runs in the same way each
+    time. A batch copies its arguments into new memory, which its results, and gradients under
+    autograd, need as well. For large calls this takes longer than calling each operator. Costs are
+    in bytes: as many as are copied in that time. ``python -m benchmarks few`` measures both ways.
     """
     known = executable(node_type)
     copied = rows * known.row_bytes
@@ -89,7 +87,7 @@ def is_faster_eagerly(node_type: NodeType, calls: int, rows: int) -> bool:
 
 
 def executable(node_type: NodeType) -> Executable:
-    """That of a type."""
+    """Return the `Executable` of a type; make it at first use."""
     found = node_type.compiled
     if found is None:
         found = node_type.__dict__.setdefault('compiled', Executable(node_type))

@@ -1,4 +1,4 @@
-"""What batches run on: arenas, which are filled with what was given, and how batches read them."""
+"""Execution state of an evaluation: arenas, filled with inputs, and how batches read them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,10 @@ _MOST_ELEMENTS_NOW = 1 << 18  # of an arena: to compute larger ones takes too lo
 
 
 class Tape(Protocol):
-    """What differentiates batches that ran."""
+    """Differentiate batches that ran."""
 
     def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of what the batches read."""
+        """Add to the gradients of the arguments that the batches read."""
 
 
 class Machine:
@@ -90,13 +90,13 @@ class Machine:
         return memory.array
 
     def _touch(self, memory: Memory) -> None:
-        """What is to run may hand it to the engine."""
+        """Note that memory may be handed to the engine by what runs next."""
         self._touched.append(memory)
         memory.handed.append(id(self))
 
     def _read_earlier(self, sources: Sequence[Arena]) -> None:
-        """Arenas of earlier evaluations are about to be read. While the scope records, somebody
-        waits for what is to be computed of them, and Python cannot run ahead."""
+        """Prepare to read arenas of earlier evaluations. While the scope records, wait for them:
+        the user waits for results, and Python cannot run ahead."""
         late = [source for source in sources if not source.is_over]
         if late and self.is_quiet and not self.recording.closed:
             fresh.wait([source.raw.handle for source in late])
@@ -108,7 +108,7 @@ class Machine:
                 self._touch(source.memory)
 
     def _fill(self) -> None:
-        """Write what was given: host arrays first, while nothing waits to write the arenas."""
+        """Write the inputs: host arrays first, while no operator waits to write the arenas."""
         device: list[tuple] = []
         filled = list(zip(range(len(self.arenas)), self.plan.arenas, self.arenas))
         for index, arena, array in filled:
@@ -160,8 +160,8 @@ class Machine:
             write_new(array, run[0][2], rows)
 
     def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
-        """Copy rows of all earlier evaluations at once, if autograd has no part in it and it can
-        be done here."""
+        """Copy rows of all earlier evaluations at once, if autograd is not involved and the native
+        operators can; return whether."""
         if self.taped and any([imported.taped for imported in arena.imports]):
             return False
         results, key = self.recording.results, arena.key
@@ -185,20 +185,20 @@ class Machine:
     # --- batches ---------------------------------------------------------------------------------
 
     def note_over(self) -> None:
-        """All has run, here and now: the engine has nothing to do with it."""
+        """Note that everything ran inline, without the engine."""
         self.is_over = True
         for memory in self._touched:
             memory.handed.remove(id(self))
 
     def finish(self) -> None:
-        """All has run. Backward does not need the recording, which refers to arenas that are on
-        autograd's tape, which refers to this machine: none of them would ever be freed, as
-        Python's garbage collector does not see MXNet's references."""
+        """Drop references to the recording after all has run. Backward does not need it, and
+        MXNet's references, which Python's garbage collector does not see, would make a cycle
+        through autograd's tape."""
         del self.recording, self._calls
         self.weights.finish()
 
     def rows(self, batch: Batch, position: int, leaf: bool) -> NDArray:
-        """Neighbouring rows of an arena, as a variable whose gradient is a slice, too."""
+        """Return consecutive rows of an arena, as a variable whose gradient is a slice, too."""
         read = batch.reads[position]
         argument = batch.node_type.arguments[position]
         if read.length == 0:
@@ -216,8 +216,8 @@ class Machine:
         return rows
 
     def arena(self, index: int, position: int, leaf: bool) -> NDArray:
-        """An arena to gather from. Each argument has its own alias of it, because the gradients
-        of two gathers from one variable would be added as two arrays of the arena's whole size."""
+        """Return an arena to gather from. Each argument has its own alias of it, as gradients of
+        two gathers from one variable would be added as arrays of the arena's whole size."""
         if not leaf:
             return self.arenas[index]
         alias = self._aliases.get((index, position))
@@ -227,18 +227,18 @@ class Machine:
         return alias
 
     def index_array(self, ctx: mx.Context) -> NDArray:
-        """All indices of the evaluation, on a device."""
+        """Return all indices of the evaluation, on a device."""
         if ctx not in self._indices:
             self._indices[ctx] = upload(self.plan.indices, ctx)
         return self._indices[ctx]
 
     def index(self, read: Read, node_type: NodeType) -> NDArray:
-        """Those of one read."""
+        """Return the indices of one read."""
         index = self.index_array(node_type.ctx)._slice(read.begin, read.end)
         return index if read.length is None else index.reshape((-1, read.length))
 
     def segments(self, batch: Batch, position: int) -> NDArray:
-        """Which row of the batch each value of a ragged argument belongs to, as a sparse matrix."""
+        """Return the sparse matrix of values of a ragged argument by row of the batch."""
         parents = parents_of(batch.reads[position])
         arena = batch.node_type.arguments[position].arena
         return segment_matrix(
@@ -246,21 +246,21 @@ class Machine:
         )
 
     def lengths(self, batch: Batch, position: int) -> NDArray:
-        """How many values of a ragged argument each row of the batch has."""
+        """Return how many values of a ragged argument each row of the batch has."""
         begin = batch.reads[position].lengths
         return self.index_array(batch.node_type.ctx)._slice(begin, begin + batch.rows)
 
     def rows_of_calls(self, batch: Batch) -> list[int]:
-        """How many rows each call of a batch has."""
+        """Return how many rows each call of a batch has."""
         forms = self._calls.forms[batch.nodes].tolist()
         return [self.recording.forms[form].rows for form in forms]
 
     def line_of(self, batch: Batch) -> str:
-        """The user's line that recorded the first call of a batch."""
+        """Return the user's line that recorded the first call of a batch."""
         return str(self.recording.site(int(self._calls.ids[batch.nodes[0]])))
 
     def read(self, batch: Batch, position: int) -> NDArray:
-        """One argument of a batch as an array of its own, ragged ones padded."""
+        """Return one argument of a batch as a separate array; ragged ones are padded."""
         read = batch.reads[position]
         if read.parents is not None:
             return self._padded(batch, read)
@@ -269,7 +269,7 @@ class Machine:
         return mx.nd.take(self.arenas[read.arena], self.index(read, batch.node_type))
 
     def first_packed(self, batch: Batch, position: int) -> NDArray:
-        """A packed argument of the first call of a batch as an array (1, L, ...)."""
+        """Return a packed argument of the first call of a batch as an array (1, L, ...)."""
         read = batch.reads[position]
         parents = parents_of(read)
         length = np.count_nonzero(self.plan.indices[parents.begin : parents.end] == 0)
@@ -292,12 +292,12 @@ class Machine:
 
 
 def parents_of(read: Read) -> Read:
-    """Where in the indices the parents of a ragged argument's values are."""
+    """Return where in the indices the parents of a ragged argument's values are."""
     return Read(read.arena, True, read.parents, read.parents + read.end - read.begin)
 
 
 def _neighbours(device: list[tuple]) -> Iterator[list[tuple]]:
-    """Inputs that lie one after the other in an arena, together."""
+    """Yield groups of inputs that are consecutive in an arena."""
     run: list[tuple] = []
     for item in device:
         if run and (item[0], item[2]) != (run[-1][0], run[-1][3]):
@@ -309,7 +309,7 @@ def _neighbours(device: list[tuple]) -> Iterator[list[tuple]]:
 
 
 def _write(arrays: list[NDArray], target: NDArray) -> None:
-    """Copy arrays into the rows of another: the engine is given one operator, not one an array."""
+    """Copy arrays into the rows of another by one operator of the engine."""
     if len(arrays) == 1 or target.dtype == np.bool_:
         for array, begin in zip(arrays, np.cumsum([0] + [len(array) for array in arrays])):
             array.copyto(target._slice(int(begin), int(begin) + len(array)))

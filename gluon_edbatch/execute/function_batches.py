@@ -1,8 +1,8 @@
-"""Batches of calls of an `autograd.Function`: its `forward` and `backward`, once for all rows.
+"""Run batches of an `autograd.Function`'s calls: `forward` and `backward` once for all rows.
 
 Each batch has a new Function, so that `backward` sees what its own `forward` kept. The first batch
-of several calls is compared with its first and last call, run alone, forward and backward; where
-they differ, calls of this kind run one by one from then on, which is right, and slower.
+of several calls is compared with its first and last call, run alone, forward and backward. If they
+differ, such calls run one by one from then on, which is right, and slower.
 """
 
 import copy
@@ -36,7 +36,7 @@ class _FunctionRun(NamedTuple):
     results: list[NDArray]
 
     def backward(self, heads: Sequence[NDArray]) -> list[NDArray]:
-        """Gradients of the inputs."""
+        """Return the gradients of the inputs."""
         found = self.function.backward(*heads)
         found = [found] if isinstance(found, NDArray) else list(found)
         if len(found) != len(self.inputs):
@@ -47,7 +47,7 @@ class _FunctionRun(NamedTuple):
 
 
 def _gradient(found: Any, array: NDArray) -> NDArray:
-    """A gradient as MXNet would have written it to an array like that of the argument."""
+    """Return a gradient as MXNet would have written it to an array like that of the argument."""
     if not isinstance(found, NDArray):
         raise TypeError(f'backward must return NDArrays, not {type(found)}')
     if found.shape == array.shape and found.dtype == array.dtype:
@@ -58,7 +58,7 @@ def _gradient(found: Any, array: NDArray) -> NDArray:
 
 
 class FunctionTape(NamedTuple):
-    """What differentiates a batch."""
+    """Differentiate a batch of an `autograd.Function`'s calls."""
 
     batch: Batch
     parts: list[_FunctionRun]  # one for the whole batch, or one a call
@@ -67,7 +67,7 @@ class FunctionTape(NamedTuple):
     line: str  # the user's line that recorded the first call
 
     def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of what the batch read."""
+        """Add to the gradients of the arguments that the batch read."""
         gradients.zero_arenas()
         node_type = self.batch.node_type
         try:
@@ -103,17 +103,17 @@ class FunctionTape(NamedTuple):
 
 
 def traits(node_type: NodeType) -> Optional[Traits]:
-    """See `Backend`."""
+    """Return the traits of a type for this backend; None if it is not a Function's."""
     return None if node_type.graph.function is None else Traits(False, 0, 0)
 
 
 def kind(group: Group) -> int:
-    """See `Backend`."""
+    """Return 1 for batches of a Function's calls, which run one by one, and 0 for others."""
     return int(group.node_type.graph.function is not None)
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[FunctionTape]:
-    """See `Backend`."""
+    """Run one batch of a Function's calls; return its tape, or None without a gradient."""
     (batch,) = machine.plan.batches_between(first, last)
     machine.fence, machine.is_quiet = None, False
     node_type, call = batch.node_type, batch.node_type.graph.function
@@ -144,7 +144,7 @@ def _is_leaf(argument: Any) -> bool:
 
 
 def _taped(machine: Machine, batch: Batch, position: int) -> NDArray:
-    """The rows that a batch reads, as an array of its own on a small tape of autograd's."""
+    """Return the rows that a batch reads as a separate array, on a small tape of autograd's."""
     read, node_type = batch.reads[position], batch.node_type
     leaf = node_type.mode.recording and node_type.arguments[position].differentiable
     with modes(leaf):
@@ -187,8 +187,7 @@ def _cut(node_type: NodeType, inputs: Sequence[NDArray], begin: int, end: int) -
 def _run(
     node_type: NodeType, call: FunctionCall, inputs: list[NDArray], rows: int, alone: bool = False
 ) -> _FunctionRun:
-    """Run rows of calls; if one call `alone` returns other shapes than expected, calls of its class
-    are recorded no more."""
+    """Run rows of calls; if a call `alone` has unexpected shapes, stop recording its class."""
     function = call.signature.new()
     function._used = True
     arrays = iter(inputs)
@@ -213,7 +212,7 @@ def _run(
 def _difference(
     batch: Batch, call: FunctionCall, whole: _FunctionRun, bounds: Sequence[int]
 ) -> str:
-    """In what the first and the last call of a batch differ when they run alone; else nothing."""
+    """Return how a batch differs from its first and last call run alone; empty if it does not."""
     ends = [(bounds[0], bounds[1]), (bounds[-2], bounds[-1])]
     node_type = batch.node_type
     cuts = [_cut(node_type, whole.inputs, *end) for end in ends]
@@ -261,7 +260,7 @@ def _drawn(like: NDArray, scale: float) -> NDArray:
 
 
 def _kept(function: autograd.Function) -> autograd.Function:
-    """A Function as it is after forward; `backward` may change what it kept in containers."""
+    """Return a copy of a Function after forward, as `backward` may change its containers."""
     kept = copy.copy(function)
     for name, value in vars(function).items():
         if isinstance(value, (list, dict, set)):

@@ -1,4 +1,4 @@
-"""Where a backward pass leaves gradients: in arenas of its own, and where MXNet wants them."""
+"""Where a backward pass leaves gradients: in its own arenas, and where MXNet wants them."""
 
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -11,8 +11,8 @@ NOT_WANTED, WRITTEN, ADDED = '-wa'  # how the next gradient comes to what is the
 
 
 class Gradients:
-    """Gradients of one backward pass: arenas of which those in `unwritten` have to be zero to begin
-    with, and arrays for the inputs of the tape, with what MXNet wants done with each."""
+    """Gradients of one backward pass: arenas, of which those in `unwritten` must be zeroed first,
+    and arrays for the inputs of the tape, with MXNet's request for each."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Gradients:
             target += gradient
 
     def zero_arenas(self) -> None:
-        """Set the arenas that nothing was added to so far to zero."""
+        """Zero the arenas to which nothing was added so far."""
         for index in self._unwritten:
             arena: Any = self._arenas[index]
             arena[:] = 0
         self._unwritten.clear()
 
     def zero_inputs(self) -> None:
-        """Set the gradients of inputs that got nothing to zero."""
+        """Zero the gradients of inputs that got nothing."""
         for place, mode in enumerate(self._modes):
             if mode == WRITTEN:
                 self._targets[place][:] = 0

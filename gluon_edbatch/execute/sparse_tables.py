@@ -1,8 +1,8 @@
-"""Tables whose gradients are row_sparse: their rows are looked up on the user's own tape.
+"""Look up rows of tables with row_sparse gradients on the user's own tape.
 
-An evaluation is one function to autograd, and MXNet takes only dense gradients from such. So rows
-of these tables are looked up by MXNet's `Embedding`, recorded before that function, which gets them
-as inputs; their gradients go back through that operator, which knows which rows were used.
+An evaluation is one function for autograd, from which MXNet takes dense gradients only. So MXNet's
+`Embedding`, recorded before that function, looks these rows up, and they are inputs of the
+function. Their gradients go back through `Embedding`, which knows which rows were used.
 """
 
 import mxnet as mx
@@ -47,7 +47,7 @@ def _record(table: Watched, ids: NDArray, rows: NDArray) -> None:
 
 
 def check_request(parameter: gluon.Parameter) -> None:
-    """Raise ValueError for ``grad_req='add'``: MXNet adds to no row_sparse gradient."""
+    """Raise ValueError for ``grad_req='add'``: MXNet cannot add to a row_sparse gradient."""
     if parameter.grad_req == 'add':
         raise ValueError(
             f'parameter {parameter.name} has a row_sparse gradient, to which MXNet '
@@ -56,7 +56,7 @@ def check_request(parameter: gluon.Parameter) -> None:
 
 
 def with_dense_gradient(array: NDArray) -> NDArray:
-    """An input of a function of autograd; a row_sparse gradient is made of the dense one."""
+    """Return an input for an autograd function; its dense gradient becomes row_sparse if needed."""
     if gradient_stype(array) in (None, 'default'):
         return array
     with modes(recording=True):

@@ -1,5 +1,4 @@
-"""What of a plan runs at once, and by which backend: the native operators where they can, MXNet's
-own for all else."""
+"""Split a plan into steps, each run by a backend: native operators if possible, else MXNet's."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional, Protocol, Union
@@ -17,25 +16,25 @@ from .verify import needs_verification
 
 
 class Backend(Protocol):
-    """A way to run batches, which a module can be."""
+    """A way to run batches; a module can be one."""
 
     def traits(self, node_type: NodeType) -> Optional[Traits]:
-        """What planning has to know of it; None if it cannot run the type."""
+        """Return what planning has to know of the backend; None if it cannot run the type."""
 
     def kind(self, group: Group) -> Union[int, np.ndarray]:
-        """0 for batches that it cannot run, 1 for those that run one by one; neighbours of one
-        greater number run together. An array (batches,) if those of a group are of several."""
+        """Return 0 for batches that it cannot run, 1 for batches that run one by one. Neighbours
+        with one greater number run together. An array (batches,) if a group's batches differ."""
 
     def run(self, machine: Machine, first: int, last: int) -> Optional[Tape]:
-        """Run batches of one kind, those of the plan from `first` to before `last`: the results
-        appear in the arenas. Returns what differentiates them, if there is anything."""
+        """Run batches `first` to before `last` of the plan, all of one kind: the results appear in
+        the arenas. Return their tape, or None without a gradient."""
 
 
 BACKENDS: tuple[Backend, ...] = (native_run, function_batches, cached_backend)
 
 
 def is_run(node_type: NodeType) -> bool:
-    """Whether one can run the type."""
+    """Return whether a backend can run the type."""
     return any(backend.traits(node_type) is not None for backend in BACKENDS)
 
 
@@ -50,7 +49,7 @@ def traits_of(node_type: NodeType) -> Traits:
 
 
 class Step(NamedTuple):
-    """Batches that run at once: those of a plan from `first` to before `last`."""
+    """Batches that run together: those of a plan from `first` to before `last`."""
 
     first: int
     last: int
@@ -67,9 +66,7 @@ class Step(NamedTuple):
 
 
 def steps(plan: Plan) -> Iterator[Step]:
-    """What to run at once of all that is batched: neighbours of a kind together, all else
-    one by one.
-    """
+    """Yield the steps of a plan: neighbours of one kind together, all others one by one."""
     backend = _of_all(plan)
     if backend is not None:
         yield Step(0, plan.size, backend)
@@ -87,7 +84,7 @@ def steps(plan: Plan) -> Iterator[Step]:
 
 
 def _of_all(plan: Plan) -> Optional[Backend]:
-    """The backend that runs all batches at once, where nothing is left to prove: most often."""
+    """Return the backend that runs all batches in one step if nothing is to be verified."""
     first, known = BACKENDS[0], 0
     for group in plan.groups:
         several = len(group.nodes) > group.size  # else there is nothing to compare
@@ -111,7 +108,7 @@ def _unproved(plan: Plan) -> np.ndarray:
 
 
 def _uneven(group: Group) -> np.ndarray:
-    """Of which batches the calls have ragged arguments of different lengths."""
+    """Return the batches whose calls have ragged arguments of different lengths."""
     uneven = np.zeros(group.size, bool)
     for read in group.reads:
         if read.uneven is not None:
@@ -120,7 +117,7 @@ def _uneven(group: Group) -> np.ndarray:
 
 
 def _backends(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """The kind of each batch, and the first backend that can run it."""
+    """Return the kind of each batch, and the first backend that can run it."""
     kinds, backends = np.zeros((2, plan.size), np.int8)
     for group in plan.groups:
         left: np.ndarray = group.numbers

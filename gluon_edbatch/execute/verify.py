@@ -1,7 +1,7 @@
-"""Once per type: does a batch give the same as one of its calls run alone?
+"""Verify once per type that a batch gives the same as one of its calls run alone.
 
-Types whose every operator has a batching rule are proved already; all others, and all with ragged
-arguments (whose padding must not matter), are compared at their first batch that could differ.
+Types whose operators all have batching rules are proved already. Others, and types with ragged
+arguments, are compared at the first batch that could differ.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ _TOLERANCE = {'float16': 2e-2, 'float32': 1e-3, 'float64': 1e-7}
 
 
 def needs_verification(node_type: NodeType) -> bool:
-    """Whether a batch of several calls should be compared."""
+    """Return whether a batch of several calls has to be compared."""
     known = executable(node_type)
     return not (known.verified and known.verified_padding)
 
 
 def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> None:
-    """Compare the batch that just ran with one of its calls; raises `RowDependenceError` if they
-    differ. `lengths` (calls, ragged arguments) and `rows` (calls,) are of the calls, and `line` is
+    """Compare the batch that just ran with one of its calls; raise `RowDependenceError` if they
+    differ. `lengths` (calls, ragged arguments) and `rows` (calls,) belong to the calls. `line` is
     the user's that recorded the first."""
     node_type = batch.node_type
     if node_type.packed:
@@ -74,7 +74,7 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
 
 
 def _verify_packed(machine, batch, line: str) -> None:
-    """The same of a batch of packed sentences: its first, by MXNet's operators."""
+    """Compare the first of a batch of packed sequences with MXNet's operators."""
     node_type, known = batch.node_type, executable(batch.node_type)
     inputs = [
         machine.first_packed(batch, position)
@@ -106,7 +106,7 @@ def _cut(node_type, inputs, begin, end, lengths) -> list[NDArray]:
 
 
 def _kinds(node_type, lengths, masked: str = SLICE) -> tuple[str, ...]:
-    """How to read arrays; `masked` ragged ones whose padding shows."""
+    """Return how a program reads arrays; `masked` is for ragged ones whose padding needs a mask."""
     lengths = iter(np.asarray(lengths).tolist())
 
     def kind(argument) -> str:
@@ -126,8 +126,8 @@ def run_unrecorded(
     training: bool,
     lengths: Optional[np.ndarray] = None,
 ) -> list[NDArray]:
-    """What a type makes of arrays, without autograd; `lengths` (rows, ragged arguments) are for
-    those of a masked kind."""
+    """Return a type's results for arrays, without autograd. `lengths` (rows, ragged arguments) are
+    for arguments of a masked kind."""
     program = program_for(node_type, kinds)
     arguments = [
         inputs[source.position]
@@ -149,7 +149,7 @@ def _lengths_of(node_type: NodeType, position: int, lengths: Optional[np.ndarray
 
 
 def is_close(found: np.ndarray, expected: np.ndarray) -> bool:
-    """Whether two results agree but for rounding."""
+    """Return whether two results agree up to rounding."""
     if not np.issubdtype(expected.dtype, np.floating):
         return np.array_equal(found, expected)
     tolerance = _TOLERANCE[expected.dtype.name]

@@ -1,4 +1,4 @@
-"""Parameters of an evaluation: their values as they were recorded, and gradients of its own."""
+"""Parameters of an evaluation: their values as recorded, and gradients of their own."""
 
 import mxnet as mx
 import numpy as np
@@ -16,8 +16,8 @@ from .sparse_tables import check_request
 
 
 class Weights:
-    """Parameters as they were recorded, and what batches that run by MXNet's own operators get for
-    them and for packs of several of them (a `NativeRun` packs them itself)."""
+    """Parameters as recorded, and the arrays for them, and for packs of them, in batches by MXNet's
+    own operators (a `NativeRun` packs them itself)."""
 
     def __init__(self, recording: Recording, taped: bool):
         self._recording, self._taped = recording, taped  # taped: autograd records some batch
@@ -29,18 +29,18 @@ class Weights:
         self._shares: list[tuple[int, NDArray]] = []  # of which of `arrays`, all or a part of them
 
     def of(self, node_type: NodeType, program: CompiledGraph, source: Source) -> NDArray:
-        """What a program of a type gets for a parameter or a pack."""
+        """Return the array of a parameter or pack for a program of a type."""
         if source.kind == 'pack':
             return self.pack(node_type, program.packs[source.position])
         return self.parameter(node_type, source.position)
 
     def watched(self, node_type: NodeType, position: int) -> Watched:
-        """A parameter of a type, whose values are those that were recorded."""
+        """Return the guard of a type's parameter, which has its recorded values."""
         parameter = node_type.parameters[position]
         return self._recording.model.of(parameter, node_type.ctx)
 
     def trained(self, node_type: NodeType, position: int) -> int:
-        """Which of `arrays` the user's own one of a parameter is: it is one of them from now on."""
+        """Return the index of a parameter's own array among `arrays`; add it at first use."""
         parameter, own = node_type.parameters[position], self.watched(node_type, position).array
         if has_sparse_gradient(parameter):
             check_request(parameter)
@@ -50,12 +50,12 @@ class Weights:
         return place
 
     def parameter(self, node_type: NodeType, position: int) -> NDArray:
-        """A parameter's values as recorded.
+        """Return a parameter's values as recorded.
 
-        Under autograd it is a variable with a gradient of its own, because the engine would not
-        know of writes to the user's from inside a backward pass. And it is a copy if backward
-        reads it: by then the user may have queued an update of the original, which waits for
-        this very backward pass.
+        Under autograd the result is a variable with its own gradient, as the engine would not know
+        of writes to the user's gradient from inside a backward pass. The result is a copy if
+        backward reads it. By then the user may have queued an update of the original, which waits
+        for this backward pass.
         """
         watched = self.watched(node_type, position)
         own = watched.array
@@ -80,15 +80,15 @@ class Weights:
         return value
 
     def _accumulating(self, value: NDArray) -> NDArray:
-        """The gradient of what is a variable from now on: zero when a backward pass begins."""
+        """Make an array a variable; return its gradient, zeroed before each backward pass."""
         gradient = empty(value.shape, value.dtype, value.ctx)
         self._accumulated.append(gradient)
         autograd.mark_variables([value], [gradient], 'add')
         return gradient
 
     def pack(self, node_type: NodeType, positions: tuple[int, ...]) -> NDArray:
-        """Several parameters as recorded, one after the other in one array, made anew in each
-        evaluation. The parameters' gradients are slices of its gradient."""
+        """Return several parameters as recorded, concatenated in each evaluation. The parameters'
+        gradients are slices of the pack's gradient."""
         watched = [self.watched(node_type, position) for position in positions]
         marked = self._taped and any(
             parameter.grad_req != 'null' for parameter in node_type.parameters
@@ -109,7 +109,7 @@ class Weights:
         return pack
 
     def finish(self) -> None:
-        """No more are asked for (see `Machine.finish`)."""
+        """Drop the recording: no more parameters are asked for (see `Machine.finish`)."""
         del self._recording
 
     # --- in a backward pass ----------------------------------------------------------------------
@@ -120,6 +120,6 @@ class Weights:
             gradient[:] = 0
 
     def deliver(self, gradients: Gradients) -> None:
-        """Hand the gradients on, once all batches have added theirs."""
+        """Pass the gradients on, once all batches have added theirs."""
         for place, gradient in self._shares:
             gradients.deliver(place, gradient)

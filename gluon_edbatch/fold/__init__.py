@@ -1,9 +1,9 @@
-"""The interfaces of mxnet-jit-batch and torchfold: calls are noted first and run when applied.
+"""The interfaces of mxnet-jit-batch and torchfold: note calls first, and run them when applied.
 
-In the order in which data passes them: ``handles`` (a call, what stands for its results, and its
-arguments), ``targets`` (what is called in the place of an op), ``joined`` (results put together),
-``fold`` (notes calls and replays them in a `batching` scope), ``unfold`` (the same at once, for
-debugging), ``unroll`` (recurrent cells).
+Data passes these modules in order: ``handles`` (a call, its arguments, and handles of its results),
+``targets`` (what is called for an op), and ``joined`` (joins results). ``fold`` notes calls and
+replays them in a `batching` scope; ``unfold`` runs them eagerly, for debugging. ``unroll`` has
+recurrent cells.
 """
 
 from .fold import Fold

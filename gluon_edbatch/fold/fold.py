@@ -1,4 +1,4 @@
-"""`Fold`: calls are noted sample by sample, and run together when their results are asked for."""
+"""`Fold`: note calls sample by sample, and run them together when their results are asked for."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,33 +25,33 @@ from .targets import Targets
 
 
 class Fold:
-    """Notes calls sample by sample and runs them in batches: the `Fold` of mxnet-jit-batch and that
-    of torchfold.
+    """Note calls sample by sample and run them in batches, as the `Fold` of mxnet-jit-batch and
+    torchfold.
 
-    With ``record(batch_axis, op, *args)`` any callable is noted, and ``fold([[...], [...]])`` gives
-    one array for each list of results. With ``add('method', *args)`` a method of the block is
-    noted which ``apply(block, [[...], [...]])`` is given. Nothing of the model runs before that, so
-    parameters may be uninitialised; then every noted call is made, for its sample alone and in the
-    order of noting, inside a `batching` scope, which batches what it records.
+    ``record(batch_axis, op, *args)`` notes a call of any callable, and ``fold([[...], [...]])``
+    returns one array for each list of results. ``add('method', *args)`` notes a method of the block
+    that ``apply(block, [[...], [...]])`` gets. The model does not run before that, so parameters
+    may be uninitialised. Then every noted call is made, for its sample alone and in the order of
+    noting, inside a `batching` scope, which batches it.
 
-    What is the same call is noted once: equal in `op`, batch axis and arguments, where numbers and
-    strings are compared by type and value, containers by what they hold, and arrays and all other
-    objects by identity. **That includes random ones**: two equal calls of a dropout are one draw.
-    Arrays are held, not copied: what counts is what they hold when results are asked for, as does
-    autograd's state then. Functions and methods get them as values of the scope, which are NDArrays
-    that cannot be written to, so that what they do with them is batched, too.
+    Equal calls are noted once: equal in `op`, batch axis and arguments. Numbers and strings are
+    compared by type and value, containers by contents, arrays and other objects by identity. **That
+    includes random calls**: two equal calls of a dropout are one draw. Arrays are not copied: their
+    contents, and autograd's state, count when results are asked for. Functions and methods get
+    arrays as values of the scope, NDArrays that cannot be written to, so their operators are
+    batched, too.
 
     Parameters
     ----------
     ctx : mxnet.Context, optional
-        Where numbers and arrays go that the calls make. By default where the parameters of the
-        block are that `apply` is given, else MXNet's current context when results are asked for.
+        Device of numbers and arrays that the calls make. The default is that of the parameters of
+        `apply`'s block, else MXNet's current context when results are asked for.
     scheduler : str or Scheduler, default 'fsm'
-        See `batching`.
+        Which calls run together: see `batching`.
     volatile : bool, default False
         Compute without gradients, whatever autograd's state.
     cuda : bool, default False
-        See `cuda`.
+        Whether to compute on the first GPU (see `cuda`).
 
     Attributes
     ----------
@@ -92,12 +92,12 @@ class Fold:
             self.cuda()
 
     def cuda(self) -> 'Fold':
-        """Compute on the first GPU; gives the fold itself.
+        """Compute on the first GPU; return the fold itself.
 
         Raises
         ------
         RuntimeError
-            If there is none.
+            If there is no GPU.
         """
         if not mx.context.num_gpus():
             raise RuntimeError(
@@ -115,7 +115,7 @@ class Fold:
         Parameters
         ----------
         batch_axis : int
-            The axis along which results are put together when they are asked for.
+            The axis along which results are joined when they are asked for.
         op : callable
             A Block, a function of ``mx.nd``, a method, any function.
         *args
@@ -124,7 +124,7 @@ class Fold:
         Returns
         -------
         Handle
-            What stands for the results.
+            A handle of the results.
 
         Raises
         ------
@@ -154,16 +154,16 @@ class Fold:
         Returns
         -------
         Handle
-            What stands for the results, 0 being their batch axis: an argument of later calls, or an
-            element of what `apply` is given. Of several results ``handle.split(n)`` has n handles.
+            A handle of the results, with batch axis 0: an argument of later calls, or an element of
+            `apply`'s lists. For several results, ``handle.split(n)`` returns n handles.
 
         Raises
         ------
         TypeError
             If `op` is not a str.
         RecordError
-            If an argument is something else, as a float, a larger int, or a handle of another fold.
-            (That the block has no such method is told by `apply`.)
+            If an argument is something else, such as a float, a larger int, or a handle of another
+            fold. (`apply` raises if the block has no such method.)
 
         Examples
         --------
@@ -203,7 +203,7 @@ class Fold:
         return handle
 
     def reset(self) -> None:
-        """Forget all that was noted; handles of it cannot be used any more."""
+        """Forget all noted calls; their handles cannot be used any more."""
         self._forget_values(0)
         self._calls = []
         self._known: dict[tuple, Virtual] = {}
@@ -212,20 +212,20 @@ class Fold:
     # --- computing -------------------------------------------------------------------------------
 
     def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> list[NDArray]:
-        """Compute results.
+        """Compute the results of some handles.
 
         Parameters
         ----------
         nodes : list of list
-            Handles or arrays in each; or ints, which give an index array.
+            Lists of handles or arrays; a list of ints gives an index array.
         reset : bool, default True
-            Forget all that was noted, also if a call fails. Otherwise it can be continued, and
-            what ran will not run again; what comes of new parameters needs a `reset`.
+            Whether to forget all noted calls, even if a call fails. Otherwise more calls can be
+            noted, and calls that ran do not run again: new parameters need a `reset`.
 
         Returns
         -------
         list of NDArray
-            For each list its results, one after the other along their batch axis.
+            For each list, its results concatenated along their batch axis.
         """
         try:
             return self._compute(nodes, None, kept=not reset)
@@ -234,16 +234,16 @@ class Fold:
                 self.reset()
 
     def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> list[NDArray]:
-        """Compute results with the methods of a block.
+        """Compute the results of some handles with the methods of a block.
 
-        What was noted is kept, and runs anew whenever a block is applied.
+        Noted calls are kept, and run again whenever a block is applied.
 
         Parameters
         ----------
         block : Block, or another object with these methods
-            What `add` has noted by name is looked up in it.
+            Object with the methods that `add` noted by name.
         nodes : list of list
-            As for ``fold(nodes)``.
+            Lists of handles, as for ``fold(nodes)``.
 
         Returns
         -------
@@ -266,7 +266,7 @@ class Fold:
 
     @contextmanager
     def _placed(self, ctx: Optional[mx.Context]) -> Iterator[None]:
-        """On a context, if one is known, and without gradients if so asked."""
+        """Set the context, if one is known, and switch gradients off if asked."""
         with ExitStack() as stack:
             if ctx is not None:
                 stack.enter_context(ctx)
@@ -277,7 +277,7 @@ class Fold:
     def _replayed(
         self, lists: list[list], block: Any, ctx: Optional[mx.Context], kept: bool
     ) -> list[list]:
-        """Make the calls that were not made yet; gives the values that are wanted."""
+        """Make the calls that were not made yet; return the wanted values."""
         ran = self._ran
         try:
             with batching(self.scheduler, ctx) as self.scope:
@@ -309,7 +309,7 @@ class Fold:
         _tell_sites(recording, calls, ends)
 
     def _forget_values(self, begin: int) -> None:
-        """Forget what calls returned, from some number on."""
+        """Forget the results of calls from number `begin` on."""
         for call in self._calls[begin:]:
             call.value = None
         self._parts: dict[tuple, Any] = (
@@ -318,21 +318,21 @@ class Fold:
         self._ran = begin
 
     def __len__(self) -> int:
-        """How many calls are noted."""
+        """Return how many calls are noted."""
         return len(self._calls)
 
     def __bool__(self) -> bool:
         return True
 
     def __str__(self) -> str:
-        """What is noted, by depth."""
+        """Return the noted calls as text, by depth."""
         return summary(self._calls)
 
     __repr__ = __str__
 
 
 def _check_arguments(op: str, args: Sequence[Any]) -> None:
-    """Raise if an argument of `add` is none that it takes."""
+    """Raise if `add` does not take an argument."""
     for arg in args:
         if type(arg) in (list, tuple):
             _check_arguments(op, arg)
@@ -347,15 +347,14 @@ def _check_arguments(op: str, args: Sequence[Any]) -> None:
 
 
 def _located(error: Exception, call: NotedCall) -> EdbError:
-    """The error with the user's line that noted the call."""
+    """Return the error with the user's line that noted the call."""
     if isinstance(error, EdbError):
         return type(error)(f'{error}\n  in {call}, noted at {call.site}')
     return RecordError(f'{call} failed: {type(error).__name__}: {error}\n  noted at {call.site}')
 
 
 def _tell_sites(recording: Any, calls: Sequence[NotedCall], ends: Sequence[int]) -> None:
-    """What a call recorded at the user's line that asks for results is said to be recorded where
-    the call was noted."""
+    """Set the lines of calls recorded during the replay to those that noted them."""
     if not calls:
         return
     counts = np.diff(ends, prepend=0)

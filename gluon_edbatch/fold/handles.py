@@ -1,4 +1,4 @@
-"""Calls that were noted, what stands for their results until they run, and their arguments."""
+"""Noted calls, handles of their results, and their arguments."""
 
 import math
 import operator
@@ -20,7 +20,7 @@ from ..subgraph.trace import describe
 
 
 class Handle(ABC):
-    """What a noted call will return, or a part of it. Results in one list are put together along
+    """A handle of what a noted call will return, or of a part. Results in one list are joined along
     `batch_axis`; `batch` is False after `no_batch`."""
 
     __slots__ = ()
@@ -29,9 +29,9 @@ class Handle(ABC):
     batch: bool
 
     def __getitem__(self, index: Union[int, slice]) -> Union['Handle', tuple['Handle', ...]]:
-        """An element of the list or tuple that the call returns, or a row of the array.
+        """Return a handle of an element of the call's list or tuple, or of a row of its array.
 
-        ``[:n]`` gives the first n; how many there are is not known before the call runs.
+        ``[:n]`` gives the first n; the number of elements is not known before the call runs.
         """
         if index.__class__ is int:
             return self._part(index)
@@ -51,16 +51,16 @@ class Handle(ABC):
         )
 
     def split(self, num: int) -> tuple['Handle', ...]:
-        """The first `num` results."""
+        """Return handles of the first `num` results."""
         return tuple([self._part(i) for i in range(num)] if num > 0 else self[:num])
 
     def no_batch(self) -> 'Handle':
-        """The handle itself, marked as one value for all samples.
+        """Mark the handle as one value for all samples, and return it.
 
-        In mxnet-jit-batch and torchfold the calls of a batch shared such an argument, as it had
-        no batch axis. Here each call is one sample's, with whole arguments, so nothing is to be
-        said where it is passed on. The mark counts where results are asked for: a list of this
-        handle, however often it is in there, gives the value once.
+        In mxnet-jit-batch and torchfold the calls of a batch shared such an argument, which had no
+        batch axis. Here each call belongs to one sample, and the mark has no effect on arguments.
+        It counts where results are asked for: a list of this handle, once or more, gives the value
+        once.
         """
         self.batch = False  # type: ignore[misc]  # each kind of handle has a slot for it
         return self
@@ -68,21 +68,21 @@ class Handle(ABC):
     nobatch = no_batch
 
     def expand_dims(self, axis: int) -> 'Handle':
-        """The result with one more axis, of length 1."""
+        """Return a handle of the result with one more axis, of length 1."""
         return self._part(('expand_dims', operator.index(axis)))
 
     @abstractmethod
     def _part(self, step: Any) -> 'Handle':
-        """The handle for an index, or for another axis, of this."""
+        """Return the handle for an index, or for another axis, of this one."""
 
 
 class NotedCall:
-    """A call that was noted.
+    """A noted call.
 
-    `op` is what is called; a string names a method of the block that is applied. `args` have
-    handles in the place of results; lists and dicts are copies. `depth` is one more than that of
-    the calls that it reads. `owner` stands for the fold until its next reset, and `value` is what
-    `op` returned, if it ran.
+    `op` is the callable; a string names a method of the applied block. `args` have handles in place
+    of results; lists and dicts are copies. `depth` is one more than that of the calls that it
+    reads. `owner` identifies the fold until its next reset. `value` is the result of `op`, if it
+    ran.
     """
 
     __slots__ = (
@@ -120,7 +120,7 @@ class NotedCall:
 
     @property
     def site(self) -> Site:
-        """The user's line that noted it."""
+        """The user's line that noted the call."""
         return site_at(self.code, self.instruction)
 
     def __str__(self) -> str:
@@ -128,8 +128,8 @@ class NotedCall:
 
 
 class Virtual(Handle):
-    """A handle of a call of a `Fold`; there is one for each part of what the call returns. `path`
-    leads from what the call returns to this part of it: indices and ``('expand_dims', axis)``."""
+    """A handle of a call of a `Fold`, one for each part of the result. `path` leads from the result
+    to this part: indices and ``('expand_dims', axis)``."""
 
     __slots__ = ('call', 'path', 'batch', 'batch_axis', '_parts')
 
@@ -151,8 +151,8 @@ class Virtual(Handle):
         return part
 
     def value(self, parts: dict[tuple, Any]) -> Any:
-        """The value, once the call ran. `parts` has rows of arrays, and arrays with more axes, by
-        index of the call and path: each is made once."""
+        """Return the value, once the call ran. `parts` caches rows of arrays, and arrays with more
+        axes, by index of the call and path."""
         value = self.call.value
         for position, step in enumerate(self.path, 1):
             if isinstance(value, (list, tuple)) and type(step) is int:
@@ -175,12 +175,12 @@ class Virtual(Handle):
 
 
 def part_of(value: Any, step: Any) -> Any:
-    """An element or row, or the value with one more axis."""
+    """Return an element or row, or the value with one more axis."""
     return value.expand_dims(step[1]) if type(step) is tuple else value[step]
 
 
 def op_name(op: Union[Callable, str]) -> str:
-    """What is called, as its user knows it."""
+    """Return the name of a callable, as its user knows it."""
     if isinstance(op, str):
         return op
     if isinstance(op, gluon.Block):
@@ -202,21 +202,20 @@ _CONSTANTS = frozenset((int, bool, str, bytes, type(None)))
 
 
 def key_of_op(op: Callable) -> Hashable:
-    """Equal for the same callable only; a bound method is made anew whenever it is asked for."""
+    """Return a key that is equal for the same callable only, bound methods included."""
     if op.__class__ is MethodType:
         return id(op.__self__), id(op.__func__)
     return id(op)
 
 
 def note(items: Iterable[Any], key: list[Hashable], owner: object) -> tuple[Iterable[Any], int]:
-    """Arguments as they are now, with copies of lists and dicts, which the user may change later
-    on; and the least depth of a call that reads them.
+    """Return arguments as they are now, with copies of lists and dicts, which the user may change
+    later, and the least depth of a call that reads them.
 
-    Handles, arrays and most else are the same only if they are the same object, which the call
-    keeps alive; numbers, strings and None if type and value are (0.0 is not -0.0); lists, tuples
-    and dicts if they hold the same. What tells these arguments from others is appended to `key`, in
-    one row: the garbage collector would walk through nested keys again and again. Handles have to
-    be `owner`'s.
+    Handles, arrays and most other objects are equal only if they are one object, which the call
+    keeps alive. Numbers, strings and None are equal if type and value are (0.0 is not -0.0); lists,
+    tuples and dicts if their contents are. A key of the arguments is appended to `key`, flat: the
+    garbage collector would walk through nested keys again and again. Handles must be `owner`'s.
     """
     depth, copies = 0, None
     for position, item in enumerate(items):
@@ -253,8 +252,8 @@ def note(items: Iterable[Any], key: list[Hashable], owner: object) -> tuple[Iter
 def resolve(
     items: Any, parts: dict[tuple, Any], convert: Optional[Callable[[Any], Any]] = None
 ) -> list:
-    """Arguments, as `note` gave them, with values in the place of handles; `convert` is given each
-    other argument."""
+    """Return arguments from `note` with values in place of handles; `convert` is applied to other
+    arguments."""
     values = []
     for item in items:
         kind = item.__class__
@@ -271,7 +270,7 @@ def resolve(
 
 
 def like(container: Any, items: list) -> Any:
-    """A container of this kind that holds these items."""
+    """Return a container of the same kind that holds these items."""
     kind = container.__class__
     if kind is list:
         return items
@@ -284,7 +283,7 @@ def like(container: Any, items: list) -> Any:
 
 
 def summary(calls: Iterable[NotedCall]) -> str:
-    """Lines such as ``15 x Dense(dense0)((1, 4))`` under the depth of these calls."""
+    """Return lines such as ``15 x Dense(dense0)((1, 4))`` under the depth of these calls."""
     steps: dict[int, Counter] = {}
     for call in calls:
         steps.setdefault(call.depth, Counter())[_text(call)] += 1
@@ -302,7 +301,7 @@ def _text(call: NotedCall) -> str:
 
 
 def _arguments(items: Iterable[Any]) -> str:
-    """Descriptions, those of neighbours that are alike as one."""
+    """Return descriptions of arguments; equal neighbours are counted."""
     texts = [(text, len(list(alike))) for text, alike in groupby(map(_argument, items))]
     return ', '.join([text if number == 1 else f'{number} x {text}' for text, number in texts])
 

@@ -1,4 +1,4 @@
-"""Results that were asked for in one list, put together along their batch axis."""
+"""Join the results that were asked for in one list along their batch axis."""
 
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -16,8 +16,8 @@ _EXACT = 2**24  # all integers up to it are exact in float32
 
 
 def joined(items: Sequence[Any], values: Sequence[Any], ctx: Optional[mx.Context]) -> NDArray:
-    """One array of the results in a list, which are asked for by `items` and are `values`. A list
-    of ints gives an index array. An array that has to be made goes to `ctx`."""
+    """Join the results of one list to an array: `items` were asked for, and `values` are theirs. A
+    list of ints gives an index array. A new array goes to `ctx`."""
     if not items:
         raise RecordError('a list of results to compute is empty: there is nothing to put together')
     if all([type(item) is int for item in items]):
@@ -36,14 +36,14 @@ def joined(items: Sequence[Any], values: Sequence[Any], ctx: Optional[mx.Context
 
 
 def indices(numbers: Sequence[int], ctx: Optional[mx.Context]) -> NDArray:
-    """(n,) float32, as ``mx.nd.array`` makes them of Python numbers."""
+    """Return (n,) float32, as ``mx.nd.array`` makes it of Python numbers."""
     for number in numbers:
         check_exact(number)
     return mx.nd.array(numbers, ctx=ctx)
 
 
 def check_exact(number: int) -> None:
-    """Raise if an index is another one in float32."""
+    """Raise if an index is not exact in float32."""
     if abs(number) > _EXACT:
         raise RecordError(
             f'the integer {number} is not exact in float32, the dtype of index '
@@ -52,7 +52,7 @@ def check_exact(number: int) -> None:
 
 
 def _shared(items: Sequence[Any], values: Sequence[Any]) -> NDArray:
-    """The one value of a list of handles that are not batched."""
+    """Return the one value of a list of handles that are not batched."""
     if any(
         [
             not isinstance(item, Handle) or item.batch or value is not values[0]

@@ -1,4 +1,4 @@
-"""What a noted op is called as, and with, so that a scope records what it does."""
+"""Choose what to call for a noted op, so that a scope records its operators."""
 
 from types import MethodType
 from typing import Any, Callable, Optional
@@ -15,13 +15,12 @@ from .handles import NotedCall
 
 
 class Targets:
-    """What to call in one replay, and how its arguments are converted that are no handle's value.
+    """Choose what to call in one replay, and convert arguments that are not values of handles.
 
-    A scope records calls of HybridBlocks, and operators on its own values. An array of the user is
-    none, so what other functions do with it would be done at once and alone; they get it as a value
-    of the scope: a lazy array that cannot be written to. Weights (arrays with a gradient of their
-    own, and large ones) stay as they are, as operators on values can share them. Methods that were
-    noted by name are those of `block`.
+    A scope records calls of HybridBlocks, and operators on its own values. Other functions would
+    compute with the user's arrays eagerly, so they get these as values of the scope: lazy arrays
+    that cannot be written to. Weights (arrays with their own gradient, and large ones) stay as they
+    are, as operators on values can share them. Methods that were noted by name belong to `block`.
     """
 
     def __init__(self, recording: Any, block: Any):
@@ -31,7 +30,7 @@ class Targets:
         self._known: dict[int, Any] = {}  # by id; the calls keep the arrays
 
     def of(self, call: NotedCall) -> tuple[Callable, Optional[Callable]]:
-        """What to call for an op, and what is given its arguments that are no handle's value."""
+        """Return what to call for an op, and a function to convert its other arguments."""
         op = call.op
         key = op if op.__class__ is str else id(op)
         target = self._targets.get(key)
@@ -51,7 +50,7 @@ class Targets:
         return op, Targets._of_array
 
     def _of_array(self, item: Any) -> Any:
-        """A dense NDArray as a value; anything else is handed through."""
+        """Return a dense NDArray as a value; anything else as it is."""
         if item.__class__ is not NDArray and item.__class__ is not GuardedArray:
             return item
         value = self._known.get(id(item))
@@ -65,7 +64,7 @@ class Targets:
         return value
 
     def _of_argument(self, item: Any) -> Any:
-        """What `Fold.add` takes as a value."""
+        """Return an argument of `Fold.add` as a value."""
         if item.__class__ is int:
             return self._recording.number(item)
         if isinstance(item, np.ndarray):
@@ -86,7 +85,7 @@ def _method(block: Any, name: str) -> Callable:
 
 
 def _operator(op: Callable, recorded: Callable) -> Callable:
-    """An operator of ``mx.nd``, as ``edb.nd`` has it: that takes arrays of the user, too."""
+    """Return an operator of ``mx.nd`` as ``edb.nd`` has it, which takes the user's arrays, too."""
 
     def operator(*args: Any) -> Any:
         return recorded(*args) if all(map(_is_dense, args)) else op(*args)

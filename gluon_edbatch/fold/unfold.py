@@ -1,4 +1,4 @@
-"""`Unfold`: the interface of `Fold`, computed at once."""
+"""`Unfold`: the interface of `Fold`, computed eagerly."""
 
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
@@ -13,7 +13,7 @@ from .joined import indices, joined
 
 
 class Result(Handle):
-    """A result of a call of an `Unfold`; `value` is what the call returned, or a part of it."""
+    """A result of an `Unfold`'s call; `value` is what the call returned, or a part of it."""
 
     __slots__ = ('value', 'batch', 'batch_axis')
 
@@ -32,22 +32,21 @@ class Result(Handle):
 
 
 class Unfold(Fold):
-    """Takes the place of `Fold` for debugging: every call runs at once, eagerly and alone.
+    """Replace `Fold` for debugging: every call runs eagerly and alone.
 
-    So its errors come from the line that noted the call, whatever is raised there, and handles show
-    their values.
+    Errors come from the line that noted the call, and handles show their values.
 
     Parameters
     ----------
     block : Block or another object, optional
-        Whose methods `add` calls, and `apply` must be given.
+        Object whose methods `add` calls, and which `apply` must get.
     ctx : mxnet.Context, optional
-        Where index arrays go, and arrays that the calls make. By default where the block's
-        parameters are, else MXNet's current context.
+        Device of index arrays, and of arrays that the calls make. The default is that of the
+        block's parameters, else MXNet's current context.
     volatile : bool, default False
         Compute without gradients, whatever autograd's state.
     cuda : bool, default False
-        See `cuda`.
+        Whether to compute on the first GPU (see `cuda`).
 
     Raises
     ------
@@ -75,7 +74,7 @@ class Unfold(Fold):
         self.block = block
 
     def _note(self, batch_axis: int, op: Any, op_key: Any, args: Sequence[Any]) -> Handle:
-        """Make the call, and give its result."""
+        """Make the call, and return its result."""
         named = isinstance(op, str)
         values = [_value(arg, self._index if named else None) for arg in args]
         with self._placed(self._ctx()):
@@ -88,33 +87,33 @@ class Unfold(Fold):
         return self.ctx or context_of(self.block)
 
     def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> list[NDArray]:
-        """The results of each list as one array (see `Fold`)."""
+        """Return the results of each list as one array (see `Fold`)."""
         lists = [list(items) for items in nodes]
         return [
             joined(items, [_value(item, None) for item in items], self._ctx()) for items in lists
         ]
 
     def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> list[NDArray]:
-        """The results of each list as one array.
+        """Return the results of each list as one array.
 
         Parameters
         ----------
         block : Block
-            That which was given when this was made.
+            The block that the constructor got.
         nodes : list of list
-            As for `Fold`.
+            Lists of handles, as for `Fold`.
 
         Returns
         -------
         list of NDArray
-            For each list its results, one after the other along their batch axis.
+            For each list, its results concatenated along their batch axis.
 
         Raises
         ------
         ValueError
-            If it is not the block that was given when this was made.
+            If `block` is not the constructor's.
         RecordError
-            If a list is empty, or its results cannot be put together.
+            If a list is empty, or its results cannot be joined.
         """
         if block is not self.block:
             raise ValueError(
@@ -125,7 +124,7 @@ class Unfold(Fold):
 
 
 def _value(arg: Any, integer: Optional[Callable[[int], NDArray]]) -> Any:
-    """An argument with values in the place of handles, and ints as arrays if asked."""
+    """Return an argument with values in place of handles, and ints as arrays if asked."""
     if isinstance(arg, Result):
         return arg.value
     if isinstance(arg, (list, tuple)) or type(arg) is dict:

@@ -1,4 +1,4 @@
-"""Recurrent cells unrolled in a fold."""
+"""Unroll recurrent cells in a fold."""
 
 from collections.abc import Sequence
 from typing import Any, Optional, Union
@@ -23,7 +23,7 @@ def fold_unroll(
     merge_outputs: Optional[bool] = None,
     valid_length: Optional[Any] = None,
 ) -> tuple[Union[Handle, list[Handle]], list[Handle]]:
-    """Note what ``cell.unroll`` does; each step of each sample is a call that can be batched.
+    """Note the steps of ``cell.unroll``; each step of each sample is a call that can be batched.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ def fold_unroll(
         One array, (batch_size, length, ...) for the layout 'NTC' and (length, batch_size, ...) for
         'TNC'; or a list of `length` arrays (batch_size, ...).
     begin_state : list of (NDArray or Handle), optional
-        States before the first step. By default those of ``cell.begin_state``.
+        States before the first step, by default those of ``cell.begin_state``.
     layout : str, default 'NTC'
-        Of `inputs` and of merged outputs.
+        Layout of `inputs` and of merged outputs.
     merge_outputs : bool, optional
         True: the outputs are one array in this layout. Otherwise they are a list, for None too.
     valid_length : NDArray or Handle, optional
@@ -49,17 +49,17 @@ def fold_unroll(
     Returns
     -------
     outputs : list of Handle, or Handle
-        Of each step, (batch_size, hidden); merged, `inputs`' layout with hidden in the place of
-        what follows its first two axes.
+        Outputs of each step, (batch_size, hidden). Merged outputs have `inputs`' layout, with
+        hidden in place of the axes after the first two.
     states : list of Handle
-        After the last step, of the shapes that ``cell.state_info()`` tells.
+        States after the last step, with the shapes of ``cell.state_info()``.
 
     Raises
     ------
     TypeError
-        If `cell` is no recurrent cell.
+        If `cell` is not a recurrent cell.
     ValueError
-        If `layout` is another.
+        If `layout` is neither.
     RecordError
         If `inputs` do not have `length` steps.
     """
@@ -86,8 +86,8 @@ def fold_unroll(
 
 
 def _begin_state(cell: RecurrentCell, inputs: Any, layout: str) -> Optional[list[NDArray]]:
-    """What ``cell.unroll`` would begin with, if the inputs are known already. To make it within the
-    scope would count up in the cell, and so make the scope look at the cell anew."""
+    """Return the initial states of ``cell.unroll``, if the inputs are known already. Inside the
+    scope, ``begin_state`` would change a counter of the cell, and so its fingerprint."""
     first, axis = (inputs[0], 0) if isinstance(inputs, list) else (inputs, layout.index('N'))
     if not isinstance(first, NDArray):
         return None

@@ -1,4 +1,4 @@
-"""From recorded lists to arrays: the calls that wait, and those of them that are wanted."""
+"""Convert recorded lists to arrays: the calls that wait, and those that are wanted."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
@@ -8,7 +8,7 @@ import numpy as np
 from .edges import addition_trees, among, form_columns, needed, number_calls, with_sums
 from .graph import Graph, expand
 
-if TYPE_CHECKING:  # this room needs NumPy only: gluon_edbatch_runtime has it without MXNet
+if TYPE_CHECKING:  # this package needs NumPy only: gluon_edbatch_runtime has no MXNet
     from ..record.recording import Recording
     from ..subgraph.node_type import NodeType
 
@@ -27,7 +27,7 @@ class Calls(NamedTuple):
     offsets, args : numpy.ndarray
         (n + 1,) and (m,): call ``i`` reads the values ``args[offsets[i]:offsets[i + 1]]``.
     length_offsets, lengths : numpy.ndarray
-        The same for the lengths of its ragged or flat arguments.
+        The slices and values of the lengths of its ragged or flat arguments.
     """
 
     ids: np.ndarray
@@ -42,23 +42,23 @@ class Calls(NamedTuple):
         return len(self.ids)
 
     def select(self, keep: np.ndarray) -> 'Calls':
-        """The calls at these ascending positions."""
+        """Return the calls at these ascending positions."""
         return self if len(keep) == len(self.ids) else self.take(keep)
 
     def take(self, places: np.ndarray) -> 'Calls':
-        """The calls at these positions, in this order."""
+        """Return the calls at these positions, in this order."""
         offsets, args = _take(self.offsets, self.args, places)
         length_offsets, lengths = _take(self.length_offsets, self.lengths, places)
         ids, forms, outputs = self.ids[places], self.forms[places], self.outputs[places]
         return Calls(ids, forms, outputs, offsets, args, length_offsets, lengths)
 
     def edges(self, evaluation: np.ndarray) -> 'Edges':
-        """What these calls read of each other; `evaluation` tells which values are there."""
+        """Return what these calls read of each other; `evaluation` marks the computed values."""
         return Edges(*among(self.offsets, self.args, self.outputs, evaluation))
 
 
 class Edges(NamedTuple):
-    """Which calls read what others compute, by position in `Calls`.
+    """Which calls read results of other calls, by position in `Calls`.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Edges(NamedTuple):
 
 
 class FormTable(NamedTuple):
-    """The forms of a recording as arrays, one entry a form."""
+    """The forms of a recording as arrays, with one entry for each form."""
 
     types: np.ndarray  # serial of the node type
     rows: np.ndarray
@@ -96,7 +96,7 @@ _tables: dict[tuple[bytes, bytes], FormTable] = {}  # of recordings of the same 
 
 
 def form_table(recording: 'Recording') -> FormTable:
-    """The forms met so far."""
+    """Return a table of the forms that a recording has met so far."""
     key = bytes(recording.form_summaries), bytes(recording.output_rows)
     table = _tables.get(key)
     if table is None:
@@ -115,7 +115,7 @@ LEFT_OUT = -2  # in the place of an evaluation's number: a partial sum that no c
 
 
 class Pending:
-    """The calls of one recording that were not run yet."""
+    """The calls of one recording that have not run yet."""
 
     def __init__(self):
         self._seen_nodes = self._seen_lengths = self._seen_values = 0
@@ -123,7 +123,7 @@ class Pending:
         self._left_out: list[tuple[int, Calls, np.ndarray]] = []  # by which evaluation, which calls
 
     def calls(self, recording: 'Recording', table: FormTable) -> Calls:
-        """All calls that wait, those recorded since the last look included."""
+        """Return all calls that wait, including those recorded since the last call."""
         begin = self._seen_nodes
         if begin == len(recording.node_forms):
             return self._waiting if self._waiting is not None else _NO_CALLS
@@ -149,7 +149,7 @@ class Pending:
         return self._waiting
 
     def ran(self, calls: Calls) -> None:
-        """These calls are done."""
+        """Remove calls that have run."""
         if self._waiting is None or len(calls) == len(self._waiting):
             self._waiting = None
             return
@@ -160,9 +160,9 @@ class Pending:
         self._waiting = self._waiting.select(np.flatnonzero(left))
 
     def leave_out(self, sums: 'Sums', merged: Calls, number: int, evaluation: np.ndarray) -> int:
-        """Let the inner calls of sums wait until somebody reads their results; gives how many.
+        """Let the inner calls of sums wait until their results are read; return how many.
 
-        `merged` are the calls that evaluation `number` is to run.
+        `merged` are the calls that evaluation `number` will run.
         """
         waiting: Any = self._waiting
         inner = np.searchsorted(waiting.ids, sums.inner)
@@ -177,7 +177,7 @@ class Pending:
         return len(inner)
 
     def left_out(self) -> Optional[Calls]:
-        """All calls that were left out, in the order in which they were recorded."""
+        """Return all calls that were left out, in the order of recording; None without any."""
         found: Optional[Calls] = None
         for _, calls, places in self._left_out:
             left = calls.select(places)
@@ -185,7 +185,7 @@ class Pending:
         return None if found is None else _in_order(found)
 
     def forms_left_out(self) -> set[int]:
-        """The forms of the calls that were left out."""
+        """Return the forms of the calls that were left out."""
         return {
             form
             for _, calls, places in self._left_out
@@ -193,7 +193,7 @@ class Pending:
         }
 
     def restore(self, evaluation: np.ndarray) -> Calls:
-        """Let the calls that were left out wait as all others do; gives all that wait."""
+        """Let the calls that were left out wait as usual; return all calls that wait."""
         left = self.left_out()
         if left is not None:
             evaluation[left.outputs] = -1
@@ -203,7 +203,7 @@ class Pending:
         return _NO_CALLS if self._waiting is None else self._waiting
 
     def forget(self, number: int) -> int:
-        """Drop the calls that evaluations before this one left out; gives how many these are."""
+        """Drop the calls that evaluations before `number` left out; return how many."""
         dropped = sum([len(places) for by, _, places in self._left_out if by < number])
         self._left_out = [left for left in self._left_out if left[0] >= number]
         return dropped
@@ -226,12 +226,12 @@ def _joined(first: Calls, second: Calls) -> Calls:
 
 
 def _in_order(calls: Calls) -> Calls:
-    """The calls by ascending number."""
+    """Return the calls by ascending number."""
     return calls.take(np.argsort(calls.ids, kind='stable'))
 
 
 class Sums(NamedTuple):
-    """Additions that run as sums.
+    """Additions that run as sums of many values.
 
     Attributes
     ----------
@@ -249,11 +249,11 @@ class Sums(NamedTuple):
 
     @property
     def inner(self) -> np.ndarray:
-        """The numbers of the additions whose results nobody reads."""
+        """Return the numbers of the additions whose results nobody reads."""
         return self.calls[self.calls != self.roots]
 
     def among(self, ids: np.ndarray) -> 'Sums':
-        """The sums that are among some calls."""
+        """Return the sums that belong to some calls."""
         here = np.isin(self.roots, ids)
         return Sums(self.calls[here], self.roots[here], self.forms[here])
 
@@ -265,10 +265,10 @@ def as_sums(
     wanted: np.ndarray,
     form_of_sum: Callable[[int], int],
 ) -> tuple[Calls, Optional[Sums]]:
-    """Let additions whose partial sums nobody reads run as one sum each.
+    """Merge additions whose partial sums nobody reads into one sum each.
 
-    `read` and `wanted` are the values that waiting calls, and others, read. `form_of_sum` gives the
-    form of sums by the form of an addition, of which `table` has some.
+    `read` are the values that waiting calls read, `wanted` those that others read. `form_of_sum`
+    returns a sum's form for an addition's form in `table`.
     """
     additions: Any = table.additions
     roots, found = addition_trees(calls, additions, read, wanted)
@@ -288,7 +288,7 @@ def as_sums(
 def ancestors(
     calls: Calls, edges: Edges, wanted: np.ndarray, evaluation: np.ndarray
 ) -> tuple[Calls, Edges]:
-    """The calls that the values `wanted` need; `evaluation` tells which values are there."""
+    """Return the calls that the values `wanted` need; `evaluation` marks the computed values."""
     keep = needed(*edges, calls.outputs, evaluation, wanted)
     if len(keep) == len(calls):
         return calls, edges
@@ -297,7 +297,7 @@ def ancestors(
 
 
 def to_graph(kinds: np.ndarray, edges: Edges, types: Sequence['NodeType']) -> Graph:
-    """What a scheduler sees: the edges among these calls, and the place of each among `types`."""
+    """Return the graph for a scheduler; a call's type is its index in `types`."""
     return Graph(
         types=kinds,
         offsets=edges.offsets,

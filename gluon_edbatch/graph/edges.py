@@ -1,7 +1,7 @@
-"""What is done call by call, and edge by edge. Needs NumPy only.
+"""Loops over calls and edges of an evaluation. Needs NumPy only.
 
-This module is compiled by Cython where a compiler is present (the types are in ``edges.pxd``), and
-runs as it stands where not: then its loops take some 0.3 µs an edge.
+Cython compiles this module where a compiler is present (the types are in ``edges.pxd``). Otherwise
+it runs as Python, and its loops take some 0.3 µs an edge.
 """
 
 from typing import Any
@@ -10,17 +10,17 @@ import numpy as np
 
 
 def form_columns(summaries: Any) -> np.ndarray:
-    """What is known of each form, column by column.
+    """Return what is known of each form as columns.
 
     Parameters
     ----------
     summaries : array
-        int64, six numbers a form, as `record.forms.Forms` has them.
+        int64, six numbers for each form, as `record.forms.Forms` has them.
 
     Returns
     -------
     numpy.ndarray
-        (7, forms) int64; the last tells where its first output is among those of all forms.
+        (7, forms) int64; the last row has the position of a form's first output among all outputs.
     """
     count = len(summaries) // 6
     result = np.empty((7, count), np.int64)
@@ -41,22 +41,22 @@ def number_calls(
     rows: np.ndarray,
     taped: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Number new calls and what they compute, and note what is known of that.
+    """Number new calls and their results, and note what is known about the results.
 
     Parameters
     ----------
     forms, ends : numpy.ndarray
-        (n,) int64, of each call: its form, and where its arguments end among those of all calls.
+        (n,) int64, for each call: its form, and the end of its arguments among those of all calls.
     table : FormTable
     first : tuple of int
         The number of the first call, of its first argument, and of its first output.
     rows, taped : numpy.ndarray
-        int64 and bool by value, as `record.stores.Locations` has them; they are filled.
+        int64 and bool by value, as in `record.stores.Locations`; the function fills them.
 
     Returns
     -------
     ids, outputs, offsets, length_offsets : numpy.ndarray
-        As `collect.Calls` has them.
+        Columns of `collect.Calls`.
     """
     count = len(forms)
     ids, outputs = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -81,7 +81,8 @@ def number_calls(
 
 
 def kinds_of(forms: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, Any]:
-    """The types of calls with these forms (n,), by the serials of each form's type, both int64.
+    """Number the types of calls with these forms. `forms`, (n,), and `types`, the serial of each
+    form's type, are int64.
 
     Returns
     -------
@@ -111,11 +112,11 @@ def kinds_of(forms: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, Any]:
 def among(
     offsets: np.ndarray, args: np.ndarray, outputs: np.ndarray, evaluation: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which calls read what others of them compute: offsets and producers as `Graph` has them.
+    """Return which of some calls read results of others: offsets and producers as in `Graph`.
 
-    The first three arrays are those of `collect.Calls`; whatever these read that is not there, they
-    compute. `evaluation` is int32 by value, below 0 if it is not there, and -1 if one of these
-    calls computes it.
+    The first three arrays are columns of `collect.Calls`. These calls compute whatever they read
+    that is not computed yet. `evaluation` is int32 by value: below 0 if a value is not computed,
+    and -1 if one of these calls computes it.
     """
     count = len(outputs)
     begins, room = np.zeros(count + 1, np.int64), np.empty(len(args), np.int32)
@@ -145,9 +146,9 @@ def needed(
     evaluation: np.ndarray,
     wanted: np.ndarray,
 ) -> np.ndarray:
-    """(k,) int64, the calls that compute values that are wanted (int64), or what such calls read.
+    """Return (k,) int64, the calls that the values `wanted` (int64) need, directly or not.
 
-    The other arrays are those that `among` takes and gives.
+    The other arrays are arguments and results of `among`.
     """
     count, end = len(outputs), len(evaluation)
     room, asked = np.empty(count, np.int64), np.zeros(end, np.uint8).data
@@ -174,10 +175,10 @@ def needed(
 def addition_trees(
     calls: Any, additions: np.ndarray, read: np.ndarray, wanted: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """Find the additions that can run as one sum, as nothing else reads their partial sums.
+    """Find additions that can run as one sum, because nothing else reads their partial sums.
 
-    `additions` are int64 by form, as `collect.FormTable` has them; `read` and `wanted`, int64, are
-    the values that calls read which have not run, and that somebody else reads.
+    `additions` are int64 by form, as in `collect.FormTable`. `read`, int64, are the values that
+    waiting calls read, and `wanted`, int64, those that others read.
 
     Returns
     -------
@@ -227,11 +228,11 @@ def addition_trees(
 
 
 def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Write each tree of additions as one call that reads all that they add up, from left to right.
+    """Replace each tree of additions by one call that reads all that they add up, left to right.
 
-    `roots` are those of `addition_trees`, and `sum_forms`, int64 by form, the forms of such sums.
-    Gives the positions of the calls that are left, and their forms, offsets, args, length offsets
-    and lengths, as `collect.Calls` has them.
+    `roots` come from `addition_trees`; `sum_forms`, int64 by form, are the forms of sums. Returns
+    the positions of the remaining calls, and their forms, offsets, args, length offsets and
+    lengths, as in `collect.Calls`.
     """
     count = len(calls.forms)
     first, values, firsts = calls.offsets.data, calls.args.data, calls.outputs.data
@@ -287,7 +288,7 @@ def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> tuple[np.
 
 
 def consumers(offsets: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Who reads each node: the three arrays of `graph.Consumers`, by those of `graph.Graph`."""
+    """Return the readers of each node, as in `graph.Consumers`, for edges as in `graph.Graph`."""
     count = len(offsets) - 1
     begins, fan_in = np.zeros(count + 1, np.int32), np.empty(count, np.int32)
     first, producers = offsets.data, inputs.data
@@ -318,7 +319,7 @@ def consumers(offsets: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def depths(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """(n,) int32: 0 for a node without inputs, else 1 + the largest depth among its inputs."""
+    """Return (n,) int32: 0 for a node without inputs, else 1 + the largest depth of an input."""
     count = len(offsets) - 1
     result = np.zeros(count, np.int32)
     first, producers, depth = offsets.data, inputs.data, result.data
@@ -333,7 +334,7 @@ def depths(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
 
 
 def heights(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """(n,) int32: 0 for a node that nobody reads, else 1 + the largest among its readers."""
+    """Return (n,) int32: 0 for a node that nobody reads, else 1 + the largest among its readers."""
     count = len(offsets) - 1
     result = np.zeros(count, np.int32)
     first, producers, height = offsets.data, inputs.data, result.data
@@ -348,8 +349,8 @@ def heights(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
 def most_on_paths(
     offsets: np.ndarray, inputs: np.ndarray, columns: np.ndarray, width: int
 ) -> np.ndarray:
-    """(n, width) int32: the most nodes of each column on a path that ends at each node, itself
-    included. `columns`, (n,) int32, has the column in which each node counts, or -1."""
+    """Return (n, width) int32: the most nodes of each column on a path that ends at each node,
+    itself included. `columns`, (n,) int32, has the column in which each node counts, or -1."""
     count = len(offsets) - 1
     result = np.zeros((count, width), np.int32)
     first, producers, own = offsets.data, inputs.data, columns.data
@@ -372,12 +373,12 @@ class Countdown:
     Parameters
     ----------
     graph : Graph
-        The graph; nothing of it has run.
+        The graph, of which no node has run.
 
     Attributes
     ----------
     offsets, readers : memoryview
-        int32, who reads each node, see `Consumers`.
+        int32, the readers of each node, see `Consumers`.
     waiting : memoryview
         (n,) int32, how many of the inputs of each node have not run.
     """
@@ -389,7 +390,7 @@ class Countdown:
         self.waiting = self._counts.data
 
     def copy(self) -> 'Countdown':
-        """A countdown that goes on from here by itself."""
+        """Return an independent copy of the countdown."""
         other = Countdown.__new__(Countdown)
         other.offsets, other.readers = self.offsets, self.readers
         other._counts = self._counts.copy()
@@ -397,20 +398,20 @@ class Countdown:
         return other
 
     def release(self, nodes: Any, begin: int, end: int, ready: Any) -> int:
-        """Say that nodes have run; each node may be released once.
+        """Note that nodes have run; each node may be released once.
 
         Parameters
         ----------
         nodes : memoryview
-            int32; those from `begin` to before `end` have run, which are distinct.
+            int32, distinct; those from `begin` to before `end` have run.
         ready : memoryview
-            int32, as long as the graph: here the nodes are written that waited for these alone,
-            each once, in the order in which these release them.
+            int32, as long as the graph. The function writes the nodes that waited for these only,
+            each once, in the order of their release.
 
         Returns
         -------
         int
-            How many those are.
+            Number of nodes written to `ready`.
         """
         found = 0
         for place in range(begin, end):

@@ -1,8 +1,8 @@
-"""The recorded graph as arrays: what scheduling sees of a minibatch. Needs NumPy only.
+"""The recorded graph of a minibatch as arrays, for schedulers. Needs NumPy only.
 
-A node is one recorded call; an edge says that a call reads what an earlier call gave. Everything
-below treats many nodes at once: a minibatch has thousands of them, and a Python statement for
-each would cost more than running the minibatch.
+A node is one recorded call; an edge means that a call reads an earlier call's result. All functions
+treat many nodes at once. A minibatch has thousands of nodes, and a Python statement for each would
+cost more than running the minibatch.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from .edges import consumers, depths, heights
 
 
 class Consumers(NamedTuple):
-    """Who reads each node: ``nodes[offsets[i]:offsets[i + 1]]``, ascending.
+    """The readers of node ``i``, ``nodes[offsets[i]:offsets[i + 1]]``, ascending.
 
-    Neighbouring duplicates among the inputs of a node (the h and the c of one LSTM call, say) are
-    one entry here, so ``fan_in`` counts entries and can be smaller than the number of inputs.
+    Neighbouring duplicates among the inputs of a node, such as h and c of one LSTM call, are one
+    entry. So ``fan_in``, which counts entries, can be smaller than the number of inputs.
     """
 
     offsets: np.ndarray  # (n + 1,) int32
@@ -31,9 +31,9 @@ class Consumers(NamedTuple):
 class Graph:
     """A directed acyclic graph of typed nodes, in an order in which inputs come first.
 
-    Nothing is checked when a graph is made, since recording makes graphs that are right; call
-    `validate`, or use `from_lists`, for graphs from elsewhere. The arrays must not be changed
-    afterwards: what is derived from them is computed once. Graphs compare by identity.
+    A new graph is not checked, since recording makes valid graphs. Call `validate`, or use
+    `from_lists`, for graphs from elsewhere. The arrays must not be changed afterwards: derived
+    arrays are computed once. Graphs compare by identity.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Graph:
     inputs : numpy.ndarray
         (m,) int32, producing nodes, each smaller than its consumer. A producer may occur twice.
     num_types : int
-        How many types there are; some may have no node.
+        Number of types; some may have no node.
     alone : numpy.ndarray
         (num_types,) bool, types whose nodes must run one by one.
     type_names : sequence of str
@@ -73,7 +73,7 @@ class Graph:
         alone: Sequence[int] = (),
         type_names: Sequence[str] = (),
     ) -> 'Graph':
-        """A checked graph from Python lists, for tests and examples.
+        """Make a checked graph from Python lists, for tests and examples.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Graph:
         inputs : sequence of sequences of int
             The producers of each node.
         num_types : int, optional
-            By default one more than the largest type.
+            Number of types; by default one more than the largest type.
         alone : sequence of int
             The types whose nodes must run one by one.
         type_names : sequence of str
@@ -150,12 +150,12 @@ class Graph:
 
     @cached_property
     def consumers(self) -> Consumers:
-        """The edges the other way round: who reads each node."""
+        """The readers of each node: the edges in reverse."""
         return Consumers(*consumers(*self.edges))
 
     @cached_property
     def reversed(self) -> 'Graph':
-        """The graph with its edges turned round; node ``i`` is node ``n - 1 - i`` there."""
+        """Return the graph with its edges reversed; node ``i`` becomes node ``n - 1 - i``."""
         last = len(self) - 1
         offsets, readers, _ = self.consumers
         return Graph(
@@ -174,7 +174,7 @@ class Graph:
 
     @property
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """``offsets`` and ``inputs`` as int64 and int32 in one piece each."""
+        """``offsets`` and ``inputs`` as contiguous int64 and int32 arrays."""
         return (
             np.ascontiguousarray(self.offsets, np.int64),
             np.ascontiguousarray(self.inputs, np.int32),
@@ -192,16 +192,16 @@ class Graph:
 
 
 def expand(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """``concatenate([arange(a, a + n) for a, n in zip(starts, counts)])`` without the loop."""
+    """Return ``concatenate([arange(a, a + n) for a, n in zip(starts, counts)])``, vectorised."""
     shifts = (starts + counts - counts.cumsum()).repeat(counts)
     return shifts + np.arange(len(shifts))
 
 
 def stable_argsort(keys: np.ndarray, bound: int) -> np.ndarray:
-    """``argsort(keys, kind="stable")`` for integers in ``range(bound)``, in linear time.
+    """Return ``argsort(keys, kind="stable")`` for integers in ``range(bound)``, in linear time.
 
-    NumPy sorts 16-bit integers by radix and larger ones by comparison, which is several times
-    slower [1]_; so sort by the low and then by the high half.
+    NumPy sorts 16-bit integers by radix. It sorts larger ones by comparison, which is several times
+    slower [1]_. So this function sorts by the low half, and then by the high half.
 
     References
     ----------

@@ -1,1 +1,1 @@
-"""All that touches MXNet where its interface is not public, and NDArrays of our own."""
+"""All access to MXNet's interfaces that are not public, and NDArray classes of this package."""

@@ -36,48 +36,48 @@ copy_into = mx.nd._internal._copyto  # ``copyto`` looks at both handles first
 
 
 def raw_handle(array: NDArray) -> NDArrayHandle:
-    """The handle of an array without a touch, for a use that neither reads nor writes it."""
+    """Return the handle of an array without a touch, for a use that neither reads nor writes it."""
     return handle_slot.__get__(array)
 
 
 def detached(array: NDArray) -> NDArray:
-    """A new NDArray object on the same memory that no tape knows; does not count as a touch."""
+    """Return a new NDArray on the same memory that no tape knows; does not count as a touch."""
     handle = NDArrayHandle()
     check_call(_LIB.MXNDArrayDetach(handle_slot.__get__(array), ctypes.byref(handle)))
     return NDArray(handle)
 
 
 def alias(array: NDArray, cls: type = NDArray) -> NDArray:
-    """A new NDArray object for the same array, on a tape too; does not count as a touch."""
+    """Return a new NDArray object for the same array, on a tape, too; does not count as a touch."""
     handle = NDArrayHandle()
     check_call(_LIB.MXShallowCopyNDArray(handle_slot.__get__(array), ctypes.byref(handle)))
     return cls(handle)
 
 
 def keep_on_tape(array: NDArray) -> NDArray:
-    """The array, whose numbers its tape keeps from now on: MXNet ends the process where a loss
-    depends on it only by operators without a gradient, and nothing kept them."""
+    """Make an array's tape keep its numbers, and return the array. Otherwise MXNet ends the process
+    if a loss depends on it by operators without a gradient only."""
     with modes(recording=True):
         invoke(operator_handle('shape_array'), [array], [], [], None, False, False)
     return array
 
 
 def reshaped(array: NDArray, shape: Sequence[int]) -> NDArray:
-    """A view as ``array.reshape(shape)``, in a sixth of the time; on a tape if autograd records."""
+    """Return the view ``array.reshape(shape)`` six times as fast; taped if autograd records."""
     handle, axes = NDArrayHandle(), (ctypes.c_int64 * len(shape))(*shape)
     check_call(_LIB.MXNDArrayReshape64(array.handle, len(shape), axes, False, ctypes.byref(handle)))
     return NDArray(handle)
 
 
 def concatenated(arrays: Sequence[NDArray]) -> NDArray:
-    """Their rows, one after the other; MXNet's own `concat` takes no truth values."""
+    """Return the concatenated rows of arrays; MXNet's own `concat` takes no truth values."""
     if arrays[0].dtype != np.bool_:
         return mx.nd.concat(*arrays, dim=0)
     return mx.nd.concat(*[array.astype(np.uint8) for array in arrays], dim=0).astype(np.bool_)
 
 
 def as_numpy(array: NDArray, shape: Sequence[int]) -> NDArray:
-    """The same array of ``mx.np``; with no axes if `shape` has none."""
+    """Return the same array as an ``mx.np`` array; without axes if `shape` has none."""
     array = alias(array, mx.np.ndarray)
     if shape:
         return array
@@ -86,20 +86,20 @@ def as_numpy(array: NDArray, shape: Sequence[int]) -> NDArray:
 
 
 def new_array(values: Any, ctx: Optional[mx.Context], dtype: Any) -> NDArray:
-    """Of MXNet's present mode."""
+    """Return a new array with these values, of MXNet's present mode."""
     make = mx.np.array if mx.util.is_np_array() else mx.nd.array
     return make(values, ctx=ctx, dtype=dtype)
 
 
 def empty(shape: Sequence[int], dtype: Any, ctx: mx.Context, late: bool = True) -> NDArray:
-    """An array that is not initialised; `late` takes its memory when it is first written."""
+    """Return an uninitialised array; `late` allocates its memory at the first write."""
     if math.prod(shape) > _LARGEST:
         return NDArray(_new_alloc_handle(tuple(shape), ctx, late, dtype))
     return fresh.empty(tuple(shape), ctx.device_typeid, ctx.device_id, late, dtype_number(dtype))
 
 
 def gradient_stype(array: NDArray) -> Optional[str]:
-    """As ``array.grad.stype``, without a touch, and several times as fast; None without one."""
+    """Return ``array.grad.stype`` without a touch, and faster; None without a gradient."""
     handle, stype = NDArrayHandle(), ctypes.c_int()
     check_call(_LIB.MXNDArrayGetGrad(raw_handle(array), ctypes.byref(handle)))
     if not handle.value:
@@ -110,13 +110,13 @@ def gradient_stype(array: NDArray) -> Optional[str]:
 
 
 def dtype_number(dtype: Any) -> int:
-    """MXNet's number for a dtype."""
+    """Return MXNet's number for a dtype."""
     return DTYPE_NUMBERS[np.dtype(dtype)]
 
 
 @contextmanager
 def values_read() -> Iterator[list[NDArray]]:
-    """Note the arrays whose values this thread reads while it lasts, by ``asnumpy`` or ``if``."""
+    """Collect the arrays whose values this thread reads meanwhile, by ``asnumpy`` or ``if``."""
     read: list[NDArray] = []
     thread, asnumpy = threading.get_ident(), NDArray.asnumpy
 

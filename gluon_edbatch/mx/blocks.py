@@ -1,4 +1,4 @@
-"""What of Gluon's blocks is not public."""
+"""Access to Gluon's blocks beyond their public interface."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,8 @@ CALL_CACHED_OP: Any = gluon.HybridBlock._call_cached_op  # runs the graph of a h
 
 
 def is_recorded(block: gluon.Block) -> bool:
-    """Whether a scope records its calls: a HybridBlock with Gluon's forward(), or one that is as
-    good. Any other forward() runs for each sample, as of a ZoneoutCell, which keeps its result."""
+    """Return whether scopes record a block's calls: a HybridBlock with Gluon's forward(), or an
+    equal one. Any other forward() runs for each sample: a ZoneoutCell's keeps its result."""
     cls = type(block)
     return (
         issubclass(cls, gluon.HybridBlock)
@@ -25,13 +25,13 @@ def is_recorded(block: gluon.Block) -> bool:
 
 
 def call_plain(block: gluon.HybridBlock, args: Sequence[Any], ctx: mx.Context) -> Any:
-    """What a block's `hybrid_forward` gives of arrays, whether the block is hybridized or not."""
+    """Return what a block's `hybrid_forward` returns for arrays, hybridized or not."""
     parameters = {name: each.data(ctx) for name, each in block._reg_params.items()}
     return block.hybrid_forward(mx.nd, *args, **parameters)
 
 
 def names_of_blocks(net: gluon.Block) -> dict[gluon.Block, list[str]]:
-    """All blocks in a model, each with its names there, with dots between; the model is ``net``."""
+    """Return all blocks in a model with their dotted names there; the model itself is ``net``."""
     found: dict[gluon.Block, list[str]] = {net: ['net']}
 
     def look(block: gluon.Block, prefix: str) -> None:

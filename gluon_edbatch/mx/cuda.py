@@ -1,5 +1,4 @@
-"""Where the libraries are that MXNet's CUDA builds need: in NVIDIA's packages, which pip installs
-and the loader does not know."""
+"""Find the libraries of MXNet's CUDA builds in NVIDIA's pip packages, unknown to the loader."""
 
 import ctypes
 from importlib.util import find_spec
@@ -22,7 +21,7 @@ DRIVER = 'libcuda.so.1'
 
 
 def folders() -> list[str]:
-    """Where NVIDIA's packages have libraries, if they are installed."""
+    """Return the folders of NVIDIA's packages that have libraries, if they are installed."""
     packages = find_spec('nvidia')
     return [
         str(folder)
@@ -32,7 +31,7 @@ def folders() -> list[str]:
 
 
 def load_libraries() -> None:
-    """Load those that are installed, so that MXNet finds them without ``LD_LIBRARY_PATH``."""
+    """Load the installed CUDA libraries, so that MXNet finds them without ``LD_LIBRARY_PATH``."""
     for name in LIBRARIES:
         for folder in folders():
             path = Path(folder, name)
@@ -41,7 +40,7 @@ def load_libraries() -> None:
 
 
 def what_is_missing(error: OSError) -> str:
-    """What to install if MXNet cannot be loaded for this reason; empty if that is not CUDA."""
+    """Return what to install if MXNet cannot be loaded for want of CUDA; empty otherwise."""
     if DRIVER in str(error):
         return (
             'it is a CUDA build, and there is no NVIDIA driver; on a machine without a GPU '

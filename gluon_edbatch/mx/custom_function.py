@@ -1,4 +1,4 @@
-"""Functions of autograd's tape whose backward is Python.
+"""Functions on autograd's tape whose backward is Python.
 
 The backward of ``autograd.Function`` stops at inputs without gradients, and drops added gradients.
 """
@@ -66,8 +66,8 @@ def record_function(
 ) -> None:
     """Tell autograd that `outputs` were computed from `inputs`, of which one must carry a gradient.
 
-    `backward` gets the gradients of the outputs, the arrays where those of the inputs belong, and
-    for each of these what to do (`WRITES`, `ADD`). A thread of the engine calls it.
+    `backward` gets the gradients of the outputs, arrays for the gradients of the inputs, and what
+    to do with each (`WRITES`, `ADD`). A thread of the engine calls it.
     """
     serial = next(_serial)
     contexts = c_array(ctypes.c_void_p, [serial] * len(_CALLBACKS))

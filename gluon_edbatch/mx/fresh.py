@@ -1,4 +1,4 @@
-"""New arrays, views, writes and small runs without MXNet's Python between.
+"""Make, view, write and run new arrays without MXNet's Python layer in between.
 
 Cython compiles this module by ``fresh.pxd`` where there is a compiler.
 """
@@ -12,18 +12,18 @@ making.prepare(IN_C[0], IN_C[1], IN_C[2], IN_C[3], IN_C[4], IN_C[5])
 
 
 def empty(shape, device, number, late, dtype):
-    """An array that is not initialised, by MXNet's numbers for device and dtype."""
+    """Return an uninitialised array; device and dtype are MXNet's numbers."""
     return making.empty(shape, device, number, late, dtype)
 
 
 def rows_of(array, begin, end):
-    """A view as ``array[begin:end]``, on a tape if autograd records."""
+    """Return the view ``array[begin:end]``, on a tape if autograd records."""
     return making.rows_of(array, begin, end)
 
 
 def write(array, begin, rows, dtype):
-    """Copy rows of that dtype, by MXNet's number, to those of an array from `begin` on; gives
-    whether that was done: it is not where they do not fit, or the array is not the host's."""
+    """Copy rows, whose dtype is MXNet's number, to an array's rows from `begin` on. Return False,
+    and do nothing, if they do not fit or the array is not in host memory."""
     return making.write(array, begin, rows, dtype)
 
 
@@ -34,7 +34,7 @@ def wait(handles):
 
 def run(address, words, handles):
     """Call a function of ``execute/native/src/calls_from_python.h`` at an address, with int64 words
-    and handles of arrays (or None). Raises `MXNetError` with its message, if it fails."""
+    and handles of arrays (or None). Raise `MXNetError` with its message if it fails."""
     result = making.run(address, words, handles)
     if type(result) is str:
         raise MXNetError(f"gluon_edbatch's native operators: {result}")

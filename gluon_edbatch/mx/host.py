@@ -1,6 +1,6 @@
-"""From host memory to new arrays without waiting for the engine.
+"""Copy host memory to new arrays without waiting for the engine.
 
-MXNet's own copy waits for a free thread of the engine. No one else knows a new array, so its memory
+MXNet's own copy waits for a free thread of the engine. Nothing else uses a new array, so its memory
 is written directly.
 """
 
@@ -17,20 +17,19 @@ from .arrays import DTYPE_NUMBERS, empty
 
 
 def upload(values: np.ndarray, ctx: mx.Context) -> NDArray:
-    """A new array with these values, on a device."""
+    """Return a new array with these values, on a device."""
     array = allocated(values.shape, values.dtype, ctx)
     write_new(array, 0, values)
     return array
 
 
 def allocated(shape: Any, dtype: Any, ctx: mx.Context) -> NDArray:
-    """A new array that has its memory already, as `write_new` needs it."""
+    """Return a new array whose memory is allocated already, as `write_new` needs it."""
     return empty(shape, dtype, ctx, late=False)
 
 
 def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
-    """Write rows, from `begin` on, of an array made by `allocated` that the engine does not know
-    yet."""
+    """Write rows, from `begin` on, of an array of `allocated` that the engine has not used."""
     number = DTYPE_NUMBERS.get(rows.dtype)
     if number is not None and fresh.write(array, begin, rows, number):
         return

@@ -1,4 +1,4 @@
-"""The function behind all of ``mx.nd``, and operators of MXNet's registry by their handles."""
+"""Call the function behind all of ``mx.nd``, and operators of MXNet's registry by their handles."""
 
 import ctypes
 import os
@@ -36,7 +36,7 @@ _ARRAYS = [
     for length in range(_MOST_ITEMS)
 ]
 
-# Operators of libraries write shared arrays: two threads that hand over at once may wait for ever.
+# Operators of libraries write shared arrays: two threads that call them together may deadlock.
 _handing_over = threading.Lock()
 os.register_at_fork(
     before=_handing_over.acquire,
@@ -46,22 +46,22 @@ os.register_at_fork(
 
 
 def load_operators(library: Path) -> None:
-    """Add a library's operators, which run by their names, to MXNet's registry. It is quicker than
-    ``mx.library.load``, which makes all functions of ``mx.nd`` anew."""
+    """Add a library's operators to MXNet's registry, to run by name. It is faster than
+    ``mx.library.load``, which makes all functions of ``mx.nd`` again."""
     check_call(_LIB.MXLoadLib(c_str(str(library)), mx_uint(0)))
 
 
 @cache
 def operator_handle(op: str) -> int:
-    """MXNet's own handle of an operator."""
+    """Return MXNet's handle of an operator."""
     handle = OpHandle()
     check_call(_LIB.NNGetOpHandle(c_str(op), ctypes.byref(handle)))
     return handle.value
 
 
 def run_for_effect(op: str, handles: Sequence[NDArrayHandle], **attributes: str) -> None:
-    """Run one of our own operators for what it writes to the arrays of these handles; it has one
-    result, which nobody needs."""
+    """Run one of this package's operators for what it writes to arrays of these handles; its one
+    result is dropped."""
     count, results = ctypes.c_int(0), ctypes.POINTER(NDArrayHandle)()
     handle, texts = operator_handle(op), [attributes.keys(), attributes.values()]
     with _handing_over:
@@ -81,26 +81,26 @@ def run_for_effect(op: str, handles: Sequence[NDArrayHandle], **attributes: str)
 
 @cache
 def operator_name(handle: int) -> str:
-    """The name that an operator has in graphs, whichever of its aliases the handle is of."""
+    """Return the name that an operator has in graphs, for a handle of any of its aliases."""
     name = ctypes.c_char_p()
     check_call(_LIB.MXSymbolGetAtomicSymbolName(OpHandle(handle), ctypes.byref(name)))
     return py_str(name.value)
 
 
 def count_attribute(op: str) -> str:
-    """The attribute that says how many arrays an operator takes; empty for most."""
+    """Return the attribute with the number of an operator's arrays; empty for most."""
     return _information(op)[0]
 
 
 def attribute_default(op: str, attribute: str) -> str:
-    """The value that an attribute has where none is given; empty if it has no default."""
+    """Return the default of an attribute; empty if it has none."""
     found = re.search("default='?([^',]*)", _information(op)[1].get(attribute, ''))
     return found.group(1) if found else ''
 
 
 @cache
 def _information(op: str) -> tuple[str, dict[str, str]]:
-    """The attribute that counts arrays, and what MXNet's documentation says of each attribute."""
+    """Return the attribute that counts arrays, and MXNet's documentation of each attribute."""
     texts, number = [ctypes.c_char_p() for _ in range(4)], mx_uint()
     lists = [ctypes.POINTER(ctypes.c_char_p)() for _ in range(3)]
     name, description, count, returned = texts

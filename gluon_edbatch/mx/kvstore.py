@@ -1,4 +1,4 @@
-"""What of a KVStore between processes is not public."""
+"""Access to a KVStore between processes beyond its public interface."""
 
 import ctypes
 
@@ -7,9 +7,9 @@ from mxnet.base import _LIB, check_call
 
 
 def free(store: mx.kvstore.KVStore) -> None:
-    """Wait for all workers and disconnect; the store is not to be used afterwards.
+    """Wait for all workers and disconnect; the store must not be used afterwards.
 
-    MXNet would disconnect when Python deletes the object: never, or after the engine is gone, which
+    MXNet disconnects when Python deletes the object: never, or after the engine is gone, which
     aborts the process.
     """
     mx.nd.waitall()
@@ -19,5 +19,5 @@ def free(store: mx.kvstore.KVStore) -> None:
 
 
 def barrier(store: mx.kvstore.KVStore) -> None:
-    """Wait until all workers are here."""
+    """Wait until all workers have called this function."""
     store._barrier()

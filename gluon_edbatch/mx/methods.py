@@ -1,4 +1,4 @@
-"""Methods of MXNet's classes that do something else for a while.
+"""Replace methods of MXNet's classes for a while.
 
 A function's code is replaced at once. Setting an attribute of a class makes Python walk through its
 subclasses: for ``Block.__call__`` that takes longer than a small scope.
@@ -16,7 +16,7 @@ def _stand_in(*args, **kwargs):
 
 
 def calling(hook: Callable[..., Any], function: FunctionType) -> CodeType:
-    """Code for a function that hands on to `hook` what it is called with."""
+    """Return code for a function that passes its arguments on to `hook`."""
     code = _stand_in.__code__
     return code.replace(
         co_consts=tuple([hook if constant == _HOOK else constant for constant in code.co_consts]),
@@ -26,7 +26,7 @@ def calling(hook: Callable[..., Any], function: FunctionType) -> CodeType:
 
 
 def unhooked(function: FunctionType) -> FunctionType:
-    """What does as a function does, whichever code that has later."""
+    """Return a function with the present code of another, whose own code may change later."""
     return FunctionType(
         function.__code__,
         function.__globals__,

@@ -1,5 +1,4 @@
-"""Autograd's modes of this thread, by the functions that a scope replaces (see `record.hooks`):
-it does not notice these changes."""
+"""Set autograd's modes of this thread, unseen by the hooks of scopes (see `record.hooks`)."""
 
 import ctypes
 from typing import Optional
@@ -11,7 +10,7 @@ set_recording, set_training = autograd.set_recording, autograd.set_training
 
 
 class modes:
-    """While it lasts, autograd records or not, and trains or not (None: as before)."""
+    """Set whether autograd records, and trains, inside a with statement (None: unchanged)."""
 
     __slots__ = ('_recording', '_training')
 
@@ -30,8 +29,8 @@ class modes:
 
 
 class numpy_shapes:
-    """While it lasts, shapes mean in this thread what they do in NumPy mode, or do not, whatever
-    MXNet's mode is: threads of its engine, and those of users, may be in another one."""
+    """Set whether shapes have NumPy's meaning for this thread inside a with statement. MXNet's mode
+    may differ, as threads of the engine and of users have their own."""
 
     __slots__ = ('_wanted', '_before')
 

@@ -1,8 +1,8 @@
-"""Parameters and large inputs as they were when recorded: copied only if touched too early.
+"""Keep parameters and large inputs as they were when recorded; copy them only if touched too early.
 
-A recorded call reads its arrays later, and MXNet tells nobody when an array is written. So the
-arrays that waiting calls read carry the class `GuardedArray`. The first access from elsewhere gives
-each such recording a copy; then the array is an ordinary one again.
+A recorded call reads its arrays later, and MXNet does not report writes. So the arrays that waiting
+calls read get the class `GuardedArray`. The first access from elsewhere gives each such recording a
+copy; then the array is an ordinary one again.
 """
 
 import os
@@ -31,13 +31,13 @@ def _of_alias(name: str) -> property:
 
 
 class _Guarded:
-    """An array that a pending recording reads. Looking at its handle ends the guard."""
+    """An array that a pending recording reads. Reading its handle ends the guard."""
 
     __slots__ = ()
 
     @property
     def handle(self):
-        """The array's handle, for whoever is about to read or write it."""
+        """The array's handle, for code that is about to read or write the array."""
         _touched(self)
         return handle_slot.__get__(self)
 
@@ -55,13 +55,13 @@ class _Guarded:
 
 
 class GuardedArray(_Guarded, NDArray):
-    """Such an NDArray."""
+    """An NDArray that a pending recording reads."""
 
     __slots__ = ()
 
 
 class GuardedNumpyArray(_Guarded, mx.np.ndarray):
-    """Such an array of ``mx.np``."""
+    """An ``mx.np.ndarray`` that a pending recording reads."""
 
     __slots__ = ()
 
@@ -72,9 +72,9 @@ PLAIN_OR_GUARDED = (*_GUARDED, *_PLAIN)  # classes of arrays that can be watched
 
 
 def no_touches() -> AbstractContextManager[Any]:
-    """As long as this lasts whoever touches a watched array in another thread waits.
+    """Return a context manager that makes other threads wait before they touch a guarded array.
 
-    Within it nothing may be waited for that Python has a part in: that may be about to touch one.
+    Inside, do not wait for anything that runs Python: it may wait to touch such an array.
     """
     return _lock
 
@@ -90,7 +90,7 @@ def _touched(array: NDArray) -> None:
 
 
 class Watched:
-    """An array whose present values somebody will want; `touched` is called when it is touched."""
+    """Guard the present values of an array; `touched` is called before others use the array."""
 
     __slots__ = ('array', 'copy', '_touched', '_reference', '__weakref__')
 
@@ -102,7 +102,7 @@ class Watched:
         self.watch_again()
 
     def watch_again(self) -> None:
-        """The present values of the array are those that are wanted."""
+        """Guard the present values of the array from now on."""
         with _lock:
             self.copy = None
             cls = self.array.__class__
@@ -117,7 +117,7 @@ class Watched:
                 self.keep_copy()
 
     def keep_copy(self) -> None:
-        """The array is about to be used by others."""
+        """Copy the values, as others are about to use the array."""
         self.copy = detached(self.array).copy()
         touched = self._touched()
         if touched is not None:
@@ -125,16 +125,16 @@ class Watched:
 
     @property
     def touched(self) -> bool:
-        """Whether others may have changed the array since, or cannot be kept from it."""
+        """Return whether others may have changed the array, or cannot be kept from it."""
         return self.copy is not None or self.array.__class__ not in _PLAIN
 
     def values(self) -> NDArray:
-        """An array, unknown to any tape, with the values that are wanted."""
+        """Return an array, unknown to any tape, with the guarded values."""
         return detached(self.array) if self.copy is None else self.copy
 
     def handle(self) -> NDArrayHandle:
-        """That of an array with the values that are wanted, to be read at once: it may be the
-        user's own, and known to a tape."""
+        """Return the handle of an array with the guarded values, to be read immediately: it may be
+        the user's array, and on a tape."""
         return raw_handle(self.array if self.copy is None else self.copy)
 
     def release(self) -> None:

@@ -1,7 +1,7 @@
-"""Memory that evaluations hand on to later ones.
+"""Reuse the memory of evaluations for later ones.
 
-MXNet gives CPU memory back to the system when an array goes, and pools GPU memory by itself. Memory
-is handed on only when nobody outside can see it. The engine keeps reads of old contents before
+MXNet returns CPU memory to the system when an array is freed, and pools GPU memory itself. Memory
+is reused only when no array outside refers to it. The engine orders reads of old contents before
 writes of new ones.
 """
 
@@ -23,10 +23,10 @@ _DECAY = 0.999  # of the peak, by which the pool is bounded, with each piece tak
 
 
 class Memory:
-    """An array whose memory is handed on when the last reference to this object goes.
+    """An array whose memory is reused when the last reference to this object goes.
 
-    What was in it may still be read by queued operators, so it is to be written by operators only,
-    unless `idle` memory was asked for, with which the engine has nothing to do any more.
+    Queued operators may still read old contents, so only operators may write it. Python may write
+    `idle` memory, which the engine does not use any more.
     """
 
     __slots__ = ('array', 'shown', 'handed', '_pool', '_ticket')
@@ -34,8 +34,8 @@ class Memory:
     def __init__(self, shape: tuple[int, ...], dtype: Any, ctx: mx.Context, idle: bool = False):
         self._ticket: Optional[int] = None
         self.shown = False  # a user may have a view of it: then it is never handed on
-        # Who may have handed it to the engine, and does not know that it is over: threads add
-        # something of their own, and take it away again, by one step of Python each.
+        # Users that may have handed the memory to the engine and did not see the end: a thread adds
+        # its own entry, and removes it, by one step of Python each.
         self.handed: list[Any] = [] if idle else [None]
         size = math.prod(shape)
         if ctx.device_type != 'cpu' or size * np.dtype(dtype).itemsize < _SMALLEST:
@@ -53,25 +53,25 @@ class Memory:
 
     @property
     def idle(self) -> bool:
-        """Whether the engine has nothing to do with it."""
+        """Whether the engine does not use the memory."""
         return not self.handed
 
 
 def _rounded(size: int) -> int:
-    """At most an eighth more, so that memory fits arrays of about this size."""
+    """Return a size at most an eighth larger, so that memory fits arrays of about this size."""
     step = 1 << max(0, size.bit_length() - 4)
     return -(-size // step) * step
 
 
 class _Pool:
-    """Pieces that are free, and those that are lent.
+    """Keep free pieces of memory, and those that are lent.
 
-    The pool refers to what it has lent, so that the garbage collector never finalizes a piece
-    together with the `Memory` that would give it back. Giving back happens whenever and wherever
-    that collector runs, so it takes no lock: the next `take` does the rest.
+    The pool refers to lent pieces, so the garbage collector never finalizes a piece together with
+    its `Memory`. Pieces come back whenever and wherever that collector runs, so `give_back` takes
+    no lock, and the next `take` does the rest.
 
-    An interrupt may come anywhere: it may cost a piece, but no later `take`, so nothing is lent
-    twice, and what is free is never counted as more than it is.
+    An interrupt may come anywhere. It may lose a piece, but a later `take` works, no piece is lent
+    twice, and free memory is never counted too high.
     """
 
     def __init__(self):
@@ -85,11 +85,11 @@ class _Pool:
         self._peak = 0.0
 
     def ticket(self) -> int:
-        """A number to take one piece with, and to give it back."""
+        """Return a number to take one piece with, and to give it back."""
         return next(self._tickets)
 
     def take(self, ticket: int, key: tuple, idle: bool) -> NDArray:
-        """A piece of (size, dtype, ctx) or somewhat more, of those that are idle or of others."""
+        """Return a piece of (size, dtype, ctx) or somewhat more, from idle ones or from others."""
         with self._lock:
             self._settle()
             size, dtype, ctx = key
@@ -107,8 +107,8 @@ class _Pool:
             return piece
 
     def give_back(self, ticket: int, reusable: bool, idle: bool) -> None:
-        """What was taken, if it was, is not needed any more; if not `reusable` others may still
-        see it, if not `idle` the engine may."""
+        """Return the piece of a ticket, if there is one. Others may still see it unless `reusable`,
+        and the engine may use it unless `idle`."""
         self._returned.append((ticket, reusable, idle))
 
     def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Small arrays of the host read at once by MXNet's C functions: a copy would be an operator.
+"""Read small arrays of the host inline by MXNet's C functions: a copy would be an operator.
 
 The compiled ``calls.py`` uses the C form (``reading.pxd``, ``reading.h``) and never runs `read`.
 """
@@ -26,11 +26,11 @@ _ENTRY = 24  # bytes of a place on the tape: a node, and which of its outputs
 
 
 def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes, bytes]]:
-    """What an array holds when the engine has computed it; does not count as a touch.
+    """Return an array's contents once the engine has computed it; does not count as a touch.
 
-    Gives bytes for its shape, dtype and device, its contents, and its place on autograd's tape
-    (empty if on none). Gives None for arrays of `most` elements or more, empty and sparse ones,
-    those on other devices, and if `node_at`, which `node_offset` found, is -1.
+    The result has bytes for shape, dtype and device; contents; and place on autograd's tape (empty
+    if on none). It is None for arrays of `most` elements or more, empty or sparse ones, arrays on
+    other devices, and if `node_at`, from `node_offset`, is -1.
     """
     if node_at < 0:
         return None
@@ -61,20 +61,19 @@ def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes
 
 
 def contents(array: np.ndarray) -> Optional[bytes]:
-    """What a NumPy array is and holds, for `holds`; None where its elements do not lie one behind
-    the other."""
+    """Return a NumPy array's shape, dtype and contents as bytes; None unless it is contiguous."""
     if not array.flags.c_contiguous:
         return None
     return repr((array.shape, array.dtype.str)).encode() + array.tobytes()
 
 
 def holds(array: np.ndarray, held: bytes) -> bool:
-    """Whether `contents` would give that."""
+    """Return whether `contents` would return `held` for an array."""
     return contents(array) == held
 
 
 def prepare(handle, where: Sequence[int], failed) -> None:
-    """Tell the C form where things are (see `IN_C`)."""
+    """Do nothing; the C form learns here where things are (see `IN_C`)."""
 
 
 _FUNCTIONS = [getattr(_LIB, f'MXNDArrayGet{name}') for name in _NAMES] + [_LIB.MXNDArrayWaitToRead]
@@ -88,9 +87,9 @@ IN_C = (
 
 @cache
 def node_offset() -> int:
-    """Where in an NDArray's memory its place on autograd's tape stands; -1 if that is not found.
+    """Return the offset in an NDArray's memory of its place on autograd's tape; -1 if not found.
 
-    It is where an array has zero unless it is marked or computed from one that is.
+    The word there is zero unless the array is marked, or computed from a marked one.
     """
     array, other = mx.nd.ones((1, 8)), mx.nd.ones((2, 3, 2))
     mx.nd.waitall()

@@ -1,4 +1,4 @@
-"""Checks, before anything else is imported, that a usable MXNet is there."""
+"""Check that a usable MXNet is installed, before anything else is imported."""
 
 import sys
 from importlib import import_module
@@ -13,13 +13,13 @@ _OLDEST, _TOO_NEW = (1, 7), (2, 0)
 
 
 def require_mxnet():
-    """Import MXNet; a CUDA build also where its libraries are in NVIDIA's packages.
+    """Import MXNet; find a CUDA build's libraries in NVIDIA's packages, too.
 
     Raises
     ------
     ImportError
-        If there is no MXNet, one that cannot be imported, or one of an unsupported version;
-        the message says what to install.
+        If MXNet is missing, cannot be imported, or has an unsupported version; the message says
+        what to install.
     """
     try:
         mxnet = _import_mxnet()

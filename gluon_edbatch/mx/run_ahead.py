@@ -1,7 +1,7 @@
-"""How far Python may run ahead of the engine.
+"""Limit how far Python runs ahead of the engine.
 
-A loop that never asks for a value would queue any number of minibatches, each with its memory. What
-failed meanwhile is raised here: MXNet raises an error only to whoever waits first.
+A loop that never reads a value would queue any number of minibatches, each with its memory. Earlier
+errors are raised here: MXNet raises an error only in the first wait.
 """
 
 import threading
@@ -22,16 +22,16 @@ _local = _Fences()
 
 
 def wait_for_engine() -> None:
-    """To be called before an evaluation: wait until no more than `AHEAD` are under way."""
+    """Wait, before an evaluation, until at most `AHEAD` evaluations are under way."""
     while len(_local.fences) >= AHEAD:
         _local.fences.popleft().wait_to_read()
 
 
 def under_way(written: NDArray) -> None:
-    """To be called after it, with something small that it writes late: it is kept until then."""
+    """Note an evaluation by a small array that it writes late; the array is kept until then."""
     _local.fences.append(written)
 
 
 def last_under_way() -> Optional[NDArray]:
-    """That of the evaluation that was handed over last; it may be over since."""
+    """Return the array noted for the last evaluation, which may be over; None without one."""
     return _local.fences[-1] if _local.fences else None

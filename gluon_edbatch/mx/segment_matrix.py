@@ -1,7 +1,7 @@
-"""Sparse 0/1 matrices that sum the rows of each segment, made without waiting for the engine.
+"""Make sparse 0/1 matrices that sum the rows of each segment, without waiting for the engine.
 
-``csr_matrix`` waits for all that is queued. An array read from bytes is there at once, but on
-``cpu(0)`` only.
+``csr_matrix`` waits for all that is queued. An array read from bytes is available immediately, but
+on ``cpu(0)`` only.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _HERE = mx.cpu(0)
 
 def segment_matrix(parents: np.ndarray, rows: int, dtype: Any, ctx: mx.Context) -> CSRNDArray:
     """Return a matrix (M, N) on a CPU whose transposed product with values sums those of each
-    parent: `parents` are (M,) integers below N = `rows`, and row i has a one at ``parents[i]``."""
+    parent. `parents` are (M,) integers below N = `rows`, and row i has a one at ``parents[i]``."""
     count, dtype = len(parents), np.dtype(dtype)
     if ctx != _HERE:
         return csr_matrix(

@@ -20,8 +20,8 @@ _serial = itertools.count()
 
 
 def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
-    """The function of ``mx.sym`` that makes a node of this operator; it leaves out a dtype of None.
-    Raises `UnrecordableError` if there is none."""
+    """Return the function of ``mx.sym`` that makes a node of this operator, ignoring a dtype of
+    None. Raise `UnrecordableError` if there is none."""
     if op in _NOT_IN_GRAPHS:
         raise UnrecordableError(f'{op} cannot be put into a graph')
     function = in_mx_sym(op)
@@ -39,15 +39,14 @@ def symbol_function(op: str) -> Callable[..., mx.sym.Symbol]:
 
 
 def without_casts_of_amp(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
-    """The same symbol unless MXNet's AMP has put casts in it, which its JSON leaves out: batches
-    compute in the dtypes of parameters."""
+    """Return a symbol without casts of MXNet's AMP: batches compute in the parameters' dtypes."""
     if '"amp_' not in symbol.tojson(remove_amp_cast=False):
         return symbol
     return mx.sym.load_json(symbol.tojson())
 
 
 def in_mx_sym(op: str) -> Optional[Callable[..., mx.sym.Symbol]]:
-    """The function of ``mx.sym`` for an operator; None for those of NumPy mode, and some others."""
+    """Return the function of ``mx.sym`` for an operator; None for NumPy mode's, and some others."""
     for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
         module = getattr(mx.sym, prefix.strip('_'))
         if op.startswith(prefix) and hasattr(module, op[len(prefix) :]):
@@ -66,7 +65,7 @@ def in_mx_sym(op: str) -> Optional[Callable[..., mx.sym.Symbol]]:
 
 
 def _of_numpy(op: str, *symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
-    """What the functions of ``mx.sym.np`` make, which take none but Symbols of their own kind."""
+    """Make a node as functions of ``mx.sym.np`` do, which take only Symbols of their own kind."""
     count = count_attribute(op)
     if count:
         attrs = {count: len(symbols), **attrs}
@@ -82,7 +81,7 @@ def _of_numpy(op: str, *symbols: mx.sym.Symbol, **attrs: Any) -> mx.sym.Symbol:
 
 
 def registered() -> set[str]:
-    """MXNet's own names of all operators; aliases and gradients left out."""
+    """Return MXNet's names of all operators, without aliases and gradients."""
     ops = map(operator_handle, mx.operator.get_all_registered_operators())
     return {
         name
@@ -92,10 +91,10 @@ def registered() -> set[str]:
 
 
 def infer_shape(symbol: mx.sym.Symbol, shapes: dict[str, tuple[int, ...]]):
-    """As ``Symbol.infer_shape``, which prints its arguments if shapes do not fit."""
+    """Infer shapes as ``Symbol.infer_shape`` does, without its output if shapes do not fit."""
     return symbol._infer_shape_impl(False, **shapes)
 
 
 def infer_type(symbol: mx.sym.Symbol, dtypes: dict[str, Any]):
-    """As ``Symbol.infer_type``, which prints its arguments if dtypes do not fit."""
+    """Infer dtypes as ``Symbol.infer_type`` does, without its output if dtypes do not fit."""
     return symbol._infer_type_impl(False, **dtypes)

@@ -1,1 +1,1 @@
-"""``python -m gluon_edbatch.native``; the operators themselves are in `execute.native`."""
+"""The command ``python -m gluon_edbatch.native``; `execute.native` has the operators themselves."""

@@ -1,5 +1,5 @@
-"""``python -m gluon_edbatch.native``: the path of the library for this processor, which is compiled
-now rather than at first use if none came with the package."""
+"""``python -m gluon_edbatch.native``: print the path of the library for this processor; compile it
+now, not at first use, if none came with the package."""
 
 import sys
 

@@ -1,8 +1,7 @@
-"""What is known of MXNet's operators: one entry for each (`table`), from which all stages read.
+"""What the package knows of MXNet's operators: one entry for each (`table`), read by all stages.
 
-``row_rules`` and ``whole`` say how an operator is batched, ``padding_rules`` what it makes of
-ragged values that are padded, ``native`` what it becomes in a native program, whose vocabulary is
-in ``instructions``.
+``row_rules`` and ``whole`` have the rules for batching an operator, ``padding_rules`` those for
+padded ragged values, ``native`` those for native programs, whose vocabulary is in ``instructions``.
 """
 
 from . import table  # noqa: F401  (makes the entries)

@@ -1,7 +1,8 @@
-"""``python -m gluon_edbatch.ops``: which operators of MXNet have no entry, or no native rule.
+"""``python -m gluon_edbatch.ops``: list MXNet's operators without an entry, or without a native
+rule.
 
-``python -m gluon_edbatch.ops NAME…`` tells what is known of them, and where rules are. ``--header``
-writes ``execute/native/src/opcodes.h``, after an operator with a formula was added.
+``python -m gluon_edbatch.ops NAME…`` shows the entries of operators, and where their rules are.
+``--header`` writes ``execute/native/src/opcodes.h``, after an operator with a formula was added.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def _known(op: Op) -> Iterator[str]:
 
 
 def main() -> None:
-    """See the module."""
+    """Run the command ``python -m gluon_edbatch.ops``."""
     parser = argparse.ArgumentParser(prog='python -m gluon_edbatch.ops', description=__doc__)
     parser.add_argument('--header', action='store_true', help='write the header for C++')
     parser.add_argument('names', nargs='*', metavar='NAME')

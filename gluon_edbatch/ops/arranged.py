@@ -1,8 +1,8 @@
-"""Rules of lowering for ragged values that the graph arranges by heads, as attention does.
+"""Attention fusion: lower ragged values that the graph arranges by heads, as attention does.
 
-Queries, keys and values stay where products leave them; what the graph transposes and reshapes is
-noted (`Arrangement`), and the products of each with each, their softmax and the sums by these
-weights become one instruction. What has no rule here is not lowered.
+Queries, keys and values stay where products leave them. Transpositions and reshapes of the graph
+are noted (`Arrangement`). The products of queries and keys, their softmax and the weighted sums
+become one instruction. An operator without a rule is not lowered.
 """
 
 import math
@@ -15,7 +15,7 @@ _SWAPPED = [0, 2, 1, 3]
 
 
 def positions(call: LoweredCall) -> None:
-    """Numbers along the axis of the values."""
+    """Lower ``arange_like`` along the axis of the values: positions."""
     attrs = call.attrs
     if (
         not call.x.ragged
@@ -30,7 +30,7 @@ def positions(call: LoweredCall) -> None:
 
 
 def look_up(call: LoweredCall) -> None:
-    """Rows of a table by positions."""
+    """Lower a look-up of positions in a table."""
     index, table = call.inputs
     if index.arrangement is not Arrangement.POSITIONS or index.shape or table.parameter < 0:
         raise Unsupported(f'has {call.op} by heads')
@@ -43,7 +43,7 @@ def look_up(call: LoweredCall) -> None:
 
 
 def transpose(call: LoweredCall) -> None:
-    """Of (N, heads, K, columns), back."""
+    """Lower a transposition of (N, heads, K, columns) back to rows."""
     (x,) = call.inputs
     if x.arrangement is not Arrangement.HEADS or not _swaps(call):
         raise Unsupported(f'has {call.op} by heads')
@@ -51,7 +51,7 @@ def transpose(call: LoweredCall) -> None:
 
 
 def by_heads(call: LoweredCall) -> bool:
-    """Whether rows are arranged by heads, and if so, do it."""
+    """Arrange rows by heads if a transposition does so; return whether it does."""
     x = call.x
     found = x.ragged and len(x.shape) == 2 and _swaps(call)
     if found:
@@ -64,7 +64,8 @@ def _swaps(call: LoweredCall) -> bool:
 
 
 def reshape(call: LoweredCall) -> None:
-    """The axes of rows and heads become one, or two again; positions get an axis of rows."""
+    """Lower a reshape that joins or splits the axes of rows and heads, or adds rows to
+    positions."""
     (x,) = call.inputs
     rows, values = call.low.batch_shape
     if x.arrangement is Arrangement.POSITIONS:
@@ -83,26 +84,26 @@ def reshape(call: LoweredCall) -> None:
 
 
 def dropout(call: LoweredCall) -> None:
-    """Where it is off."""
+    """Lower Dropout where it is off; raise otherwise."""
     if call.low.training or call.attrs.get('mode') == 'always':
         raise Unsupported('has Dropout in training')
     same(call)
 
 
 def same(call: LoweredCall) -> None:
-    """Nothing is computed."""
+    """Lower an operator that computes nothing."""
     call.give(call.inputs[0])
 
 
 def stop_gradient(call: LoweredCall) -> None:
-    """Of positions, which have none."""
+    """Lower BlockGrad of positions, which have no gradient."""
     if call.inputs[0].arrangement is not Arrangement.POSITIONS or call.inputs[0].shape:
         raise Unsupported(f'has {call.op} by heads')
     same(call)
 
 
 def scaled(factor: Callable[[LoweredCall], float]) -> Callable[[LoweredCall], None]:
-    """A product with a number."""
+    """Return a rule for a product of scores or rows with a number."""
 
     def rule(call: LoweredCall) -> None:
         (x,) = call.inputs
@@ -123,14 +124,14 @@ def scaled(factor: Callable[[LoweredCall], float]) -> Callable[[LoweredCall], No
 
 
 def by_root_of_columns(call: LoweredCall) -> float:
-    """By how many columns a head has."""
+    """Return 1 / sqrt(columns of a head)."""
     if call.inputs[0].scores is not None:
         raise Unsupported(f'has {call.op} of scores')
     return 1.0 / math.sqrt(call.shape[-1])
 
 
 def softmax(call: LoweredCall) -> None:
-    """Scores become weights."""
+    """Lower a softmax of scores, which become weights."""
     x = call.inputs[0]
     if (
         len(call.inputs) > 1
@@ -144,7 +145,7 @@ def softmax(call: LoweredCall) -> None:
 
 
 def batch_dot(call: LoweredCall) -> None:
-    """Scores of queries and keys; or values by their weights. Of one head, rows are merged."""
+    """Lower the product of queries and keys, or of weights and values; one head is merged first."""
     a, b = map(_merged, call.inputs)
     turned = call.attrs.flag('transpose_a'), call.attrs.flag('transpose_b')
     if any(each.arrangement is not Arrangement.MERGED for each in (a, b)) or b.scores is not None:

@@ -1,4 +1,4 @@
-"""Attributes of operators: MXNet's text, read as what it means."""
+"""Attributes of operators: MXNet's text, parsed to values."""
 
 from typing import Any, Optional, Union
 
@@ -7,30 +7,29 @@ MaybeNone = Union[int, Any]  # None where an operator of MXNet allows it, which 
 
 
 def unlike(one: Shape, other: Shape) -> list[int]:
-    """The axes in which two shapes differ."""
+    """Return the axes in which two shapes differ."""
     return [axis for axis, sizes in enumerate(zip(one, other)) if sizes[0] != sizes[1]]
 
 
 class Attrs(dict[str, str]):
-    """Attributes of a node: MXNet's text, read as what it means."""
+    """Attributes of a node: MXNet's text, parsed to values."""
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Whether an attribute is true."""
+        """Return whether an attribute is true."""
         text = self.get(name)
         return default if text is None else text in ('True', 'true', '1')
 
     def integer(self, name: str, default: Optional[int] = None) -> MaybeNone:
-        """A whole number; None if it says so, which is something else than not to be given."""
+        """Return a whole number, None if the text says None, or the default if there is no text."""
         text = self.get(name)
         return default if text is None else None if text == 'None' else int(text)
 
     def number(self, name: str, default: float) -> float:
-        """Any number."""
+        """Return a number."""
         return float(self.get(name, default))
 
     def integers(self, name: str) -> tuple[MaybeNone, ...]:
-        """A tuple of whole numbers and None, or one that stands for itself; empty if there is
-        none."""
+        """Return a tuple of whole numbers and None; a single number gives (number,), no text ()."""
         parts = self.get(name, '').strip('()[] ').split(',')
         return (
             ()
@@ -41,12 +40,12 @@ class Attrs(dict[str, str]):
         )
 
     def axis(self, name: str, rank: int, default: Optional[int] = None) -> MaybeNone:
-        """An axis of an array, counted from the first."""
+        """Return an axis of an array, counted from the first."""
         axis = self.integer(name, default)
         return axis if axis is None else axis % rank
 
     def order(self, op: str, rank: int) -> list[int]:
-        """Of an array's axes, as ``transpose`` or ``SwapAxis`` puts them."""
+        """Return the order of an array's axes after ``transpose`` or ``SwapAxis``."""
         axes = list(range(rank))
         if op == 'transpose':
             return [axis % rank for axis in self.integers('axes')] or axes[::-1]
@@ -55,7 +54,7 @@ class Attrs(dict[str, str]):
         return axes
 
     def axes(self, rank: int, name: str = 'axis') -> set[int]:
-        """Those that a reduction is over, whether they are named or excluded."""
+        """Return the axes of a reduction, whether they are named or excluded."""
         named = {axis % rank for axis in self.integers(name)}
         every = set(range(rank))
         return every - named if self.flag('exclude') and named else named or every

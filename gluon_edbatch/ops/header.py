@@ -1,5 +1,4 @@
-"""``execute/native/src/opcodes.h``: what C++ and Python must agree upon, made from what is declared
-here."""
+"""Generate ``execute/native/src/opcodes.h``: declarations that C++ and Python share."""
 
 from enum import IntEnum
 
@@ -29,7 +28,7 @@ struct Slope {  // a function's name for messages, and what its gradient reads
 
 
 def header() -> str:
-    """The text of the file."""
+    """Return the text of ``opcodes.h``."""
     enums = [_enum(each) for each in (Opcode, Place, Spread)]
     return '\n'.join(
         [

@@ -1,10 +1,10 @@
-"""Programs for rows: what the native operators execute for each batch of a type.
+"""Programs for rows: the native operators execute one for each batch of a type.
 
-A program computes with *registers*: matrices with a row for each row of the batch (or, if
-`ragged`, for each value of its ragged arguments). An instruction reads and writes *views*, which
-are ranges of a register's columns, so that cutting a row into pieces, or laying pieces side by
-side, costs nothing. ``opcodes.h`` of ``execute/native/src`` is made of what is declared here and in
-`ops.table` (see `ops.header`).
+A program computes with *registers*: matrices with a row for each row of the batch, or, if `ragged`,
+for each value of its ragged arguments. An instruction reads and writes *views*, ranges of a
+register's columns. So slicing a row, or concatenating pieces of rows, costs nothing. ``opcodes.h``
+of ``execute/native/src`` is generated from the declarations here and in `ops.table` (see
+`ops.header`).
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 
 
 class Opcode(IntEnum):
-    """What an instruction does; the numbers it uses are named in `lowering`."""
+    """Operations of instructions; `lowering` names the numbers that each uses."""
 
     LOAD = 0
     PRODUCT = 1
@@ -40,7 +40,7 @@ class Opcode(IntEnum):
 
 
 class Function(NamedTuple):
-    """An elementwise function, whose formula is a struct in ``math_functions.h`` there."""
+    """An elementwise function, with the name of its struct in ``math_functions.h``."""
 
     name: str  # of the struct
     number: int  # by which programs call it
@@ -84,7 +84,7 @@ class Spread(IntEnum):
 
 
 class Place(IntEnum):
-    """Where the rows of a register are."""
+    """Where the rows of a register are stored."""
 
     NOWHERE = 0
     SCRATCH = 1  # gone when the block of rows is done
@@ -123,7 +123,7 @@ class Instruction(NamedTuple):
 
     @property
     def third(self) -> View:
-        """What attention reads besides: its values, where `a` and `b` are queries and keys."""
+        """The third view that attention reads: its values; `a` and `b` are queries and keys."""
         return View(*self.numbers[1:]) if self.op is Opcode.ATTENTION else NO_VIEW
 
     def __str__(self) -> str:
@@ -144,13 +144,13 @@ class Register:
     width : int
         Columns.
     ragged : bool or None
-        None until it is known.
+        Whether there is a row for each ragged value; None until that is known.
     place, gradient : Place
-        Of its values, and of their gradients.
+        Where its values, and their gradients, are stored.
     position : int
-        Which argument, result or parameter of the program it is, if it is one.
+        Index of the argument, result or parameter of the program that it is, if any.
     times : int
-        So many rows of its arena make a row, of an argument or result.
+        Number of rows of the arena that make one row of an argument or result.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class RowProgram(NamedTuple):
     element_size: int  # bytes of an element: 4 or 8
 
     def __str__(self) -> str:
-        """Registers, parameters, then one line an instruction."""
+        """Return the program as text: registers, parameters, then one line for each instruction."""
         registers = [f'r{index}: {register}' for index, register in enumerate(self.registers)]
         parameters = [
             f'p{index}: parameter {position} from {begin}'
@@ -202,7 +202,7 @@ class RowProgram(NamedTuple):
 
 
 def read_backward(instruction: Instruction) -> list[View]:
-    """The views whose values the backward pass of an instruction reads."""
+    """Return the views whose values the backward pass of an instruction reads."""
     op, out, a, b = instruction[:4]
     if op is Opcode.UNARY:
         return {'x': [a], 'y': [out], '': []}[UNARY[instruction.numbers[0]].needs]

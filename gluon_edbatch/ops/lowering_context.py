@@ -1,4 +1,4 @@
-"""What rules of lowering read and write: the program under way."""
+"""The context of lowering: the program under construction, which rules read and extend."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -13,12 +13,11 @@ Entry = tuple[int, int]  # node and output
 
 
 class Unsupported(Exception):
-    """There is no rule for an operator, or none for these arguments."""
+    """No rule lowers an operator, or lowers it with these arguments."""
 
 
 class Arrangement(Enum):
-    """Which axes the graph's entry has, where its values lie as ever: one after the other, each
-    with the columns of all heads."""
+    """The axes of a graph's entry; its values lie as usual, each with the columns of all heads."""
 
     ROWS = 'rows'  # those of the batch, of the values if it is ragged, and of a row
     POSITIONS = 'positions'  # the same for all rows, whose axis it does not have
@@ -27,8 +26,7 @@ class Arrangement(Enum):
 
 
 class Scores(NamedTuple):
-    """Products of queries and keys, which attention computes itself: (N times heads, K, K), or
-    with both axes."""
+    """Products of queries and keys, (N times heads, K, K) or with both axes, part of attention."""
 
     queries: View
     keys: View
@@ -37,25 +35,25 @@ class Scores(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What an entry of the graph is: rows, or a parameter."""
+    """An entry of the graph in the program: rows, or a parameter."""
 
     shape: Shape  # of a row; of all for a parameter
     view: Union[View, Any] = None  # None of a parameter, which `_need_rows` refuses
     ragged: bool = False  # whether it has a row for each value of the ragged arguments
     parameter: int = -1  # position among the type's parameters, or -1
     begin: int = 0  # of a part of a parameter: its first element
-    line: int = 0  # Of some columns of a parameter: elements from one line to the next. Else 0.
+    line: int = 0  # elements from one line to the next, if columns of a parameter; else 0
     arrangement: Arrangement = Arrangement.ROWS
     scores: Optional[Scores] = None  # what is in no register
 
     @property
     def lead(self) -> int:
-        """How many axes of the graph's entry are in front of those of a row."""
+        """Number of axes of the graph's entry in front of those of a row."""
         return 2 if self.ragged else 1
 
 
 class ShapedNode(NamedTuple):
-    """An operator of the graph."""
+    """An operator of the graph, with shapes of its results."""
 
     index: int  # type: ignore[assignment]  # tuples have a method of that name
     op: str
@@ -69,12 +67,12 @@ Values = list[Union[Value, Any]]  # None for what is folded
 
 
 def width_of(shape: Sequence[int]) -> int:
-    """How many numbers such a row has."""
+    """Return how many numbers a row of this shape has."""
     return int(np.prod(shape, dtype=np.int64))
 
 
 class LoweringContext:
-    """The program under way.
+    """The program under construction.
 
     Attributes
     ----------
@@ -82,7 +80,7 @@ class LoweringContext:
     heads : list of Entry
         The results.
     batch_shape : tuple of int
-        How many rows the shapes of the nodes have, and how many values for each.
+        Number of rows in the shapes of the nodes, and number of values for each row.
     training : bool
         Whether autograd is in training mode.
     element_size : int
@@ -92,12 +90,12 @@ class LoweringContext:
     parameters : list of (int, int)
         See `RowProgram`.
     values : dict
-        What each entry is so far.
+        Value of each entry so far.
     placed : dict
-        Where entries are to go that are not computed yet.
+        Destination of entries that are not computed yet.
     folded : set of int
-        Products that an addition computes into its result, and concatenations of which a product
-        multiplies the pieces.
+        Products that an addition computes into its result, and concatenations whose pieces a
+        product multiplies.
     """
 
     def __init__(
@@ -121,7 +119,7 @@ class LoweringContext:
         self.folded: set[int] = set()
 
     def call(self, index: int) -> 'LoweredCall':
-        """What an operator is applied to."""
+        """Return a node with the values that it is applied to."""
         node = self.nodes[index]
         values = [
             None if source[0] in self.folded else self.values[source] for source in node.sources
@@ -129,12 +127,12 @@ class LoweringContext:
         return LoweredCall(self, node, values)
 
     def new(self, width: int, ragged: Optional[bool]) -> View:
-        """A register of its own."""
+        """Add a register, and return a view of all of it."""
         self.registers.append(Register(width, ragged))
         return View(len(self.registers) - 1, 0, width)
 
     def set_ragged(self, view: View, ragged: bool) -> None:
-        """What is to lie there has a row for each ragged value, or for each row."""
+        """Set whether a view's register has a row for each ragged value, or for each row."""
         register = self.registers[view.register]
         if register.ragged is None:
             register.ragged = ragged
@@ -142,7 +140,7 @@ class LoweringContext:
             raise Unsupported('lays ragged values beside others')
 
     def out(self, node: ShapedNode, ragged: bool, output: int = 0) -> View:
-        """Where a result goes; from here on it is known to the operators that read it."""
+        """Return where a result goes; operators that read it know its value from now on."""
         entry = (node.index, output)
         shape = node.shapes[output][2 if ragged else 1 :]
         view = self.placed.get(entry)
@@ -156,11 +154,11 @@ class LoweringContext:
         return view
 
     def lead(self, value: Value) -> Shape:
-        """The axes in front of those of a row."""
+        """Return the axes in front of those of a row."""
         return self.batch_shape[: value.lead]
 
     def is_whole(self, view: View) -> bool:
-        """Whether it is a register, not some columns of one."""
+        """Return whether a view is a whole register."""
         return view.width == self.registers[view.register].width
 
     def emit(self, op: Opcode, out: View, *views: View, **rest: Any) -> None:
@@ -168,15 +166,15 @@ class LoweringContext:
         self.instructions.append(Instruction(op, out, *views, **rest))  # type: ignore[arg-type]  # at most two
 
     def copy(self, out: View, view: View) -> None:
-        """Append an instruction that copies."""
+        """Append an instruction that copies a view."""
         self.emit(Opcode.UNARY, out, view, numbers=(AFFINE.number,), reals=COPY)
 
     def add(self, out: View, a: View, b: View) -> None:
-        """Append an instruction that adds."""
+        """Append an instruction that adds two views."""
         self.emit(Opcode.BINARY, out, a, b, numbers=(ADD.number, Spread.SAME, Spread.SAME))
 
     def parameter(self, value: Value) -> int:
-        """Its number in the program, of a parameter that is read as it lies."""
+        """Return the program's number of a parameter that is read in place."""
         if value.line:
             raise Unsupported('takes some columns of a parameter')
         key = value.parameter, value.begin
@@ -185,7 +183,7 @@ class LoweringContext:
         return self.parameters.index(key)
 
     def rows(self, node: ShapedNode, value: Value, ragged: bool) -> Value:
-        """A parameter as rows that are all the same."""
+        """Return a parameter as equal rows, and rows expanded for ragged values."""
         if value.parameter < 0:
             return self.expanded(node, value) if ragged and not value.ragged else value
         lead, rank = 2 if ragged else 1, len(node.shapes[0])
@@ -197,7 +195,7 @@ class LoweringContext:
         return Value(shape[lead:], view, ragged)
 
     def expanded(self, node: ShapedNode, value: Value) -> Value:
-        """(N, 1, ...) broadcast along the ragged axis: each value gets its row's."""
+        """Broadcast rows (N, 1, ...) along the ragged axis: each value gets its row's."""
         if len(value.shape) + 1 != len(node.shapes[0]) or value.shape[0] != 1:
             raise Unsupported(f'has {node.op} of ragged values and others')
         view = self.new(value.view.width, True)
@@ -206,7 +204,7 @@ class LoweringContext:
 
 
 class LoweredCall(NamedTuple):
-    """An operator and what it is applied to, as rules see it."""
+    """An operator and its inputs, as rules see them."""
 
     low: LoweringContext
     node: ShapedNode
@@ -214,44 +212,44 @@ class LoweredCall(NamedTuple):
 
     @property
     def op(self) -> str:
-        """Its name."""
+        """Name of the operator."""
         return self.node.op
 
     @property
     def attrs(self) -> Attrs:
-        """Its attributes."""
+        """Attributes of the operator."""
         return self.node.attrs
 
     @property
     def shape(self) -> Shape:
-        """Of the first result, with axis 0."""
+        """Shape of the first result, with axis 0."""
         return self.node.shapes[0]
 
     @property
     def rank(self) -> int:
-        """Axes of the first result."""
+        """Number of axes of the first result."""
         return len(self.shape)
 
     @property
     def x(self) -> Value:
-        """The first input, which is to be rows."""
+        """The first input, which must be rows."""
         if self.inputs[0].view is None:
             raise Unsupported(f'has {self.op} of a parameter')
         return self.inputs[0]
 
     def all_rows(self) -> Values:
-        """The inputs, which are all to be rows."""
+        """Return the inputs, which must all be rows."""
         if any(value.view is None for value in self.inputs):
             raise Unsupported(f'has {self.op} of a parameter')
         return self.inputs
 
     def as_rows(self) -> list[Value]:
-        """The inputs, parameters repeated for each row, and rows for each of their values."""
+        """Return the inputs as rows: parameters repeated, rows expanded for ragged values."""
         ragged = any(value.ragged for value in self.inputs)
         return [self.low.rows(self.node, value, ragged) for value in self.inputs]
 
     def out(self, ragged: bool, output: int = 0) -> View:
-        """Where a result goes."""
+        """Return where a result goes."""
         return self.low.out(self.node, ragged, output)
 
     @property
@@ -262,17 +260,17 @@ class LoweredCall(NamedTuple):
         )
 
     def give(self, value: Value) -> None:
-        """The result."""
+        """Set the result to a value."""
         self.low.values[self.node.index, 0] = value
 
     def alias(self, value: Value, output: int = 0) -> None:
-        """A result that is there, maybe in another shape."""
+        """Set a result to a value that exists already, maybe in another shape."""
         self.low.values[self.node.index, output] = value._replace(
             shape=self.node.shapes[output][value.lead :]
         )
 
     def emit(self, op: Opcode, *values: Value, **rest: Any) -> None:
-        """Append the instruction that gives the result, of the first input unless others are
-        given; it is ragged if the first one is."""
+        """Append the instruction that computes the result from some values, by default the first
+        input. The result is ragged if the first value is."""
         values = values or (self.x,)
         self.low.emit(op, self.out(values[0].ragged), *[value.view for value in values], **rest)

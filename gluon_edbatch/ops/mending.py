@@ -1,6 +1,7 @@
-"""Rules for operators of MXNet 1.9.1 that do harm in a graph: others that do the same.
+"""MXNet workarounds: replace operators that are harmful in graphs of MXNet 1.9.1 by equal ones.
 
-A rule takes a `subgraph.rewrite.Rewriter` and a `NodeView`, and gives what `rewrite` wants.
+A rule takes a `subgraph.rewrite.Rewriter` and a `NodeView`, and returns a replacement for
+`rewrite`.
 """
 
 from typing import Any, Callable
@@ -11,7 +12,7 @@ MendingRule = Callable[[Any, Any], Any]
 
 
 def sequence_last(rewriter: Any, node: Any) -> Any:
-    """Without lengths its gradient is written beside the array."""
+    """Replace SequenceLast without lengths, whose gradient is written outside the array."""
     if node.attrs.flag('use_sequence_length'):
         return None
     axis, shape = node.attrs.integer('axis', 0), node.inputs[0].shape
@@ -21,15 +22,15 @@ def sequence_last(rewriter: Any, node: Any) -> Any:
 
 
 def sort(rewriter: Any, node: Any) -> Any:
-    """Its gradient forgets that the last axis is the default."""
+    """Replace sort without an axis, whose gradient forgets that the last axis is the default."""
     if 'axis' in node.attrs:
         return None
     return rewriter.of_others(node._replace(attrs=Attrs(node.attrs, axis='-1')), node.inputs)
 
 
 def deconvolution(rewriter: Any, node: Any) -> Any:
-    """Outside training oneDNN's way of storing weights is written over the memory that they are in.
-    Rows of an arena are a part of theirs, which MXNet then refuses to read."""
+    """Replace Deconvolution, for which oneDNN reorders weights in place outside training. MXNet
+    then refuses to read rows of an arena, which are a part of that memory."""
     data, weight, *bias = node.inputs
     if rewriter.is_parameter(weight):
         return None

@@ -1,6 +1,6 @@
-"""Rules of lowering: what an operator becomes in a program for rows.
+"""Lowering rules: what an operator becomes in a program for rows.
 
-A rule appends instructions, or gives the result another view of what is there.
+A rule appends instructions, or makes the result a view of existing values.
 """
 
 import math
@@ -32,7 +32,7 @@ NativeRule = Callable[[LoweredCall], None]
 def unary(
     function: Function, reals: Callable[[Attrs], tuple[float, ...]] = lambda _: ()
 ) -> NativeRule:
-    """An elementwise function; `reals` gives its numbers."""
+    """Return a rule for an elementwise function; `reals` computes its constants from attributes."""
 
     def rule(call: LoweredCall) -> None:
         call.emit(Opcode.UNARY, numbers=(function.number,), reals=reals(call.attrs))
@@ -41,7 +41,7 @@ def unary(
 
 
 def function(name: str, needs: str = '', *reals: Callable[[Attrs], float]) -> NativeRule:
-    """The same of a function that is declared here (see `unary_function`)."""
+    """Declare an elementwise function (see `unary_function`), and return its rule."""
     declared = unary_function(name, needs, len(reals))
     return unary(declared, lambda attrs: tuple([real(attrs) for real in reals]))
 
@@ -55,7 +55,7 @@ def inverse(number: float) -> float:
 
 
 def _single(text: str) -> float:
-    """A number that MXNet keeps in single precision, whatever the arrays are."""
+    """Return a number in single precision, as MXNet stores it for any dtype."""
     return float(np.float32(text))
 
 
@@ -99,7 +99,7 @@ def dropout(call: LoweredCall) -> None:
 
 
 def binary(function: Function) -> NativeRule:
-    """An elementwise function of two arguments, with broadcasting."""
+    """Return a rule for an elementwise function of two arguments, with broadcasting."""
 
     def rule(call: LoweredCall) -> None:
         if function is ADD and None in call.inputs:
@@ -119,7 +119,7 @@ def by_root_of_width(call: LoweredCall) -> None:
 
 
 def comparison(function: Function) -> NativeRule:
-    """The same with a number."""
+    """Return a rule for a comparison with a number."""
 
     def rule(call: LoweredCall) -> None:
         x, number = call.x, call.low.new(1, call.x.ragged)
@@ -143,7 +143,7 @@ def _spread(shape: Shape, out: Shape) -> Spread:
 
 
 def broadcast_like(call: LoweredCall) -> None:
-    """The row's for each value."""
+    """Lower a broadcast that gives each ragged value its row's."""
     x, like = call.all_rows()
     if not like.ragged or x.ragged or call.shape[2:] != x.shape[1:]:
         raise Unsupported(f'has {call.op} of other shapes')
@@ -167,7 +167,7 @@ def add_n(call: LoweredCall) -> None:
 
 
 def _sum_of_products(call: LoweredCall) -> None:
-    """An addition of which some terms are products: these add to its result where it lies."""
+    """Lower an addition that computes products among its terms directly into its result."""
     low, node = call.low, call.node
     products = [low.call(source[0]) for source in node.sources if source[0] in low.folded]
     others = [low.values[source] for source in node.sources if source[0] not in low.folded]
@@ -191,7 +191,7 @@ def fully_connected(call: LoweredCall) -> None:
 
 
 def dot(call: LoweredCall) -> None:
-    """Rows by a matrix, which is a layer's weight, turned or not."""
+    """Lower a product of rows and a parameter's matrix, transposed or not."""
     matrix = call.inputs[1]
     if matrix.parameter < 0 or len(matrix.shape) != 2 or call.attrs.flag('transpose_a'):
         raise Unsupported('has dot of something else than rows and a matrix')
@@ -236,8 +236,8 @@ def _emit_product(
 
 
 def _emit_products_of_pieces(call: LoweredCall, out: View, accumulate: bool) -> None:
-    """A product of pieces that would lie side by side: the sum of their products, each with its
-    columns of the weight."""
+    """Append the product of a concatenation that is not built: a sum of products of its pieces with
+    their columns of the weight."""
     low, (weight, *bias) = call.low, call.inputs[1:]
     pieces = _rows_to_join(low.call(call.node.sources[0][0]))
     times = width_of(pieces[0].shape[:-1])
@@ -273,7 +273,7 @@ def slice_axis(call: LoweredCall) -> None:
 
 
 def slice_axes(call: LoweredCall) -> None:
-    """Along one axis."""
+    """Lower a slice along one axis."""
     bounds = [call.attrs.integers(key) for key in ('begin', 'end', 'step')]
     shape = (*call.low.lead(call.inputs[0]), *call.inputs[0].shape)
     cuts = []
@@ -289,7 +289,7 @@ def slice_axes(call: LoweredCall) -> None:
 
 
 def transpose(call: LoweredCall) -> None:
-    """Two groups of neighbouring axes change places."""
+    """Lower a transposition that swaps two groups of neighbouring axes."""
     lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
     if arranged.by_heads(call):
         return
@@ -308,7 +308,7 @@ def transpose(call: LoweredCall) -> None:
 def _cut(
     call: LoweredCall, axis: int, begin: Optional[int], end: Optional[int], output: int = 0
 ) -> None:
-    """Positions [begin, end) along an axis of the graph's entry."""
+    """Lower a slice of positions [begin, end) along an axis of the graph's entry."""
     value = call.inputs[0]
     if value.parameter >= 0:
         _cut_parameter(call, axis, begin, end, output)
@@ -332,7 +332,7 @@ def _cut(
 
 
 def _first_value(call: LoweredCall, output: int) -> None:
-    """Of those of each row."""
+    """Lower the selection of each row's first ragged value."""
     out = call.out(False, output)
     first = call.low.new(out.width, False)
     call.low.emit(Opcode.CONSTANT, first, reals=(0.0,))
@@ -368,7 +368,7 @@ def slice_channel(call: LoweredCall) -> None:
 
 
 def _rows_to_join(call: LoweredCall) -> list[Value]:
-    """The inputs of a concatenation."""
+    """Return the inputs of a concatenation."""
     if call.arranged:
         raise Unsupported(f'has {call.op} by heads')
     values = call.all_rows()
@@ -408,7 +408,7 @@ def _look_up(call: LoweredCall, table: Value, index: Value) -> None:
 
 
 def stop_gradient(call: LoweredCall) -> None:
-    """The ids of look-ups get no gradient anyway, and are no rows."""
+    """Lower BlockGrad; ids of look-ups are skipped, as they have no gradient and are not rows."""
     entry = (call.node.index, 0)
     readers = [other for other in call.low.nodes if entry in other.sources]
     if entry not in call.low.heads and all(
@@ -447,7 +447,7 @@ def batch_dot(call: LoweredCall) -> None:
 
 
 def _product_of_values(call: LoweredCall, a: Value, b: Value, turned: tuple[bool, bool]) -> None:
-    """Each value by the matrix of its row; or a sum of products of the values of a row."""
+    """Lower the product of values and their row's matrix, or a sum of products over values."""
     low = call.low
     if a.ragged and not b.ragged and not turned[0] and len(a.shape) == 1:
         (n,) = call.shape[2:]
@@ -514,7 +514,7 @@ def reduce(mean: bool) -> NativeRule:
 
 
 def extreme(least: bool) -> NativeRule:
-    """The largest or the least of the values of a row."""
+    """Return a rule for the largest, or the least, of a row's values."""
 
     def rule(call: LoweredCall) -> None:
         x = call.x
@@ -526,7 +526,7 @@ def extreme(least: bool) -> NativeRule:
 
 
 def l2_normalization(call: LoweredCall) -> None:
-    """By the root of a sum of squares, which has a column for each of its own."""
+    """Lower a division by the root of a sum of squares, which has a column for each group."""
     x, low = call.x, call.low
     out = call.out(x.ragged)
     first, last = _L2_AXES[call.attrs.get('mode', 'instance')]

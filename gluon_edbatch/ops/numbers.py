@@ -1,7 +1,7 @@
-"""Rules for numbers: an operator with a number among its attributes, as one of an array.
+"""Rules for scalar promotion: how a number among an operator's attributes becomes an array.
 
-A number that is an attribute makes a type of calls for each of its values; as an array it is data,
-and calls with different numbers share a batch.
+An attribute's number makes a type of calls for each of its values. As an array it is data, and
+calls with different numbers share a batch.
 """
 
 from math import prod
@@ -15,7 +15,7 @@ from .attrs import Attrs, Shape
 
 
 class Numbered(NamedTuple):
-    """A call of an operator with the number apart."""
+    """A call of an operator, with its number separate from other attributes."""
 
     name: str  # of the attribute
     number: float
@@ -45,10 +45,10 @@ _LARGEST_ROW = 1 << 12
 
 
 def operand(operator: str, first: bool = False) -> NumberRule:
-    """The number is an operand of this operator, the second if not the first.
+    """Return a rule that makes the number an operand of `operator`, the second unless `first`.
 
-    Numbers are attributes in double precision, but it is the dtype of real numbers that MXNet
-    computes in; of whole numbers, another.
+    Attributes are in double precision, but MXNet computes in the array's dtype for floating arrays.
+    The rule does not apply to integers, for which MXNet uses another dtype.
     """
 
     def rule(attrs: Attrs, shape: Shape, dtype: Any) -> Optional[Numbered]:
@@ -69,7 +69,7 @@ def operand(operator: str, first: bool = False) -> NumberRule:
 
 
 def position(attrs: Attrs, shape: Shape, dtype: Any) -> Optional[Numbered]:
-    """The position of a slice of width one."""
+    """Return the position of a slice of width one as a number."""
     axis = attrs.axis('axis', len(shape))
     (begin,), end = attrs.integers('begin'), attrs.integers('end')
     first, last, _ = slice(begin, end[0] if end else None).indices(shape[axis])
@@ -90,5 +90,5 @@ def position(attrs: Attrs, shape: Shape, dtype: Any) -> Optional[Numbered]:
 
 
 def _column(number: mx.sym.Symbol, rank: int) -> mx.sym.Symbol:
-    """Numbers of rows, to go along with arrays of so many axes."""
+    """Return numbers of rows, shaped to broadcast along arrays of `rank` axes."""
     return mx.sym.reshape(number, shape=(-1,) + (1,) * (rank - 1)) if rank > 1 else number

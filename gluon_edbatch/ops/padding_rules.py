@@ -1,11 +1,10 @@
-"""Rules for padding: what an operator makes of ragged values (N, K, ...) that are padded along one
-axis.
+"""Padding rules: what an operator makes of ragged values (N, K, ...) padded along one axis.
 
-An entry of the graph that still has that axis is, at the padding, *zero*, or just *finite*, or
-*any*thing. Zeros in a sum are exact; a product of a zero and something finite is zero. That holds
-for gradients, too, where slopes are finite: what is finite gets no gradient from the padding, and
-what is zero gives none. Where an operator wants something else there than what is, it says so, and
-`subgraph.padding_proof` writes it there first.
+The padding of an entry with that axis holds *zero*, *finite* numbers, or *any* numbers. Zeros in a
+sum are exact, and zero times a finite number is zero. The same holds for gradients if slopes are
+finite: finite padding gets no gradient, and zero padding gives none. If an operator needs other
+numbers in the padding of an input, its rule says so, and `subgraph.padding_proof` writes them there
+first.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from .attrs import Attrs, Shape
 
 
 class At(Enum):
-    """What an entry is at the padding. Those that are numbers can be written there."""
+    """What the padding of an entry holds. Members that are numbers can be written there."""
 
     ZERO = 0.0
     ONE = 1.0
@@ -35,14 +34,14 @@ States = list[Optional[At]]  # of the inputs; None for those without a ragged ax
 
 
 class RaggedEntry(NamedTuple):
-    """The shape of an entry, and which of its axes is ragged, if one is."""
+    """The shape of an entry, and its ragged axis, if there is one."""
 
     shape: Shape
     axis: Optional[int] = None
 
 
 class AxisLink(NamedTuple):
-    """Axes of an operator that are equally long."""
+    """Axes of an operator's inputs and results that are equally long."""
 
     inputs: tuple[Optional[int], ...]  # of each input
     result: Optional[int]  # of the results; None where nothing of them has that length
@@ -53,12 +52,12 @@ LinksRule = Callable[[Places], list[AxisLink]]
 
 
 def known_links(*links: AxisLink) -> LinksRule:
-    """Of an operator that has no others."""
+    """Return a rule for operators whose equal axes are always these."""
     return lambda places: list(links)
 
 
 def same_axes(places: Places) -> list[AxisLink]:
-    """Of an operator of three arrays of one shape."""
+    """Return the equal axes of an operator on three arrays of one shape."""
     return [
         AxisLink(
             tuple([axis if (position, axis) in places else None for position in range(3)]), axis
@@ -68,21 +67,21 @@ def same_axes(places: Places) -> list[AxisLink]:
 
 
 class RaggedCall:
-    """An operator and what it is applied to, as rules see it.
+    """An operator and its inputs, as padding rules see them.
 
     Attributes
     ----------
     attrs : Attrs
     states : list of (At or None)
-        Of the inputs, after what was written to their padding.
+        What the padding of each input holds, after `fills`.
     fills : dict of int to At
-        What is to be written to the padding of inputs before.
+        What must be written to the padding of inputs first.
     counted : bool
-        Whether the result is to be divided by the number of values.
+        Whether the result has to be divided by the number of values.
     limited : bool
-        Whether the second input is to be less than that.
+        Whether the second input has to be less than the number of values.
     across : bool
-        Whether a value of the result depends on others than those at its place.
+        Whether a value of the result depends on values at other positions.
     """
 
     def __init__(
@@ -99,25 +98,25 @@ class RaggedCall:
         self._inputs, self._result = inputs, result
 
     def want(self, position: int, at: At) -> None:
-        """Have this at the padding of an input that has some."""
+        """Require that the padding of an input, if there is any, holds `at`."""
         if self.states[position] not in (None, at):
             self.states[position] = self.fills[position] = at
 
     def input(self, position: int = 0) -> RaggedEntry:
-        """Its shape and ragged axis, where these are known."""
+        """Return shape and ragged axis of an input; raise `Unproved` if they are unknown."""
         if position >= len(self._inputs):
             raise Unproved
         return self._inputs[position]
 
     @property
     def result(self) -> RaggedEntry:
-        """The same of the first result."""
+        """Shape and ragged axis of the first result; raises `Unproved` if they are unknown."""
         if self._result is None:
             raise Unproved
         return self._result
 
     def along(self, name: str, default: Optional[int]) -> bool:
-        """Whether an attribute names the ragged axis of the first input."""
+        """Return whether an attribute names the ragged axis of the first input."""
         shape, ragged = self.input()
         axis = self.attrs.axis(name, len(shape), default)
         if axis is None:
@@ -132,12 +131,12 @@ PaddingRule = Callable[[RaggedCall], Optional[At]]
 
 
 def keeps(call: RaggedCall) -> At:
-    """Zero of zeros, with finite slopes."""
+    """Return ZERO if all padding is zero, else FINITE; for functions with f(0) = 0."""
     return At.ZERO if set(call.states) == {At.ZERO} else finite(call)
 
 
 def finite(call: RaggedCall) -> At:
-    """A number of any number."""
+    """Return FINITE, for functions that are finite everywhere."""
     for position, state in enumerate(call.states):
         if state is At.ANY:
             call.want(position, At.ZERO)
@@ -145,7 +144,7 @@ def finite(call: RaggedCall) -> At:
 
 
 def only_at(wanted: At, result: At) -> Callable[[RaggedCall], At]:
-    """For functions that are not finite everywhere, as ``log`` is not."""
+    """Return a rule for functions that are not finite everywhere, such as ``log``."""
 
     def rule(call: RaggedCall) -> At:
         for position in range(len(call.states)):
@@ -156,52 +155,52 @@ def only_at(wanted: At, result: At) -> Callable[[RaggedCall], At]:
 
 
 def scaled(call: RaggedCall) -> At:
-    """A product with a number."""
+    """Return what a product with a number has in its padding; raise if the number is zero."""
     if call.attrs.number('scalar', 1) == 0:
         raise Unproved  # what divides
     return keeps(call)
 
 
 def power(call: RaggedCall) -> At:
-    """Of an exponent below one, slopes at zero are infinite."""
+    """Return what a power has in its padding; exponents below one have infinite slopes at zero."""
     if call.attrs.number('scalar', 1) < 1:
         return only_at(At.ONE, At.FINITE)(call)
     return only_at(At.ZERO, At.ZERO)(call)
 
 
 def first_input(call: RaggedCall) -> At:
-    """As `keeps`, of an array and weights."""
+    """Return what `keeps` returns, for an array and weights."""
     if any(call.states[1:]):
         raise Unproved
     return At.ZERO if call.states[0] is At.ZERO else finite(call)
 
 
 def product(call: RaggedCall) -> At:
-    """Zero wherever one of them is."""
+    """Return ZERO if the padding of an input is zero, for a product."""
     at = finite(call)
     return At.ZERO if At.ZERO in call.states else at
 
 
 def quotient(call: RaggedCall) -> At:
-    """Of what is not zero."""
+    """Return what a quotient has in its padding, whose divisor must not be zero."""
     call.want(1, At.ONE)
     return product(call)
 
 
 def choice(call: RaggedCall) -> At:
-    """Of two arrays, by a third."""
+    """Return what a choice between two arrays by a third has in its padding."""
     at = finite(call)
     return At.ZERO if set(call.states[1:]) == {At.ZERO} else at
 
 
 def activation(call: RaggedCall) -> At:
-    """By the kind of function."""
+    """Return what an activation has in its padding, by the kind of function."""
     rule = keeps if call.attrs.get('act_type') in ('tanh', 'relu', 'softsign') else finite
     return rule(call)
 
 
 def dropout(call: RaggedCall) -> At:
-    """As `keeps`; what is drawn may be the same along axes."""
+    """Return what `keeps` returns; random numbers may be shared along axes."""
     call.across = bool(call.attrs.integers('axes'))
     return keeps(call)
 
@@ -210,7 +209,7 @@ def dropout(call: RaggedCall) -> At:
 
 
 def value_by_value(call: RaggedCall) -> At:
-    """As `first_input`, of something along the last axis."""
+    """Return what `first_input` returns, for an operator along the last axis."""
     shape, ragged = call.input()
     if ragged == len(shape) - 1:
         raise Unproved
@@ -218,7 +217,7 @@ def value_by_value(call: RaggedCall) -> At:
 
 
 def fully_connected(call: RaggedCall) -> At:
-    """A product value by value; of all values of a row at once, padding would count."""
+    """Return what a product value by value has in its padding; raise if values are flattened."""
     if call.attrs.flag('flatten', True):
         raise Unproved
     at = value_by_value(call)
@@ -226,14 +225,14 @@ def fully_connected(call: RaggedCall) -> At:
 
 
 def dot(call: RaggedCall) -> At:
-    """Rows by a matrix."""
+    """Return what a product of rows and a matrix has in its padding."""
     if call.attrs.flag('transpose_a'):
         raise Unproved
     return value_by_value(call)
 
 
 def matrices(call: RaggedCall) -> Optional[At]:
-    """Matrix by matrix: a sum over the ragged axis, or a product for each value."""
+    """Return what ``batch_dot`` has in its padding; None for a sum over the ragged axis."""
     at = product(call)
     if call.result.axis is not None:
         return at
@@ -243,7 +242,7 @@ def matrices(call: RaggedCall) -> Optional[At]:
 
 
 def lookup(call: RaggedCall) -> At:
-    """Rows of a table by their numbers; others than it has are the last or the first."""
+    """Return what a look-up has in its padding, whose ids are clipped to the table."""
     if any(call.states[1:]):
         raise Unproved
     return finite(call)
@@ -253,7 +252,7 @@ def lookup(call: RaggedCall) -> At:
 
 
 def reduced(wanted: At, otherwise: PaddingRule = keeps) -> PaddingRule:
-    """A reduction, to which this adds nothing; `otherwise` along other axes."""
+    """Return a rule for a reduction that ignores `wanted`; `otherwise` is for other axes."""
 
     def rule(call: RaggedCall) -> Optional[At]:
         shape, ragged = call.input()
@@ -266,14 +265,14 @@ def reduced(wanted: At, otherwise: PaddingRule = keeps) -> PaddingRule:
 
 
 def mean(call: RaggedCall) -> Optional[At]:
-    """A sum, by the number of values."""
+    """Require zero padding for a mean, whose sum is divided by the number of values."""
     at = reduced(At.ZERO)(call)
     call.counted = at is None
     return at
 
 
 def position_of(wanted: At) -> PaddingRule:
-    """Of the largest or the smallest."""
+    """Return a rule for the position of the largest or smallest value."""
 
     def rule(call: RaggedCall) -> Optional[At]:
         if not call.along('axis', None):
@@ -285,7 +284,7 @@ def position_of(wanted: At) -> PaddingRule:
 
 
 def pick(call: RaggedCall) -> Optional[At]:
-    """The value at a position, or the last one."""
+    """Require that the picked position, or the last one, is within the values."""
     if not call.along('axis', -1):
         return finite(call)
     if call.states[1] or call.attrs.get('mode', 'clip') != 'clip':
@@ -295,7 +294,7 @@ def pick(call: RaggedCall) -> Optional[At]:
 
 
 def normalised(wanted: At, result: At) -> PaddingRule:
-    """What is divided among the values along an axis."""
+    """Return a rule for operators that normalise values along an axis, such as softmax."""
 
     def rule(call: RaggedCall) -> At:
         for position in range(1, len(call.states)):
@@ -310,13 +309,13 @@ def normalised(wanted: At, result: At) -> PaddingRule:
 
 
 def running(call: RaggedCall) -> At:
-    """Of the values so far, which padding follows."""
+    """Return FINITE for a running sum, which padding follows."""
     call.across = call.along('axis', None)
     return finite(call)
 
 
 def layer_norm(call: RaggedCall) -> At:
-    """Value by value."""
+    """Return FINITE for a normalisation of each value."""
     if call.along('axis', -1):
         raise Unproved
     first_input(call)
@@ -324,7 +323,7 @@ def layer_norm(call: RaggedCall) -> At:
 
 
 def l2_normalization(call: RaggedCall) -> At:
-    """By the root of a sum of squares."""
+    """Require zero padding for a division by the root of a sum of squares."""
     call.want(0, At.ZERO)
     call.across = True
     return At.ZERO
@@ -334,7 +333,7 @@ def l2_normalization(call: RaggedCall) -> At:
 
 
 def alike(call: RaggedCall) -> Optional[At]:
-    """What all inputs are."""
+    """Return what the padding of all inputs holds, for operators that only move elements."""
     found = set(call.states)
     if None in found:
         raise Unproved
@@ -342,7 +341,7 @@ def alike(call: RaggedCall) -> Optional[At]:
 
 
 def view(call: RaggedCall) -> Optional[At]:
-    """Another shape, in which what is in front of the ragged axis is as much as before."""
+    """Return what a reshape has in its padding, if the elements before the ragged axis stay."""
     (old, before), (new, after) = call.input(), call.result
     if after is None or prod(old[:before]) != prod(new[:after]) or prod(old) != prod(new):
         raise Unproved
@@ -350,14 +349,15 @@ def view(call: RaggedCall) -> Optional[At]:
 
 
 def same_shape(call: RaggedCall) -> Optional[At]:
-    """An array in the shape of another, which it has already: Gluon's losses do so with labels."""
+    """Return the padding's contents for a reshape to the array's own shape, as in Gluon's
+    losses."""
     if not call.input() == call.input(1) == call.result:
         raise Unproved
     return call.states[0]
 
 
 def other_axis(name: str, default: Optional[int]) -> PaddingRule:
-    """Cuts or joins along another axis."""
+    """Return a rule for operators that cut or join along another axis."""
 
     def rule(call: RaggedCall) -> Optional[At]:
         if not call.along(name, default):
@@ -370,12 +370,12 @@ def other_axis(name: str, default: Optional[int]) -> PaddingRule:
 
 
 def broadcast(call: RaggedCall) -> At:
-    """An array in the shape of another."""
+    """Return what a broadcast of an array to another's shape has in its padding."""
     return call.states[0] or At.FINITE
 
 
 def positions(call: RaggedCall) -> Optional[At]:
-    """Numbers along an axis."""
+    """Return FINITE for positions along an axis."""
     if call.attrs.integer('repeat', 1) != 1:
         raise Unproved
     call.across = True
@@ -383,7 +383,7 @@ def positions(call: RaggedCall) -> Optional[At]:
 
 
 def sequence_mask(call: RaggedCall) -> Optional[At]:
-    """By lengths of the user's."""
+    """Return what a mask by the user's own lengths has in its padding."""
     if any(call.states[1:]) or call.states[0] is None:
         raise Unproved
     if not call.attrs.flag('use_sequence_length'):
@@ -397,13 +397,14 @@ def sequence_mask(call: RaggedCall) -> Optional[At]:
 
 # --- what works across the values, taken apart ---------------------------------------------------
 
-# Of `Rewriter.add`, a `NodeView` and the ragged axis: reductions of all values, and operators that
-# give each value its own result of these. None where that is not known.
+# Takes `Rewriter.add`, a `NodeView` and the ragged axis. Returns reductions over all values and
+# the operators that compute each value's result from them. None where there is no such form.
 ApartRule = Callable[[Callable[..., Any], Any, int], Any]
 
 
 def softmax_apart(logarithm: bool = False, sign: int = 1) -> ApartRule:
-    """The largest is a constant: it is in the results to keep numbers small, and changes none."""
+    """Return a rule for the softmax decomposition. The largest score is a constant there: it keeps
+    numbers small, and cancels out."""
 
     def rule(add: Callable[..., Any], node: Any, axis: int) -> Any:
         if len(node.inputs) > 1 or node.attrs.get('dtype', 'None') != 'None':

@@ -1,4 +1,4 @@
-"""What the package knows of MXNet's operators: one entry for each, from which all stages read."""
+"""The registry of MXNet's operators: one entry for each, read by all stages."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -18,7 +18,7 @@ _NOISE = ('_random_', '_sample_', '_image_random_')  # begin names of operators 
 
 
 class Arithmetic(Enum):
-    """What a sum, difference, product or quotient of arrays is."""
+    """Kinds of arithmetic on arrays: sum, difference, product, quotient."""
 
     SUM = 'sum'
     DIFFERENCE = 'difference'
@@ -27,14 +27,13 @@ class Arithmetic(Enum):
 
 
 def always(attrs: Attrs, training: bool) -> bool:
-    """It draws in every mode."""
+    """Return True: the operator draws random numbers in every mode."""
     return True
 
 
 @dataclass(frozen=True)
 class Op:
-    """What is known of an operator. What is not said is not assumed: it is not batched, not padded,
-    not run natively."""
+    """An operator's entry. Without a rule, an operator is not batched, padded or run natively."""
 
     name: str  # MXNet's own, which graphs have; never an alias
     # whether a batched input gives a batched output, row by row (see `ops.row_rules`)
@@ -88,11 +87,11 @@ class Op:
 
     @property
     def batches(self) -> bool:
-        """Whether it has any rule for batches."""
+        """Whether the operator has any rule for batches."""
         return self.rows is not None or self.whole is not None
 
     def draws(self, attrs: Attrs, training: bool) -> bool:
-        """Whether it draws random numbers."""
+        """Return whether the operator draws random numbers."""
         return self.noise is not None and self.noise(attrs, training)
 
 
@@ -100,13 +99,13 @@ OPS: dict[str, Op] = {}
 
 
 def register(op: Op) -> None:
-    """Make an entry; there is one for each operator."""
+    """Add an entry; each operator has one."""
     assert op.name not in OPS, f'{op.name} has two entries'
     OPS[op.name] = op
 
 
 def op_of(name: str) -> Op:
-    """What is known of an operator: an entry that says nothing, if there is none."""
+    """Return the entry of an operator; one without rules if there is none."""
     op = OPS.get(name)
     if op is None:
         draws = name.startswith(_NOISE) and not name.startswith('_random_pdf_')

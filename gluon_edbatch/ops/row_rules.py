@@ -1,8 +1,8 @@
-"""Rules for rows: does a batched input of an operator give a batched output, row by row?
+"""Row rules: whether a batched input of an operator gives a batched output, row by row.
 
-True if axis 0 of the results runs over the rows of the batch, in order, and each row of them
-depends on its own rows only. That each keeps a whole number of positions is checked for all
-operators alike.
+A rule returns True if axis 0 of the results runs over the batch's rows, in order, and each row
+depends on the same rows of the inputs only. The analysis itself checks that each row keeps a whole
+number of positions.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .attrs import Attrs, Shape
 
 @dataclass(frozen=True)
 class OpCall:
-    """An operator and what it is applied to, as rules see it."""
+    """An operator and its inputs, as row rules see them."""
 
     op: str
     attrs: Attrs
@@ -35,7 +35,7 @@ def several_axes(call: OpCall) -> bool:
 
 
 def first_only(call: OpCall) -> bool:
-    """The first input is batched, the others (weights) are not."""
+    """Return whether the first input is batched, and the others (weights) are not."""
     return call.batched[0] and not any(call.batched[1:])
 
 
@@ -44,7 +44,7 @@ def all_batched(call: OpCall) -> bool:
 
 
 def elementwise(call: OpCall) -> bool:
-    """Right-aligned broadcasting leaves axis 0 of every batched input where it is."""
+    """Return whether right-aligned broadcasting keeps axis 0 of every batched input in place."""
     rank, rows = len(call.outputs[0]), call.outputs[0][0]
     for batched, shape in zip(call.batched, call.inputs):
         if batched and (len(shape) != rank or shape[0] != rows):
@@ -55,7 +55,7 @@ def elementwise(call: OpCall) -> bool:
 
 
 def other_axis(key: str, default: Optional[int]) -> RowsRule:
-    """Works along one axis, which must not be axis 0; all inputs are batched."""
+    """Return a rule for operators along one axis but axis 0, whose inputs are all batched."""
     return lambda call: (
         call.attrs.axis(key, len(call.inputs[0]), default) not in (None, 0) and all_batched(call)
     )
@@ -66,7 +66,7 @@ def normalised(call: OpCall) -> bool:
 
 
 def softmax(call: OpCall) -> bool:
-    """Of values, and perhaps their lengths."""
+    """Return whether a softmax of values, and maybe lengths, is batched."""
     return normalised(call) or other_axis('axis', -1)(call)
 
 
@@ -75,7 +75,7 @@ def reduction(call: OpCall) -> bool:
 
 
 def new_axis(call: OpCall) -> bool:
-    """Gives a further axis, which must not be axis 0."""
+    """Return whether an operator that adds an axis adds another than axis 0."""
     return call.attrs.axis('axis', len(call.outputs[0]), 0) != 0 and all_batched(call)
 
 
@@ -85,7 +85,7 @@ def slice_(call: OpCall) -> bool:
 
 
 def upsampling(call: OpCall) -> bool:
-    """Images of several sizes are put side by side or added; what is learnt is a kernel."""
+    """Return whether images that are joined or added are batched; learned weights are a kernel."""
     return first_only(call) if call.attrs.get('sample_type') == 'bilinear' else all(call.batched)
 
 
@@ -115,7 +115,7 @@ def same_rows(call: OpCall) -> bool:
 
 
 def other_axes(call: OpCall) -> bool:
-    """Works along axes that are named, of which axis 0 is none."""
+    """Return whether an operator along named axes leaves out axis 0."""
     axes = call.attrs.integers('axis')  # without axes, `squeeze` of one row would lose its axis 0
     return bool(axes) and 0 not in {axis % len(call.inputs[0]) for axis in axes}
 
@@ -134,6 +134,5 @@ def broadcast_to(call: OpCall) -> bool:
 
 
 def batch_norm(call: OpCall) -> bool:
-    """With statistics that are given; those of a batch are refused before
-    (`Op.statistics`)."""
+    """Return whether normalisation by given statistics is batched; see `Op.statistics`."""
     return call.attrs.axis('axis', len(call.inputs[0]), 1) != 0

@@ -149,7 +149,7 @@ for _name, _function in _COMPARISONS.items():
 
 
 def _binary(aligned: str, broadcasting: str, **facts: Any) -> None:
-    """An operator in both forms, without and with broadcasting."""
+    """Declare a binary operator in both forms, without and with broadcasting."""
     _each(
         f'{aligned} {broadcasting}',
         rows=rows.elementwise,
@@ -330,12 +330,12 @@ _each(
 
 
 def _along(name: str, key: str, default: Optional[int], **facts: Any) -> None:
-    """An operator that works along one axis, which an attribute names."""
+    """Declare an operator that works along one axis, which an attribute names."""
     _each(name, rows=rows.other_axis(key, default), whole=whole.later(key, default), **facts)
 
 
 def _view(name: str, rule: Any, **facts: Any) -> None:
-    """Declare an operator that gives the same elements another shape."""
+    """Declare an operator that reshapes elements."""
     facts = {'padding': padding.view, 'is_view': True, **facts}
     _each(name, rows=rule, whole=whole.reshaped, native=native.reshape, **facts)
 

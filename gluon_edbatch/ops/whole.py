@@ -1,6 +1,6 @@
-"""Rules for whole values: an operator on one axis more, the batch's, in front of all others.
+"""vmap rules: apply an operator with an extra batch axis in front of all others.
 
-None if it may be one that leaves rows alone, as the rows of all values are rows, too.
+A rule returns None if the operator may keep rows independent, as rows of all values are rows.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from .row_rules import OpCall
 
 
 class NoRule(Exception):
-    """An operator cannot be lifted; says which."""
+    """An operator has no vmap rule; the message names it."""
 
 
 @dataclass(frozen=True)
 class LiftedCall(OpCall):
-    """An operator and what it is applied to, with shapes as the user sees them."""
+    """An operator and its inputs, with shapes as the user sees them."""
 
     symbols: list[mx.sym.Symbol]  # the inputs: (N, *shape) if batched, else (*shape)
 
@@ -33,23 +33,23 @@ class LiftedCall(OpCall):
 
     @property
     def rank(self) -> int:
-        """Axes of the first input, without the batch's."""
+        """Number of axes of the first input, without the batch's."""
         return len(self.inputs[0])
 
     def axis(self, key: str, default: Optional[int] = 0) -> int:
-        """The axis of the first input that an attribute names, counted behind the batch's."""
+        """Return the axis of the first input that an attribute names, counted with the batch's."""
         return self.attrs.axis(key, self.rank, default) + 1
 
     def later(self, axes: Sequence[int]) -> tuple[int, ...]:
-        """Axes of the first input, counted behind the batch's."""
+        """Return axes of the first input, counted with the batch's."""
         return tuple(axis % self.rank + 1 for axis in axes)
 
     def apply(self, *symbols: mx.sym.Symbol, **changed: Any) -> mx.sym.Symbol:
-        """The operator, with some attributes changed, of other symbols."""
+        """Apply the operator, with some attributes changed, to other symbols."""
         return symbol_function(self.op)(*symbols, **{**self.attrs, **changed})
 
     def repeated(self, position: int) -> mx.sym.Symbol:
-        """An input with the batch in front; one that all calls share is repeated."""
+        """Return an input with the batch axis in front; one that all calls share is repeated."""
         symbol = self.symbols[position]
         if self.batched[position]:
             return symbol
@@ -58,7 +58,7 @@ class LiftedCall(OpCall):
         return mx.sym.broadcast_like(one, like, lhs_axes=(0,), rhs_axes=(0,))
 
     def batched_inputs(self) -> list[mx.sym.Symbol]:
-        """All inputs with the batch in front."""
+        """Return all inputs with the batch axis in front."""
         return [self.repeated(position) for position in range(len(self.symbols))]
 
 
@@ -66,24 +66,24 @@ WholeRule = Callable[[LiftedCall], Optional[mx.sym.Symbol]]
 
 
 def shaped(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
-    """(N, *shape) from the same elements in another shape."""
+    """Reshape a symbol to (N, *shape)."""
     return mx.sym.reshape(symbol, shape=(-1,) + tuple(shape))
 
 
 def all_shaped(results: mx.sym.Symbol, shapes: Sequence[Shape]) -> mx.sym.Symbol:
-    """`shaped` for each result of an operator."""
+    """Reshape each result of an operator to (N, *shape)."""
     if len(shapes) == 1:
         return shaped(results, shapes[0])
     return mx.sym.Group([shaped(result, shape) for result, shape in zip(results, shapes)])
 
 
 def as_rows(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
-    """(N, n, ...), where `shape` is (n, ...), as the rows of all values: (N n, ...)."""
+    """Reshape (N, n, ...) to (N n, ...), where `shape` is (n, ...): the rows of all values."""
     return shaped(symbol, shape[1:])
 
 
 def _of_rank(symbol: mx.sym.Symbol, shape: Shape, rank: int) -> mx.sym.Symbol:
-    """(N, *shape) with axes of length one behind the batch's, up to so many axes of a value."""
+    """Reshape (N, *shape) to `rank` axes per value, by axes of length one behind the batch's."""
     return shaped(symbol, (1,) * (rank - len(shape)) + shape) if len(shape) < rank else symbol
 
 
@@ -91,7 +91,7 @@ def _of_rank(symbol: mx.sym.Symbol, shape: Shape, rank: int) -> mx.sym.Symbol:
 
 
 def later(key: str, default: Optional[int]) -> WholeRule:
-    """Works along one axis, which is counted from the first input's."""
+    """Return a rule for operators along one axis, counted from the first input's."""
 
     def rule(call: LiftedCall) -> Optional[mx.sym.Symbol]:
         if call.attrs.integer(key, default) is None:
@@ -102,14 +102,14 @@ def later(key: str, default: Optional[int]) -> WholeRule:
 
 
 def along_first(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    """Works along one axis of the first input; the others are weights."""
+    """Apply an operator along one axis of the first input; the others are weights."""
     if any(call.batched[1:]):
         return None
     return call.apply(*call.symbols, axis=call.axis('axis', -1))
 
 
 def or_all(default: Optional[int]) -> WholeRule:
-    """Works along one axis of the only input, or along all as one."""
+    """Return a rule for operators along one axis of the only input, or along all as one."""
 
     def rule(call: LiftedCall) -> mx.sym.Symbol:
         if call.attrs.integer('axis', default) is None:
@@ -122,8 +122,8 @@ def or_all(default: Optional[int]) -> WholeRule:
 
 
 def elementwise(broadcasting: str) -> WholeRule:
-    """Right-aligned broadcasting, once the batch is in front of all axes; by an operator that does
-    it if some inputs are shared."""
+    """Return a rule for right-aligned broadcasting behind the batch axis; `broadcasting` names the
+    operator for inputs that calls share."""
 
     def rule(call: LiftedCall) -> mx.sym.Symbol:
         aligned = _aligned(call)
@@ -133,7 +133,7 @@ def elementwise(broadcasting: str) -> WholeRule:
 
 
 def broadcasting(call: LiftedCall) -> mx.sym.Symbol:
-    """An elementwise operator that broadcasts by itself."""
+    """Apply an elementwise operator that broadcasts by itself."""
     return call.apply(*_aligned(call))
 
 
@@ -146,7 +146,7 @@ def _aligned(call: LiftedCall) -> list[mx.sym.Symbol]:
 
 
 def add_n(call: LiftedCall) -> mx.sym.Symbol:
-    """One by one, as some may be shared."""
+    """Add the inputs one by one, as calls may share some."""
     return reduce(mx.sym.broadcast_add, _aligned(call))
 
 
@@ -233,14 +233,14 @@ def dot(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def _layer(x: mx.sym.Symbol, matrix: mx.sym.Symbol, shape: Shape, turned: bool) -> mx.sym.Symbol:
-    """(..., k) by a matrix (m, k) that all calls share, or by (k, m) if it is turned."""
+    """Multiply (..., k) by a matrix (m, k) that all calls share, or by (k, m) if `turned`."""
     if turned:
         return mx.sym.dot(x, matrix)
     return mx.sym.FullyConnected(x, matrix, no_bias=True, flatten=False, num_hidden=shape[0])
 
 
 def fully_connected(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    """On (n, ...) of each call, without making rows of it."""
+    """Apply a layer to (n, ...) of each call, without reshaping to rows."""
     if call.batched != [True] + [False] * (len(call.batched) - 1):
         return None
     (x, *weights), shape = call.symbols, call.inputs[0]
@@ -250,7 +250,7 @@ def fully_connected(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 
 def l2_normalization(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    """What is normalised lies on the last axes, as it does in mode 'spatial' of one axis more."""
+    """Normalise the last axes, as mode 'spatial' does with one axis more."""
     mode, symbol, shape = call.attrs.get('mode', 'instance'), call.x, call.outputs[0]
     if call.rank < 2 or mode == 'channel':
         return None
@@ -260,7 +260,7 @@ def l2_normalization(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 
 def alike(call: LiftedCall) -> mx.sym.Symbol:
-    """Whatever the axes are."""
+    """Apply an operator that works with any axes."""
     return call.apply(call.x)
 
 
@@ -301,7 +301,7 @@ def where(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def matrices(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    """Works on the last axis and on the one before, or on one that is named; on no other."""
+    """Apply an operator that works on the last two axes, or on a named one, only."""
     if any(len(shape) < 2 for shape in call.inputs):
         return None  # some take such an array for a matrix, and have no gradient or a wrong one
     axis = call.attrs.axis('axis', call.rank)
@@ -309,7 +309,7 @@ def matrices(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 
 def vectors(call: LiftedCall, **changed: Any) -> mx.sym.Symbol:
-    """Works on the last axis."""
+    """Apply an operator that works on the last axis."""
     return all_shaped(call.apply(*call.batched_inputs(), **changed), call.outputs)
 
 
@@ -322,19 +322,19 @@ def dropout(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 
 def _side_by_side(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
-    """(N, T, B, ...) as (T, N B, ...)."""
+    """Rearrange (N, T, B, ...) to (T, N B, ...)."""
     turned = mx.sym.swapaxes(symbol, dim1=0, dim2=1)
     return mx.sym.reshape(turned, shape=(shape[0], -1, *shape[2:]))
 
 
 def _apart(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
-    """The reverse, for (T, B, ...) of each call."""
+    """Rearrange (T, N B, ...) back to (N, T, B, ...); `shape` is (T, B, ...) of each call."""
     split = mx.sym.reshape(symbol, shape=(shape[0], -1, *shape[1:]))
     return mx.sym.swapaxes(split, dim1=0, dim2=1)
 
 
 def sequence(call: LiftedCall) -> Optional[mx.sym.Symbol]:
-    """Sequences, and perhaps their lengths."""
+    """Apply an operator to sequences, and maybe their lengths."""
     if call.attrs.integer('axis', 0) != 0:
         return None
     x, *lengths = call.batched_inputs()
@@ -344,7 +344,7 @@ def sequence(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 
 
 def rnn(call: LiftedCall) -> mx.sym.Symbol:
-    """A recurrent layer: input (T, B, C), weights that all calls share, states (L, B, H)."""
+    """Apply a recurrent layer: input (T, B, C), weights that all calls share, states (L, B, H)."""
     if not call.batched[0] or call.batched[1] or call.attrs.flag('use_sequence_length'):
         raise NoRule('RNN with weights or lengths of each call')
     x, _, *states = call.batched_inputs()
@@ -355,7 +355,7 @@ def rnn(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def interleaved(call: LiftedCall) -> mx.sym.Symbol:
-    """Attention of sequences; its weights are (B heads, ...)."""
+    """Apply attention of sequences, whose weights are (B heads, ...)."""
     x, *others = call.batched_inputs()
     weighs = call.op.endswith('_valatt')
     beside = map(as_rows if weighs else _side_by_side, others, call.inputs[1:])
@@ -364,7 +364,7 @@ def interleaved(call: LiftedCall) -> mx.sym.Symbol:
 
 
 def ctc(call: LiftedCall) -> mx.sym.Symbol:
-    """Scores (T, B, C), labels (B, L), and lengths (B,) perhaps."""
+    """Apply CTC loss: scores (T, B, C), labels (B, L), and maybe lengths (B,)."""
     scores, *others = call.batched_inputs()
     rows = map(as_rows, others, call.inputs[1:])
     return shaped(call.apply(_side_by_side(scores, call.inputs[0]), *rows)[0], call.outputs[0])

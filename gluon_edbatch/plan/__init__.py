@@ -1,4 +1,4 @@
-"""From a schedule to a plan of memory: which rows each batch writes, and which it reads how."""
+"""Plan the memory of a schedule: which rows each batch writes, and how it reads its arguments."""
 
 from ..compiled import load
 

@@ -1,7 +1,7 @@
-"""Laying out an evaluation: rows for what is given and for what batches write, then who reads what.
+"""Lay out an evaluation: allocate rows for inputs and results, then find what batches read.
 
-Compiled by Cython where a compiler is present (the types are in ``layout.pxd``); else it takes some
-microseconds a call.
+Cython compiles this module where a compiler is present (the types are in ``layout.pxd``). Otherwise
+it takes some microseconds a call.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ def make_plan(
     node_types: np.ndarray,
     schedule: Schedule,
 ) -> Plan:
-    """Lay out an evaluation; the rows of what it will compute are noted in the recording's
-    locations. `node_types` are (n,) indices into `types`, each of which has traits."""
+    """Lay out an evaluation, and note the rows of its results in the recording's locations.
+    `node_types` are (n,) indices into `types`, each of which has traits."""
     planner = _Planner(recording, calls, table, types, node_types)
     planner.place_given()
     values = planner.place_results(schedule.order, schedule.bounds)
@@ -42,7 +42,7 @@ def make_plan(
 
 
 class Indices:
-    """Rows that are read by index: 32-bit integers that are appended, in one piece of memory."""
+    """An append-only array of 32-bit integers: rows that are read by index."""
 
     def __init__(self, room: int):
         self.size, self.room = 0, max(room, 64)
@@ -50,7 +50,7 @@ class Indices:
         self.items = self._buffer.data
 
     def append(self, row):
-        """One more."""
+        """Append one row."""
         if self.size == self.room:
             self._buffer = np.concatenate([self._buffer, np.empty_like(self._buffer)])
             self.items = self._buffer.data
@@ -59,17 +59,17 @@ class Indices:
         self.size += 1
 
     def array(self) -> np.ndarray:
-        """All of them; never empty."""
+        """Return all rows as an array, which is never empty."""
         if self.size == 0:
             self.append(0)
         return self._buffer[: self.size]
 
 
 class _Planner:
-    """An evaluation on its way to a plan.
+    """Build the plan of one evaluation.
 
-    The columns of all groups are pieces of two arrays, one of numbers and one of flags. Those of a
-    group follow each other: places of its batches, rows, bounds; begins and ends of each output;
+    The columns of all groups are slices of two arrays, one of numbers and one of flags. The columns
+    of a group are consecutive: places of its batches, rows, bounds; begins and ends of each output;
     then of each argument.
     """
 
@@ -110,7 +110,7 @@ class _Planner:
     # --- rows of inputs --------------------------------------------------------------------------
 
     def place_given(self) -> None:
-        """Rows of zeros, of what was given and of what earlier evaluations computed."""
+        """Allocate rows for zeros, for inputs and for what earlier evaluations computed."""
         for node_type in self._types:
             for argument in node_type.arguments:
                 arena = self._arena(argument.arena)
@@ -159,8 +159,8 @@ class _Planner:
         self._placed[value] = begin, spec.rows
 
     def _read_in_place(self) -> None:
-        """An argument whose values are all in one arena of an earlier evaluation is read there; but
-        where autograd records, rows of that are inputs of this evaluation, which are copied."""
+        """Read an argument without a copy if one arena of an earlier evaluation has all its values.
+        Under autograd, such rows are inputs of this evaluation, and are copied."""
         if any([node_type.mode.recording for node_type in self._types]):
             return
         sources = [
@@ -178,8 +178,8 @@ class _Planner:
                         self._in_place[kind, position] = arena
 
     def _note_sources(self, node, sources):
-        """Of each argument that is one value a call, note the evaluation that computed it, as long
-        as it is the same for all calls."""
+        """Note, for each argument with one value a call, the evaluation that computed it if it is
+        the same for all calls."""
         begin = self._offsets[node]
         for place in range(len(sources)):
             value, known = self._args[begin + place], sources[place]
@@ -188,7 +188,7 @@ class _Planner:
             sources[place] = number if same else _SEVERAL
 
     def _lying(self, number: int, key: ArenaKey, placed: dict[tuple, int]) -> int:
-        """The arena of an earlier evaluation as one of this; -1 if it is none of rows in memory."""
+        """Return an earlier evaluation's arena as one of this plan; -1 if it has no memory."""
         found = self._recording.results[number][key]
         if not isinstance(found, Arena):
             return -1
@@ -201,8 +201,8 @@ class _Planner:
         return index
 
     def _place_imports(self) -> None:
-        """Other values of earlier evaluations are copied, one gather for each evaluation and arena:
-        argument after argument, so that where there is one source each is a slice of the copies."""
+        """Copy other values of earlier evaluations, with one gather for each evaluation and arena.
+        Values go argument after argument, so that an argument from one source is a slice."""
         arguments, fixed, most = [], [], 0
         for kind, node_type in enumerate(self._types):
             copied = []
@@ -231,8 +231,8 @@ class _Planner:
             self._place_import(source, values[order[begin : ends[origin]]].data)
 
     def _want(self, arena):
-        """Note what a call reads of earlier evaluations as an argument. A value is among those
-        noted before if the place that its copy has says so; there may stand one of another plan."""
+        """Note the earlier values that a call reads as an argument, each once. `_copies` tells
+        whether a value was noted; it may also hold positions of another plan."""
         for at in range(self._start, self._start + self._count):
             value = self._args[at]
             if value < 0 or self._evaluation[value] < 0:
@@ -244,7 +244,7 @@ class _Planner:
                 self._found += 1
 
     def _origin(self, arena, value):
-        """The number of an evaluation and arena: mostly that of the value before."""
+        """Return the number of a value's evaluation and arena, often that of the last value."""
         number, taped = self._evaluation[value], self._taped[value]
         last_arena, last_number, last_taped, origin = self._latest
         if arena != last_arena or number != last_number or taped != last_taped:
@@ -253,7 +253,7 @@ class _Planner:
         return origin
 
     def _place_import(self, source, values):
-        """Rows for copies of the values of one evaluation and arena."""
+        """Allocate rows for copies of the values of one evaluation and arena."""
         arena, evaluation, taped = source
         count = 0
         for place in range(len(values)):
@@ -271,8 +271,8 @@ class _Planner:
     # --- rows of outputs -------------------------------------------------------------------------
 
     def place_results(self, order: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Batches by type, with rows for what they write in the order in which they run; gives
-        what they compute."""
+        """Group batches by type, and allocate the rows that they write, in their order; return the
+        values that they compute."""
         nodes, cuts = order.data, bounds.data
         self._make_columns(nodes, cuts)
         values = np.empty(self._results, np.int64)
@@ -290,7 +290,7 @@ class _Planner:
         return values
 
     def _make_columns(self, nodes, cuts):
-        """Room for all columns, and where those of each group begin."""
+        """Allocate all columns, and note where those of each group begin."""
         counts = [0] * len(self._types)
         for batch in range(len(cuts) - 1):
             kind = self._kinds[nodes[cuts[batch]]]
@@ -312,7 +312,7 @@ class _Planner:
         self._calls = self._all_calls.data
 
     def _place_batch(self, kind, own, batch, nodes):
-        """Note one batch of a group, and give rows to what it writes."""
+        """Note one batch of a group, and allocate the rows that it writes."""
         size, (word, _, call) = self._sizes[kind], self._begins[kind]
         bounds = word + 2 * size
         first = call + self._words[bounds + own]
@@ -336,7 +336,7 @@ class _Planner:
     # --- reads -----------------------------------------------------------------------------------
 
     def group(self, kind: int, traits: Traits) -> Group:
-        """All batches of a type."""
+        """Return all batches of a type as a group."""
         node_type = self._node_type = self._types[kind]
         size = self._sizes[kind]
         word, self._flag, call = self._begins[kind]
@@ -373,7 +373,7 @@ class _Planner:
         )
 
     def _column(self) -> np.ndarray:
-        """The next numbers of the group."""
+        """Return the next column of numbers of the group."""
         self._word += self._size
         return self._all_words[self._word - self._size : self._word]
 
@@ -385,7 +385,7 @@ class _Planner:
         return Write(arena, self._column(), self._column())
 
     def _plain(self, arena: int, place: int) -> Read:
-        """Of values one after the other."""
+        """Return how batches read an argument's values one after the other."""
         word, flag, self._last = self._word, self._flag, -1
         for batch in range(self._size):
             first = self.indices.size
@@ -394,8 +394,8 @@ class _Planner:
         return Read(arena, self._flag_column(), self._column(), self._column())
 
     def _segments(self, arena: int, place: int, packed: bool) -> Read:
-        """The same for ragged arguments, with the row that each value belongs to; arguments share
-        those."""
+        """Return how batches read a ragged argument without padding, with the row of each value.
+        Arguments share these rows."""
         word, flag, size = self._word, self._flag, self._size
         parents, zero = word + 3 * size, self.arenas[arena].zero if self._masked else -1
         for batch in range(size):
@@ -418,7 +418,7 @@ class _Planner:
         return Read(arena, gather, begin, end, length, self._column(), uneven=uneven)
 
     def _padded(self, arena: int, place: int) -> Read:
-        """Of (rows, K) values, K being the longest of a batch."""
+        """Return how batches read a ragged argument padded to (rows, K) values."""
         word, flag, size, zero = self._word, self._flag, self._size, self.arenas[arena].zero
         for batch in range(size):
             first = self.indices.size
@@ -431,7 +431,7 @@ class _Planner:
         return Read(arena, gather, self._column(), self._column(), self._column(), uneven=uneven)
 
     def _with_lengths(self, reads: list[Read]) -> list[Read]:
-        """With the lengths of padded arguments, in batches that have padding."""
+        """Return reads with the lengths of padded arguments, for batches that have padding."""
         uneven = np.any([read.uneven for read in reads if read.uneven is not None], axis=0)
         for position, place in enumerate(self._node_type.places):
             if reads[position].uneven is not None and reads[position].parents is None:
@@ -445,7 +445,7 @@ class _Planner:
         return reads
 
     def _find(self, node, place):
-        """Where an argument of a call begins, and how many values it has."""
+        """Set where an argument of a call begins, and how many values it has."""
         if place >= 0:
             self._start, self._count = self._offsets[node] + place, 1
             return
@@ -455,7 +455,7 @@ class _Planner:
         self._count = self._lengths[lengths - 1 - place]
 
     def _look_up(self, value):
-        """The first row of a value, and how many it has."""
+        """Set the first row of a value, and its number of rows."""
         if value >= 0 and (self._lies_there or self._evaluation[value] < 0):
             self._top, self._span = self._row[value], self._rows[value]
         elif value < 0 and value & 1:
@@ -466,8 +466,7 @@ class _Planner:
             self._top, self._span = self._placed[value]
 
     def _measure(self, batch, place, packed):
-        """Whether ragged arguments of the calls of a batch have different lengths; notes the
-        longest."""
+        """Return whether ragged arguments of a batch's calls differ in length; set the longest."""
         self._most = least = -1
         for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
             length = self._length(at, place, packed)
@@ -483,7 +482,7 @@ class _Planner:
         return 1 if self._masked and self._count == 0 else self._count
 
     def _append_values(self, batch, argument, zero):
-        """The rows of an argument of all calls of a batch; `zero` where one has no values."""
+        """Append the rows of an argument of a batch's calls; `zero` for a call without values."""
         begin, end = self._words[self._bounds + batch], self._words[self._bounds + batch + 1]
         if argument >= 0:  # one value a call
             for at in range(begin, end):
@@ -498,7 +497,7 @@ class _Planner:
                     self._append_rows(self._args[place])
 
     def _append_rows(self, value):
-        """Those of a value, of which most have one."""
+        """Append the rows of a value; most values have one."""
         self._look_up(value)
         indices, row = self.indices, self._top
         if self._span == 1 and indices.size < indices.room:
@@ -509,7 +508,7 @@ class _Planner:
                 indices.append(place)
 
     def _append_padded(self, batch, place, zero):
-        """The same with as many values for each call, for each of its rows."""
+        """Append rows of a padded argument: for each row of each call, equally many values."""
         for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
             node = self._calls[self._call + at]
             self._find(node, place)
@@ -535,7 +534,7 @@ class _Planner:
                 self.indices.append(self._length(at, place, False))
 
     def _close(self, first, word, flag):
-        """Note what a batch reads: indices from `first` on, or the slice that they are."""
+        """Note what a batch reads: the indices from `first` on, or the slice that they form."""
         items, count, neighbours = self.indices.items, self.indices.size - first, True
         for place in range(first, self.indices.size):
             neighbours = neighbours and (place == first or items[place] == items[place - 1] + 1)

@@ -1,9 +1,9 @@
-"""The memory plan of an evaluation: which rows each batch writes, and which it reads how.
+"""The memory plan of an evaluation: which rows each batch writes, and how it reads its arguments.
 
-Rows of an arena are given out in the order in which they are written, so that what a batch writes
-is one slice. What it reads is a slice where the rows happen to be neighbours, and a gather by
-index where not. All indices of the evaluation are one array. Batches are kept by type, as columns
-of numbers: there are hundreds of them, and few types. Nothing here touches MXNet's engine.
+Rows of an arena are allocated in the order in which they are written, so a batch writes one slice.
+A batch reads a slice if the rows are consecutive, else a gather by index. All indices of the
+evaluation are one array. Batches are stored by type, as columns of numbers: there are hundreds of
+them, and few types. This package does not use MXNet's engine.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from ..subgraph.spec import ArenaKey
 
 
 class Traits(NamedTuple):
-    """What planning has to know of the backend that will run the batches of a type."""
+    """Backend capabilities for a type, as far as planning needs them."""
 
     pads: bool  # ragged arguments have to be padded
     hoisted_below: float  # what can run ahead for all batches pays below so many rows on average
@@ -26,8 +26,8 @@ class Traits(NamedTuple):
 
 
 class Read(NamedTuple):
-    """How a batch reads one argument; or how all batches of a group do, with an array of an entry
-    a batch in the place of each number, and -1 for None."""
+    """How a batch reads one argument. For all batches of a group, each number is an array with an
+    entry for each batch, and -1 for None."""
 
     arena: int
     gather: Any  # bool: the rows ``indices[begin:end]``; or else ``begin:end`` themselves
@@ -39,7 +39,7 @@ class Read(NamedTuple):
     uneven: Any = None  # ragged: whether the calls of a batch have different numbers of values
 
     def of(self, position: int) -> 'Read':
-        """What one batch of the group reads."""
+        """Return what one batch of the group reads."""
         gather, *numbers = (
             None if column is None or column[position] < 0 else column[position].item()
             for column in self[1:]
@@ -54,14 +54,14 @@ class Read(NamedTuple):
 
 
 class Write(NamedTuple):
-    """The rows that a batch writes; or those of all batches of a group, as arrays."""
+    """The rows that a batch writes; arrays for all batches of a group."""
 
     arena: int
     begin: Any
     end: Any
 
     def of(self, position: int) -> 'Write':
-        """What one batch of the group writes."""
+        """Return what one batch of the group writes."""
         return Write(self.arena, int(self.begin[position]), int(self.end[position]))
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Write(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One call of a static subgraph."""
+    """One call of a static subgraph, for several recorded calls."""
 
     node_type: NodeType
     nodes: np.ndarray  # positions in the evaluation's `Calls`
@@ -85,7 +85,7 @@ class Batch(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The batches of one type, in the order in which they run: b of them."""
+    """The b batches of one type, in the order in which they run."""
 
     node_type: NodeType
     numbers: np.ndarray  # (b,) int64, place of each batch among all of the plan, ascending
@@ -103,7 +103,7 @@ class Group(NamedTuple):
         return len(self.numbers)
 
     def batch(self, position: int) -> Batch:
-        """One of the batches."""
+        """Return one of the batches."""
         return Batch(
             self.node_type,
             self.nodes[self.bounds[position] : self.bounds[position + 1]],
@@ -127,7 +127,7 @@ class Import(NamedTuple):
 
 
 class ArenaPlan:
-    """The rows of one arena."""
+    """The rows of one arena in a plan."""
 
     def __init__(
         self,
@@ -161,11 +161,11 @@ class ArenaPlan:
 
     @property
     def public(self) -> bool:
-        """Whether values of this evaluation live there."""
+        """Whether results that users can read are in the arena."""
         return not (self.private or self.shared) and self.earlier is None
 
     def allocate(self, rows: int) -> int:
-        """Give out the next rows."""
+        """Allocate the next rows; return the first."""
         begin = self.rows
         self.rows += rows
         return begin
@@ -173,7 +173,7 @@ class ArenaPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that execution needs to know."""
+    """Everything that execution needs to know: arenas, groups of batches, and indices."""
 
     arenas: list[ArenaPlan]
     groups: list[Group]
@@ -185,7 +185,7 @@ class Plan:
     tables: Optional[dict[tuple, Any]] = None
 
     def __str__(self) -> str:
-        """Arenas, groups, then one line a batch."""
+        """Return the plan as text: arenas, groups, then one line for each batch."""
         arenas = [f'arena {index}: {arena}' for index, arena in enumerate(self.arenas)]
         groups = [
             f'group {group.node_type}: batches {group.numbers.tolist()}' for group in self.groups
@@ -204,8 +204,8 @@ class Plan:
 
     @cached_property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Group of each batch, and its position there: two (batches,) int64 arrays, in the order
-        in which the batches run."""
+        """Group of each batch, and its position there: two (batches,) int64 arrays, in the order in
+        which batches run."""
         groups, positions = np.empty((2, self.size), np.int64)
         for index, group in enumerate(self.groups):
             groups[group.numbers] = index
@@ -213,7 +213,7 @@ class Plan:
         return groups, positions
 
     def parts(self, first: int, last: int) -> list[Part]:
-        """Groups of the batches from number `first` to before `last`, in the order of `groups`."""
+        """Return the parts of groups that hold batches `first` to before `last`, in group order."""
         if last - first == self.size:  # most often, and several times as fast
             return [(group, 0, group.size) for group in self.groups]
         groups, positions = (column[first:last].tolist() for column in self.places)
@@ -225,11 +225,11 @@ class Plan:
         return [(self.groups[group], begins[group], ends[group]) for group in sorted(begins)]
 
     def batches_between(self, first: int, last: int) -> list[Batch]:
-        """Batches from number `first` to before `last`, in the order in which they run."""
+        """Return batches `first` to before `last`, in the order in which they run."""
         groups, positions = (column[first:last].tolist() for column in self.places)
         return [self.groups[group].batch(place) for group, place in zip(groups, positions)]
 
     @property
     def batches(self) -> list[Batch]:
-        """All batches, to look at: execution goes by groups."""
+        """All batches, for inspection; execution uses groups."""
         return self.batches_between(0, self.size)

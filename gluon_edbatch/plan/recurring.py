@@ -1,8 +1,8 @@
-"""Plans of calls that recur, as those of one structure with other numbers: they are made once.
+"""The plan cache: plans of equal calls with other numbers are made once.
 
-Schedulers that keep schedules of graphs that recur (see `schedule.cache`) give the same object
-again, so that a plan is looked for by its schedule, and what the graph does not tell is compared by
-value. Only the first evaluation of a scope is: what later ones read of earlier ones lies anywhere.
+Schedulers that keep schedules of recurring graphs (see `schedule.cache`) return one object for
+them. So a plan is found by its schedule, and what the graph does not tell is compared by value.
+Only the first evaluation of a scope is cached: later ones read rows that may be anywhere.
 """
 
 import threading
@@ -20,7 +20,7 @@ _MOST = 16  # schedules of which a plan may be kept
 
 
 class Planned(NamedTuple):
-    """A plan, and whether it was there already."""
+    """A plan, and whether it came from the cache."""
 
     plan: Plan
     recurs: bool = False
@@ -34,7 +34,7 @@ class _KeptPlan(NamedTuple):
     planned: Planned
 
     def fits(self, recording: Any, calls: Calls, table: FormTable) -> bool:
-        """Whether these calls would be laid out the same."""
+        """Return whether these calls would get an equal plan."""
         arrays = recording.arrays
         return (
             table is self.table
@@ -48,8 +48,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 class RecurringPlans:
-    """The plans of the schedules that were met last, from their second time on; several threads may
-    use it."""
+    """Keep the plans of recent schedules, from their second use on; safe for threads."""
 
     def __init__(self) -> None:
         # By schedule and identity of the forms; a reused identity is seen when plans are compared.
@@ -57,14 +56,13 @@ class RecurringPlans:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many plans are kept."""
+        """Return how many plans are kept."""
         return sum([kept is not None for kept in list(self._kept.values())])
 
     def find(
         self, recording: Any, calls: Calls, table: FormTable, schedule: Schedule
     ) -> Optional[Planned]:
-        """The plan of such calls, if there is one: their rows are noted in the recording's
-        locations."""
+        """Return the plan of such calls or None; note their rows in the recording's locations."""
         kept = None if recording.ran else self._kept.get((schedule, id(table)))
         if kept is None or not kept.fits(recording, calls, table):
             return None
@@ -79,8 +77,8 @@ class RecurringPlans:
         schedule: Schedule,
         planned: Planned,
     ) -> Planned:
-        """Note a plan that was made; gives it as it is to be used. One in which rows are shared
-        that hold the same numbers is of these numbers only."""
+        """Keep a new plan, and return it for use. A plan that shares rows of equal numbers is not
+        kept, as it is for these numbers only."""
         if recording.ran or any([arena.shared for arena in planned.plan.arenas]):
             return planned
         key = schedule, id(table)

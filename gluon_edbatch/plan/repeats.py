@@ -1,7 +1,7 @@
-"""Rows that hold the same: what was computed of the same, as of a word that occurs again.
+"""Row deduplication: find rows that hold the same, such as embeddings of a word that recurs.
 
-Numbers that the user gave are compared; of all else only what it is made of, by calls that give one
-row for one of each argument: words that are looked up, and maybe their tags.
+The user's numbers are compared. Computed rows are equal if they come from equal rows, by calls that
+map one row of each argument to one row, such as look-ups of words and tags.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ..subgraph.node_type import Kind
 from .plan import Group, Plan, Read, Traits
 from .rows import distinct, note_same, rows_read, rows_written, words
 
-# Of all rows, so many have to be distinct at most: results are then read by index, and their
+# Largest share of distinct rows for which this pays: results are then read by index, and their
 # gradients added row by row.
 _PAYS = 0.5
 _WORDS = 1 << 18  # numbers below are words, most often
@@ -22,15 +22,15 @@ Numbers = Callable[[int, int], np.ndarray]
 
 
 class Distinct(NamedTuple):
-    """Rows of which each holds something else: where each stands first among all rows; and for each
-    of all rows, which of the distinct ones holds the same."""
+    """Rows without duplicates: the position where each first occurs, and for each row its index
+    among the distinct ones."""
 
     first: np.ndarray
     which: np.ndarray
 
 
 class Repeats:
-    """Which rows of a plan hold the same; `numbers` gives a range of the numbers of the user."""
+    """Find rows of a plan that hold the same; `numbers` returns a range of the user's numbers."""
 
     def __init__(self, plan: Plan, traits: Sequence[Traits], numbers: Numbers):
         self._plan, self._traits, self._numbers = plan, traits, numbers
@@ -38,15 +38,14 @@ class Repeats:
         self._found = False
 
     def among(self, read: Read) -> Optional[Distinct]:
-        """The distinct ones of the rows that batches read; None if they are so many that it does
-        not pay."""
+        """Return the distinct rows that batches read; None if there are too many to pay."""
         if not self._found:
             self._find()
         found = Distinct(*distinct(self._firsts(read)))
         return found if len(found.first) <= _PAYS * len(found.which) else None
 
     def _firsts(self, read: Read) -> np.ndarray:
-        """For each row that batches read, the first that holds the same."""
+        """Return, for each row that batches read, the first row that holds the same."""
         return rows_read(self._plan.indices, read, self._same.get(read.arena))
 
     def _find(self) -> None:
@@ -63,15 +62,15 @@ class Repeats:
                     self._note(write.arena, rows_written(write), made_of)
 
     def _note(self, arena: int, rows: np.ndarray, made_of: np.ndarray) -> None:
-        """Rows of an arena hold the same where they are made of the same."""
+        """Note that rows of an arena hold the same if they are made of the same."""
         if arena not in self._same:
             self._same[arena] = np.arange(self._plan.arenas[arena].rows)
         note_same(self._same[arena], rows, made_of)
 
 
 def _is_of_rows(group: Group) -> bool:
-    """Whether each call gives a row that depends on one row of each argument alone; of several
-    those that are there before: with its own results, as a cell has them, nothing is the same."""
+    """Return whether each call maps one row of each argument to one row. Several arguments must all
+    be known beforehand: a cell's own results never repeat."""
     node_type = group.node_type
     return (
         (len(node_type.arguments) == 1 or 0 < len(node_type.arguments) == len(group.known))
@@ -83,13 +82,13 @@ def _is_of_rows(group: Group) -> bool:
 
 
 def _keys(numbers: np.ndarray) -> np.ndarray:
-    """A small integer for each, the same for those of the same bits."""
+    """Return a small integer for each number, equal for equal bits."""
     found = words(numbers, _WORDS)
     return np.unique(numbers.view(np.int32), return_inverse=True)[1] if found is None else found
 
 
 def _together(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """A small integer for what stands side by side in some columns of such."""
+    """Return a small integer for each row of some integer columns, equal for equal rows."""
     first, *others = columns
     for column in others:
         (one, which), (other, own) = distinct(first), distinct(column)

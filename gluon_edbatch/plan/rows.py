@@ -1,6 +1,6 @@
-"""What is done row by row of what batches read: which rows these are, and which hold the same.
+"""Loops over rows: find the rows that batches read, and the rows that hold the same.
 
-Compiled by Cython where a compiler is present (the types are in ``rows.pxd``).
+Cython compiles this module where a compiler is present (the types are in ``rows.pxd``).
 """
 
 from typing import Any, Optional
@@ -9,8 +9,8 @@ import numpy as np
 
 
 def rows_read(indices: np.ndarray, read: Any, same: Optional[np.ndarray] = None) -> np.ndarray:
-    """Return the rows (int64) that batches read one after the other. `same` (int64) tells for each
-    row of the arena the first that holds the same, which then stands for it."""
+    """Return the rows (int64) that batches read, one after the other. `same` (int64) has, for each
+    row of the arena, the first row that holds the same, which then replaces it."""
     begins, ends, gather = read.begin.data, read.end.data, read.gather.view(np.uint8).data
     count = place = 0
     for batch in range(len(begins)):
@@ -29,7 +29,7 @@ def rows_read(indices: np.ndarray, read: Any, same: Optional[np.ndarray] = None)
 
 
 def rows_written(write: Any) -> np.ndarray:
-    """(k,) int64, the rows that batches write one after the other."""
+    """Return (k,) int64, the rows that batches write, one after the other."""
     begins, ends, count, place = write.begin.data, write.end.data, 0, 0
     for batch in range(len(begins)):
         count += ends[batch] - begins[batch]
@@ -43,7 +43,7 @@ def rows_written(write: Any) -> np.ndarray:
 
 
 def words(numbers: np.ndarray, most: int) -> Optional[np.ndarray]:
-    """float32 numbers as int64 if they are whole, from 0 to below `most`; else None."""
+    """Return float32 numbers as int64 if all are whole and from 0 to below `most`; else None."""
     result = np.empty(len(numbers), np.int64)
     whole, given, bits = result.data, numbers.data, numbers.view(np.int32).data
     for place in range(len(numbers)):
@@ -58,8 +58,8 @@ def words(numbers: np.ndarray, most: int) -> Optional[np.ndarray]:
 
 
 def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each of the different keys stands first, and for each key which of these it is, both
-    int64, in linear time. Keys are small integers (int64), none of them negative."""
+    """Return the first position of each distinct key, and for each key its index among them, both
+    int64, in linear time. Keys are small integers (int64), not negative."""
     numbers, known, count = keys.data, _room_by_key(keys), len(keys)
     first, which = np.empty(count, np.int64), np.empty(count, np.int64)
     firsts, places, found = first.data, which.data, 0
@@ -75,8 +75,8 @@ def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def note_same(same: np.ndarray, rows: np.ndarray, made_of: np.ndarray) -> None:
-    """Note in `same`, the first row that holds the same for each row of an arena, that `rows` hold
-    the same where they are made of the same: small integers tell what of. All are int64."""
+    """Note in `same`, which has the first equal row for each row of an arena, that `rows` are equal
+    where `made_of`, small integers, are equal. All are int64."""
     firsts, given, numbers, known = same.data, rows.data, made_of.data, _room_by_key(made_of)
     for place in range(len(made_of)):
         key = numbers[place]
@@ -87,8 +87,8 @@ def note_same(same: np.ndarray, rows: np.ndarray, made_of: np.ndarray) -> None:
 
 
 def _room_by_key(keys):
-    """A number for each key up to the largest, which may be anything: words are few among all that
-    there are, and to set so many takes longer than to look whether it is one that was written."""
+    """Return an uninitialised array with a place for each key up to the largest. Checking whether a
+    place was written is faster than clearing all, as few words of a vocabulary occur."""
     numbers, most = keys.data, -1
     for place in range(len(keys)):
         if numbers[place] > most:

@@ -1,7 +1,8 @@
-"""Types in two, in a plan: a batch of the early part in front, whose results the others read.
+"""Split types in a plan: one batch of the early part runs ahead, and later batches read its
+results.
 
-Results lie in the order of the batches, so that each reads a slice; or there is one for all that
-would be the same, which is read by index.
+Early results lie in the order of the batches, so each batch reads a slice. Where rows repeat, each
+distinct row is computed once and read by index.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ from .rows import rows_read
 
 
 def hoist(plan: Plan, traits: Sequence[Traits], numbers: Numbers) -> Plan:
-    """The same plan, in which the part of a type that needs only what is there before its first
-    batch runs once for all of them, where that pays. `numbers` gives a range of the user's."""
+    """Return a plan in which the part of a type that needs known values only runs once for all its
+    batches, where that pays. `numbers` returns a range of the user's numbers."""
     groups, early, indices = [], [], [plan.indices]
     repeats = Repeats(plan, traits, numbers)
     for group, own in zip(plan.groups, traits):
@@ -35,29 +36,29 @@ def hoist(plan: Plan, traits: Sequence[Traits], numbers: Numbers) -> Plan:
 
 
 def _parts(group: Group, own: Traits) -> Optional[Split]:
-    """A type in two, if it has several batches and a part that can run ahead of them."""
+    """Split a type that has several batches and a part that can run ahead of them; else None."""
     if group.size == 1 or not group.known or not own.hoisted_below:
         return None
     return hoisted(group.node_type, group.known, int(_mean(group)) <= own.fused_up_to)
 
 
 def _mean(group: Group) -> float:
-    """Rows of a batch."""
+    """Return the mean number of rows of a batch."""
     return int(group.rows.sum()) / group.size
 
 
 def _distinct(group: Group, parts: Split, repeats: Repeats) -> Optional[Distinct]:
-    """Of the rows that the early part reads, those that hold something else, if they are few; it
-    must not draw random numbers, nor have several arguments."""
+    """Return the distinct rows that the early part reads if they are few; else None. The part must
+    not draw random numbers, or have several arguments."""
     if len(parts.positions) > 1 or parts.early.random or group.rows.sum() != len(group.nodes):
         return None
     return repeats.among(group.reads[parts.positions[0]])
 
 
 def look_ups_apart(plan: Plan) -> Plan:
-    """The same plan, in which rows of tables with row_sparse gradients are looked up by batches of
-    their own: one for each type, before its first batch, where all ids are known then; else one
-    before each batch."""
+    """Return a plan in which separate batches look up rows of tables with row_sparse gradients. A
+    type has one such batch, before its first batch, if all ids are known then, else one before each
+    batch."""
     groups, early, indices = [], [], [plan.indices]
     for group in plan.groups:
         parts = looked_up(group.node_type)
@@ -76,8 +77,8 @@ def look_ups_apart(plan: Plan) -> Plan:
 def _apart(
     plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], at_once: bool
 ) -> tuple[Group, Group]:
-    """The early part of a group, in one batch or in as many; and its batches without it. What is
-    found gets arenas of its own, the last of the plan."""
+    """Return the early part of a group, in one batch or in as many as the group, and the group
+    without it. Results of the early part get their own arenas, the last of the plan."""
     writes, found = [], []
     for spec in parts.found:
         rows = np.full(group.size, spec.rows) if parts.early.alone else group.rows
@@ -103,8 +104,8 @@ def _apart(
 def _once(
     plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], distinct: Distinct
 ) -> tuple[Group, Group]:
-    """The early part of a group for the rows that hold something else, in one batch; and its
-    batches without it, which read by index what was found."""
+    """Return the early part of a group for distinct rows, in one batch, and the group without it,
+    which reads the early results by index."""
     count, ends = np.array([len(distinct.first)]), np.cumsum(group.rows)
     read = group.reads[parts.positions[0]]
     rows = rows_read(plan.indices, read)[distinct.first]
@@ -128,7 +129,7 @@ def _once(
 
 
 def _late(group: Group, parts: Split, found: Sequence[Read], known: bool) -> Group:
-    """The batches of a group without the early part; whether what this found is there before."""
+    """Return a group's batches without the early part, whose results are read as `found`."""
     assert parts.late is not None  # else there is nothing to tell apart
     reads = group.reads + tuple(found)
     before = group.known.union(range(len(group.reads), len(reads))) if known else group.known
@@ -142,20 +143,20 @@ def _new_arena(plan: Plan, arena: ArenaPlan, rows: int) -> int:
 
 
 def _read_all(plan: Plan, read: Read, indices: list[np.ndarray]) -> Read:
-    """One read of what these read one after the other."""
+    """Return one read that covers what several batches read one after the other."""
     if not read.gather.any() and (read.end[:-1] == read.begin[1:]).all():
         return Read(read.arena, np.zeros(1, bool), read.begin[:1], read.end[-1:])
     return _by_index(read.arena, rows_read(plan.indices, read), indices)
 
 
 def _by_index(arena: int, rows: np.ndarray, indices: list[np.ndarray]) -> Read:
-    """The read of one batch."""
+    """Return the read of one batch, by index."""
     begin = _add_indices(rows, indices)
     return Read(arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
 
 
 def _add_indices(rows: np.ndarray, indices: list[np.ndarray]) -> int:
-    """Where they are among all indices of the plan."""
+    """Append rows to the plan's indices; return the position of the first."""
     begin = sum(map(len, indices))
     indices.append(rows.astype(indices[0].dtype))
     return begin
@@ -164,7 +165,7 @@ def _add_indices(rows: np.ndarray, indices: list[np.ndarray]) -> int:
 def _with_early(
     plan: Plan, groups: Sequence[Group], early: Sequence[Group], indices: Sequence[np.ndarray]
 ) -> Plan:
-    """The plan with batches in front: each runs just before the batch of its number."""
+    """Return the plan with early batches, each just before the batch of its number."""
     if not early:
         return replace(plan, groups=list(groups))
     firsts = np.sort(np.concatenate([group.numbers for group in early]))

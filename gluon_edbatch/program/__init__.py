@@ -1,1 +1,1 @@
-"""Dynamic networks compiled into programs (DyCL's job, batched)."""
+"""Compile dynamic networks into batched programs, as DyCL compiles them for single samples."""

@@ -1,6 +1,6 @@
-"""What stands for values of a sample while a program is made: tensors and numbers.
+"""Abstract values of a sample while a program is made: tensors and numbers.
 
-Both know how Python computes with them, and note it in the block that is being made (`building`).
+Computing with them in Python adds steps to the block that is being made (`building`).
 """
 
 import operator
@@ -20,7 +20,7 @@ _DECIDED = (
 
 
 class Dynamic:
-    """A value that is another one for each sample."""
+    """A value that differs from sample to sample."""
 
     __slots__ = ()
     builder: Any
@@ -52,7 +52,7 @@ class Dynamic:
 
 
 class KnownNumber(Exception):
-    """A number that counts as a value has to be known: `origins` are the variables it is of."""
+    """A number that counts as a value must be known; `origins` are the variables it comes from."""
 
     def __init__(self, origins: frozenset[Any]):
         super().__init__(origins)
@@ -60,9 +60,9 @@ class KnownNumber(Exception):
 
 
 class SampleNumber(Dynamic):
-    """A Python number, read from a tensor or computed of such: value `place` of the block that
-    `builder` makes. `origins` are the variables whose numbers Python knew, and of which it is made
-    (see `specialise`)."""
+    """A Python number, read from a tensor or computed from such numbers: value `place` of the block
+    that `builder` makes. `origins` are variables of known numbers that it comes from (see
+    `specialise`)."""
 
     __slots__ = ('builder', 'place', 'kind', 'origins')
 
@@ -76,7 +76,7 @@ class SampleNumber(Dynamic):
         super()._refuse(message)
 
     def item(self) -> 'SampleNumber':
-        """Itself, as of numbers of NumPy's."""
+        """Return the number itself, as NumPy's numbers return theirs."""
         return self
 
     def __invert__(self) -> Any:
@@ -91,7 +91,7 @@ class SampleNumber(Dynamic):
 
 
 def kind_of(value: Any) -> str:
-    """What kind of number one is: ``'float'``, ``'int'``, ``'bool'``, or none of them (``''``)."""
+    """Return the kind of a number, ``'float'``, ``'int'`` or ``'bool'``, or ``''``."""
     if isinstance(value, SampleNumber):
         return value.kind
     if isinstance(value, (bool, np.bool_)):
@@ -106,7 +106,7 @@ def _wider(*kinds: str) -> str:
 
 
 def calculated(op: str, *operands: Any) -> Any:
-    """A number computed of numbers, of which at least one is a `SampleNumber`."""
+    """Return a number computed from numbers, at least one of which is a `SampleNumber`."""
     kinds = [kind_of(each) for each in operands]
     if '' in kinds:
         return NotImplemented
@@ -150,7 +150,7 @@ for _op in 'lt le gt ge eq ne neg pos abs floor ceil'.split():
 
 
 def _shifted(op: str, swapped: bool) -> Callable:
-    """By powers of two."""
+    """Return a method that shifts by a number of bits, as a product with a power of two."""
 
     def shift(self: SampleNumber, other: Any) -> Any:
         number: Any
@@ -193,9 +193,9 @@ for _name in {*dir(int), *dir(float), *dir(np.float32)} - set(dir(SampleNumber))
 
 
 class SampleTensor(Dynamic, mx.nd.NDArray):
-    """What an NDArray of a sample is: its shape and dtype are known, its values are not.
+    """A sample's NDArray while a program is made: shape and dtype are known, values are not.
 
-    It is an NDArray to Python, so that arrays that are known leave arithmetic with it to it.
+    The class derives from NDArray, so that known arrays leave arithmetic with it to it.
     """
 
     __slots__ = ('_dtype', '_shape', 'builder', 'place', 'shared', 'spec')
@@ -206,38 +206,38 @@ class SampleTensor(Dynamic, mx.nd.NDArray):
         self.shared = shared  # with an argument, or as a view: writing into it would show there
 
     def __del__(self) -> None:
-        """There is nothing of MXNet's to be freed."""
+        """Do nothing: there is no array of MXNet's to be freed."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As of NDArrays."""
+        """Shape, as of an NDArray."""
         return self._shape
 
     @property
     def dtype(self) -> Any:
-        """As of NDArrays."""
+        """Dtype, as of an NDArray."""
         return self._dtype
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return int(np.prod(self.shape))
 
     @property
     def ndim(self) -> int:
-        """Axes."""
+        """Number of axes."""
         return len(self.shape)
 
     @property
     def context(self) -> mx.Context:
-        """Of the program."""
+        """Context of the program."""
         return self.builder.shared.ctx
 
     ctx = context
 
     @property
     def T(self) -> 'SampleTensor':
-        """Transposed."""
+        """The transposed tensor."""
         return apply('transpose', self)
 
     def __len__(self) -> int:
@@ -258,7 +258,7 @@ class SampleTensor(Dynamic, mx.nd.NDArray):
         return self._view(taken if taken.shape == shape else apply('reshape', taken, shape=shape))
 
     def _view(self, result: 'SampleTensor') -> 'SampleTensor':
-        """What shares memory with it, in eager Gluon."""
+        """Note that `result` shares this tensor's memory in eager Gluon, and return it."""
         self.shared = result.shared = True
         return result
 
@@ -268,45 +268,45 @@ class SampleTensor(Dynamic, mx.nd.NDArray):
         )
 
     def reshape(self, *shape: Any, **keywords: Any) -> 'SampleTensor':
-        """As of NDArrays."""
+        """Return the tensor in another shape, as ``NDArray.reshape``."""
         if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
             shape = tuple(shape[0])
         made = apply('reshape', self, shape=keywords.pop('shape', shape), **keywords)
         return self._view(made)
 
     def transpose(self, *axes: Any) -> 'SampleTensor':
-        """As of NDArrays."""
+        """Return the tensor with its axes reordered, as ``NDArray.transpose``."""
         if len(axes) == 1 and isinstance(axes[0], (tuple, list)):
             axes = tuple(axes[0])
         return apply('transpose', self, axes=axes)
 
     def astype(self, dtype: Any, copy: bool = True) -> 'SampleTensor':
-        """As of NDArrays."""
+        """Return the tensor in another dtype, as ``NDArray.astype``."""
         return apply('cast', self, dtype=np.dtype(dtype).name)
 
     def copy(self) -> 'SampleTensor':
-        """One that shares nothing."""
+        """Return a copy that shares no memory."""
         return apply('identity', self)
 
     def detach(self) -> 'SampleTensor':
-        """Without gradients."""
+        """Return the tensor without a gradient."""
         return self._view(apply('BlockGrad', self))
 
     def as_in_context(self, _: Any) -> 'SampleTensor':
-        """Itself: a program runs on one context."""
+        """Return the tensor itself: a program runs on one context."""
         return self
 
     as_in_ctx = as_in_context
 
     def asscalar(self) -> SampleNumber:
-        """The only element, as a number."""
+        """Return the only element as a number."""
         return self.builder.read(self)
 
     item = asscalar
 
 
 def _method(name: str) -> Any:
-    """A method that is an operator, as NDArrays and Symbols both have it; or none."""
+    """Return a method that applies an operator, if NDArrays and Symbols both have it."""
     if hasattr(mx.sym.Symbol, name) and hasattr(mx.sym, name):
         return lambda self, *arguments, **keywords: apply(name, self, *arguments, **keywords)
 
@@ -384,7 +384,7 @@ for _op in _SHOWN:
 
 
 def apply(op: str, *arguments: Any, **attributes: Any) -> Any:
-    """An operator of MXNet's on tensors (and constant arrays): a tensor, or a list of them."""
+    """Apply an MXNet operator to tensors and constant arrays; return one tensor, or a list."""
     tensor = next(
         (
             leaf

@@ -1,4 +1,4 @@
-"""Running a state: one block of a program, as far as a value decides, or ways may meet."""
+"""Run a state: one block of a program, up to where a value decides or paths may meet."""
 
 import re
 from collections.abc import Sequence
@@ -27,9 +27,8 @@ _OF_NDARRAY = re.compile(r"type <class '[\w.]*SampleNumber'> not supported")
 
 
 class Standing(NamedTuple):
-    """Where a block begins: a state, the same taken apart, numbers in it that count as values
-    though Python knows them, and for each value its origins (of numbers) and whether it is shared
-    (of tensors)."""
+    """The beginning of a block: a state, its parts, known numbers that count as values, and for
+    each value its origins (numbers) and whether it is shared (tensors)."""
 
     state: State
     taken: Taken
@@ -39,8 +38,8 @@ class Standing(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What came of running a block. There is one way to go on; or two if `result`, a number of the
-    sample, decides; or none, and `result` is what the network gives."""
+    """The outcome of running a block: one path to go on; two if `result`, a number of the sample,
+    decides; or none, and `result` is what the network returns."""
 
     builder: Builder
     ways: tuple[State, ...]
@@ -48,7 +47,7 @@ class Ran(NamedTuple):
 
 
 class BlockRunner:
-    """Runs a network's blocks, each once. `foreign` has the ``id`` of containers that are not the
+    """Run each block of a network once. `foreign` has the ``id`` of containers that are not the
     program's own."""
 
     def __init__(self, net: gluon.Block, training: bool, ctx: mx.Context):
@@ -62,7 +61,7 @@ class BlockRunner:
         self._ran: dict[tuple, tuple[Standing, Ran]] = {}
 
     def entry(self, arguments: tuple, specs: list[Spec]) -> State:
-        """Where the network is called."""
+        """Return the state at the network's call."""
         given: list[Any] = Builder(self._shared, specs, '').taken()
         for tensor in given:
             tensor.shared = True  # with the user
@@ -70,14 +69,14 @@ class BlockRunner:
         return pruned((entered(called, ''),))
 
     def ran(self, at: Standing) -> Ran:
-        """A block, run now or when it was asked for before."""
+        """Return a block's outcome; run it unless that was done before."""
         key = (at.taken.key, at.origins, at.shared)
         if key not in self._ran:
             self._ran[key] = at, self._run(at)
         return self._ran[key][1]
 
     def _run(self, at: Standing) -> Ran:
-        """Until a value decides, or until ways may meet."""
+        """Run until a value decides, or until paths may meet."""
         top = at.state[-1]
         specs = list(map(spec_of, at.taken.values))
         builder = Builder(self._shared, specs, _site(at.state, _begins(top)))
@@ -94,7 +93,7 @@ class BlockRunner:
                 return ran._replace(ways=tuple(map(pruned, ran.ways)))
 
     def _step(self, builder: Builder, stack: list[Activation]) -> Optional[Ran]:
-        """Run one block of the innermost function; what came of all, if it ends there."""
+        """Run one block of the innermost function; return the outcome if all ends there."""
         top = stack[-1]
         for statement in top.block.statements:
             builder.line = _site(stack, statement.line)
@@ -126,7 +125,7 @@ class BlockRunner:
         return Ran(builder, (tuple(stack),)) if stack[-1].block.joins else None
 
     def _invoked(self, builder: Builder, call: Invoke, stack: list[Activation]) -> Any:
-        """What a call gives, or the function that begins."""
+        """Return the result of a call, or the function that begins."""
         result = self._calls.result(builder, call, stack[-1].names)
         if not isinstance(result, Framed):
             return result
@@ -139,7 +138,7 @@ class BlockRunner:
         _guarded(builder, lambda: exec(statement.code, scope, top.names))
 
     def _scope(self, function: FunctionType) -> dict[str, Any]:
-        """Its global variables, which are not the program's own."""
+        """Return a function's global variables, whose contents are not the program's own."""
         if function not in self._scopes:
             names = function.__globals__
             held = [names.get(name) for name in function.__code__.co_names]
@@ -150,13 +149,14 @@ class BlockRunner:
 
 
 def _begins(activation: Activation) -> int:
-    """The line on which a function goes on."""
+    """Return the line on which a function continues."""
     block = activation.block
     return block.statements[0].line if block.statements else block.end.line
 
 
 def _site(stack: Sequence[Activation], line: int) -> str:
-    """A line of the innermost function, or the user's line that called one of `call_rules`."""
+    """Return a line of the innermost function, or the user's line that called one of
+    `call_rules`."""
     for depth in reversed(range(len(stack))):
         each = stack[depth]
         if depth < len(stack) - 1:
@@ -171,7 +171,7 @@ def _called(net, *arguments):
 
 
 def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
-    """Let errors name the user's line."""
+    """Run a function, and let errors name the user's line."""
     try:
         return run()
     except KnownNumber:
@@ -185,7 +185,7 @@ def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
 
 
 def _told(error: Exception) -> str:
-    """What the user can do about an error of Python's or MXNet's."""
+    """Return what the user can do about an error of Python's or MXNet's."""
     told = f'{type(error).__name__}: {error}'
     if isinstance(error, TypeError) and _OF_NDARRAY.search(told):
         return (
@@ -199,7 +199,7 @@ def _told(error: Exception) -> str:
 
 
 def _held(value: Any) -> list[Any]:
-    """What an object has."""
+    """Return the attributes of an object."""
     if isinstance(value, (type, FunctionType)) or not hasattr(value, '__dict__'):
         return []
     module = type(value).__module__.split('.')[0]

@@ -1,4 +1,4 @@
-"""Blocks while they are made: what is computed of which values, sorted into networks and steps."""
+"""Build blocks: sort what is computed from which values into networks and steps."""
 
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -39,7 +39,7 @@ class Shared:
         self._traced: dict[Any, Any] = {}
 
     def traced(self, block: gluon.HybridBlock, template: Any, shapes: Sequence[TensorSpec]) -> Any:
-        """A block's graph, and the specs of its outputs."""
+        """Return a block's graph, and the specs of its outputs."""
         key = id(block), template, tuple(shapes)
         if key not in self._traced:
             graph = trace_block(block, template, len(shapes))
@@ -48,7 +48,7 @@ class Shared:
         return self._traced[key]
 
     def constant(self, array: np.ndarray) -> int:
-        """Its number; equal ones have one."""
+        """Return the number of a constant array; equal arrays have one number."""
         key = array.dtype, array.shape, array.tobytes()
         number = self._constant_numbers.setdefault(key, len(self.constants))
         if number == len(self.constants):
@@ -57,7 +57,7 @@ class Shared:
 
 
 def _harmless(graph: Subgraph, inputs: Sequence[TensorSpec]) -> Subgraph:
-    """Without operators that MXNet cannot have in a graph."""
+    """Return the graph without operators that MXNet cannot have in a graph."""
     try:
         return mended(graph, {INPUT % place: spec.shape for place, spec in enumerate(inputs)})
     except RecordError as error:
@@ -67,7 +67,7 @@ def _harmless(graph: Subgraph, inputs: Sequence[TensorSpec]) -> Subgraph:
 def _specs(
     graph: Subgraph, inputs: Sequence[TensorSpec], parameters: dict[str, Any]
 ) -> list[TensorSpec]:
-    """Of the results."""
+    """Return the specs of a graph's results."""
     shapes = {INPUT % place: spec.shape for place, spec in enumerate(inputs)}
     dtypes = {INPUT % place: np.dtype(spec.dtype) for place, spec in enumerate(inputs)}
     for name, parameter in parameters.items():
@@ -77,7 +77,7 @@ def _specs(
 
 
 class Builder:
-    """Makes one block, which takes values of some specs."""
+    """Build one block, which takes values of some specs."""
 
     def __init__(self, shared: Shared, takes: Sequence[Spec], name: str):
         self.shared, self.name = shared, name
@@ -88,7 +88,7 @@ class Builder:
         self._filled: dict[int, SampleTensor] = {}
 
     def taken(self) -> list[Dynamic]:
-        """Values for what the block takes."""
+        """Return abstract values for what the block takes."""
         return [self._value(place) for place in range(self._takes)]
 
     def _value(self, place: int) -> Any:
@@ -104,7 +104,7 @@ class Builder:
     # --- what values ask for ---------------------------------------------------------------------
 
     def calculate(self, op: str, operands: Sequence[Any], kind: str) -> SampleNumber:
-        """A number of numbers."""
+        """Add the calculation of a number from numbers."""
         places = tuple(
             [self._place(each) if isinstance(each, SampleNumber) else (each,) for each in operands]
         )
@@ -114,7 +114,7 @@ class Builder:
         return SampleNumber(self, place, kind, frozenset().union(*origins))
 
     def read(self, tensor: SampleTensor) -> SampleNumber:
-        """The only element of a tensor."""
+        """Add reading the only element of a tensor."""
         if tensor.size != 1:
             raise ProgramError(
                 f'a number is made of an array of shape {tensor.shape}: only one of a single '
@@ -129,8 +129,8 @@ class Builder:
         return SampleNumber(self, place, kind)
 
     def within(self, number: int, entry: Entry) -> Optional[SampleTensor]:
-        """What the thing of some number that was made of operators has somewhere in it, which is
-        one of its results from now on; None if it is a parameter."""
+        """Make an inner entry of step `number`'s graph one of its results, and return that; None
+        for a parameter."""
         made: Any = self._made[number]
         graph, node = made.graph, made.graph.nodes[entry.node]
         if node.is_variable:
@@ -146,14 +146,14 @@ class Builder:
         return None if place is None else self._value(place)
 
     def give(self, number: Any, dtype: Any) -> SampleTensor:
-        """A number as a tensor of shape (1,)."""
+        """Add the conversion of a number to a tensor of shape (1,)."""
         spec = TensorSpec((1,), np.dtype(dtype).name)
         place = self._new(spec)
         self._made.append(GiveTensor(place, self._place(number), spec.dtype))
         return SampleTensor(self, place, spec)
 
     def fill(self, array: Any, anew: bool = False) -> SampleTensor:
-        """A constant as a tensor, which is one with that of equal ones unless it is made anew."""
+        """Add a constant as a tensor, one for equal constants unless it is made `anew`."""
         values = array.asnumpy() if isinstance(array, mx.nd.NDArray) else np.asarray(array)
         constant = self.shared.constant(values)
         if anew or constant not in self._filled:
@@ -166,7 +166,7 @@ class Builder:
         return self._filled[constant]
 
     def apply(self, op: str, arguments: Sequence[Any], attributes: dict[str, Any]) -> Any:
-        """An operator, as ``mx.sym`` has it."""
+        """Add an operator, as ``mx.sym`` has it."""
         leaves: list[Any] = []
         kinds = (SampleTensor, mx.nd.NDArray)
         template = flatten((tuple(arguments), attributes), kinds, leaves)
@@ -186,7 +186,7 @@ class Builder:
     def call(
         self, block: gluon.HybridBlock, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        """A block, as it is hybridized."""
+        """Add a call of a block, as it is hybridized."""
         if keywords:
             raise ProgramError(f'{block.name} gets {", ".join(keywords)} by name: give it by place')
         leaves: list[Any] = []
@@ -221,7 +221,7 @@ class Builder:
     # --- the finished block ----------------------------------------------------------------------
 
     def place_of(self, value: Any) -> Place:
-        """Where a value is, or a constant number."""
+        """Return the place of a value, or a constant number."""
         return (
             (value,)
             if kind_of(value) and not isinstance(value, SampleNumber)
@@ -229,7 +229,7 @@ class Builder:
         )
 
     def finished(self, end: End) -> Draft:
-        """With what is needed of that which was made."""
+        """Return the block with the steps that its end needs."""
         made = needed(self._made, read_by(end))
         return Draft(self._takes, tuple(self._specs), made, end, self.name)
 
@@ -266,10 +266,9 @@ _SAME_ELEMENT = frozenset('Reshape reshape Flatten expand_dims squeeze Cast cast
 
 
 def _rivals_of(builder: Any, made: list[Made], place: int) -> tuple[int, ...]:
-    """A tensor of which the two largest elements were compared for a value of a block: where they
-    are as good as equal, rounding may have decided (see `ReadNumber`). The value,
-    at `place`, is the place of a tensor's largest or smallest element, or 0 or 1 by a comparison,
-    in Python or within a static network. Empty if it was not chosen so, or of integers."""
+    """Return a tensor whose two largest elements decided a value of a block, or nothing. If they
+    are nearly equal, rounding may have decided (see `ReadNumber`). The value at `place` is the
+    position of a largest or smallest element, or 0 or 1 by a comparison."""
     for number, each in reversed(list(enumerate(made))):
         if not isinstance(each, Applied) or place not in each.outputs:
             continue
@@ -293,7 +292,7 @@ def _is_rounded(tensor: SampleTensor) -> bool:
 
 
 def _together(node: Node, found: list[SampleTensor]) -> SampleTensor:
-    """What was compared, in one tensor that has the largest elements of it."""
+    """Return the compared values as one tensor whose largest elements are compared."""
     if node.op == _OF_THE_SMALLEST:
         return apply('negative', found[0])
     if node.op in _OF_THE_LARGEST:
@@ -306,5 +305,5 @@ def _together(node: Node, found: list[SampleTensor]) -> SampleTensor:
 
 
 def _places_of_inputs(applied: Applied) -> dict[str, int]:
-    """Values of a block, by their names in a graph that is applied to them."""
+    """Return a block's values by their names in a graph that is applied to them."""
     return {INPUT % position: place for position, place in enumerate(applied.inputs)}

@@ -1,4 +1,4 @@
-"""What happens where the user's code calls something, while a program is made."""
+"""Rules for calls in the user's code while a program is made."""
 
 import builtins
 import inspect
@@ -32,7 +32,7 @@ from .states import Activation
 
 
 class Framed(NamedTuple):
-    """A function of the user's, to be gone into."""
+    """A call of the user's Python function, to be followed into its code."""
 
     function: Any  # written in Python
     arguments: tuple
@@ -40,7 +40,7 @@ class Framed(NamedTuple):
 
 
 def entered(call: Framed, target: str) -> Activation:
-    """A function that begins, with its arguments."""
+    """Return the activation of a function that begins, with its arguments."""
     flow = flow_of(call.function)
     bound = inspect.signature(call.function, follow_wrapped=False).bind(
         *call.arguments, **call.keywords
@@ -54,7 +54,8 @@ def entered(call: Framed, target: str) -> Activation:
 
 
 class ProgramCalls:
-    """What calls give. `functions` are those that rewritten code calls (see `statements`)."""
+    """Compute results of calls. `functions` are those that rewritten code calls (see
+    `statements`)."""
 
     def __init__(self, foreign: AbstractSet[int]):
         self._foreign = foreign
@@ -70,7 +71,7 @@ class ProgramCalls:
         }
 
     def _own(self, container: Any) -> Any:
-        """A container that is written into."""
+        """Return a container that is written into; raise if it is not of this call."""
         if id(container) in self._foreign or type(container) is mx.nd.NDArray:
             raise ProgramError(
                 'something is written into what is not of this call, such as an attribute of the '
@@ -79,7 +80,7 @@ class ProgramCalls:
         return container
 
     def result(self, builder: Any, call: Invoke, names: dict[str, Any]) -> Any:
-        """What a call gives, or the function to go into."""
+        """Return the result of a call, or the function to follow."""
         name = call.function
         function = names[name] if name in names else self.functions[name]
         arguments: list[Any] = []
@@ -123,8 +124,8 @@ class ProgramCalls:
 
 
 def _as_values(builder: Any, made: Any) -> Any:
-    """What a library made of what is known. An array of it is the sample's from now on, as it may
-    be changed in place, on one way and not on another."""
+    """Convert what a library made of known values. Arrays become the sample's, as a path may change
+    one in place and another may not."""
     if type(made) is mx.nd.NDArray:
         return builder.fill(made, anew=True)
     if type(made) in (list, tuple):
@@ -139,7 +140,7 @@ _CHANGING = frozenset(
 
 
 def _check(function: Any, has_values: bool) -> None:
-    """Whether a function that is not gone into may be called while the program is made."""
+    """Raise if a function that is not followed must not be called while the program is made."""
     name = getattr(function, '__qualname__', repr(function))
     if has_values and not _takes_values(function):
         raise ProgramError(
@@ -186,7 +187,7 @@ def _is_of_library(function: Any) -> bool:
 
 
 def _is_pure(function: Any) -> bool:
-    """Whether calling it gives the same each time, and does nothing else."""
+    """Return whether calling a function gives the same each time, without side effects."""
     owner = getattr(function, '__self__', None)
     if isinstance(owner, (list, dict, set, str, tuple, int, float)):
         return True
@@ -202,14 +203,14 @@ _registered = lru_cache(maxsize=None)(registered)
 
 
 def _draws(function: Any) -> bool:
-    """Whether it is an operator that draws random numbers, whatever it is given."""
+    """Return whether a function is an operator that draws random numbers."""
     operator = _operator_of(function)
     own = [operator, f'_{operator}', f'_random_{operator}'] if operator else []
     return any([op_of(each).draws(Attrs(), True) for each in own if each in _registered()])
 
 
 def _takes_values(function: Any) -> bool:
-    """Whether values may be among the arguments: it only puts them somewhere, or adds them."""
+    """Return whether a function may get values of the sample: it only stores them, or adds them."""
     owner = getattr(function, '__self__', None)
     if isinstance(owner, (list, dict, set, tuple)):
         return getattr(function, '__name__', '') not in ('index', 'count', 'remove', 'sort')
@@ -229,7 +230,7 @@ def _leaves_of(value: Any, found: list[Any]) -> None:
 
 
 def _operator_of(function: Any) -> str:
-    """The name of an operator of ``mx.nd``, if it is one."""
+    """Return the name of an operator of ``mx.nd``; empty for other functions."""
     name = getattr(function, '__name__', '')
     module = getattr(function, '__module__', '') or ''
     if isinstance(function, FunctionType) and name and getattr(mx.nd, name, None) is function:
@@ -242,7 +243,7 @@ def _operator_of(function: Any) -> str:
 
 
 def _of_block(builder: Any, block: gluon.Block, arguments: tuple, keywords: dict[str, Any]) -> Any:
-    """A HybridBlock is a static network; any other block is gone into."""
+    """Call a block: a HybridBlock becomes a static network, any other block is followed."""
     if has_hooks(block):
         raise ProgramError(f'{block.name} has a forward hook, which a program would not call')
     kind = type(block)
@@ -255,7 +256,7 @@ def _of_block(builder: Any, block: gluon.Block, arguments: tuple, keywords: dict
 
 
 def _is_gluons(method: Any) -> bool:
-    """Whether it is no user's own."""
+    """Return whether a method is Gluon's or this package's, not the user's."""
     return method.__module__.split('.')[0] in ('mxnet', 'gluon_edbatch')
 
 
@@ -269,17 +270,17 @@ def _sequential(self, value):
 
 
 def _at(builder: Any, holder: Any, key: Any) -> Any:
-    """The element at a place, or the function that chooses it."""
+    """Return the element at a place, or the function that chooses it."""
     chosen = _choice(holder, key)
     return holder[key] if chosen is None else Framed(_chosen_one, chosen, {})
 
 
 def _call_at(holder: Any, key: Any, *arguments: Any, **keywords: Any) -> None:
-    """Stands for a call of the element at a place (see `ProgramCalls.result`)."""
+    """Represent a call of the element at a place (see `ProgramCalls.result`)."""
 
 
 def _choice(holder: Any, key: Any) -> Any:
-    """The blocks of which a number of the sample chooses one, and which; None if it does not."""
+    """Return blocks and the sample's number that chooses one of them; None if none chooses."""
     if not isinstance(key, SampleNumber):
         return None
     if getattr(type(holder), '__getitem__', None) not in _PLACES:
@@ -362,7 +363,7 @@ def _of_number(op: str, own: Callable) -> Callable:
 
 
 def _array(builder: Any, source: Any, ctx: Any = None, dtype: Any = None) -> Any:
-    """``mx.nd.array`` of numbers, some of which are the sample's."""
+    """Return ``mx.nd.array`` of numbers, some of which are the sample's."""
     leaves: list[Any] = []
     _leaves_of(source, leaves)
     if not leaves:
@@ -392,7 +393,7 @@ def _is_training(builder: Any) -> bool:
 
 
 def _isinstance(builder: Any, value: Any, classes: Any) -> bool:
-    """Of a number: what each type says that it could have in eager Gluon."""
+    """Return ``isinstance``; for a number, the answer for all its types in eager Gluon."""
     if not isinstance(value, SampleNumber):
         return isinstance(value, classes)
     (answer, *others) = {issubclass(each, classes) for each in _TYPES[value.kind]}
@@ -414,7 +415,7 @@ def _type(builder: Any, value: Any) -> Any:
 
 
 def _any_or_all(op: str, own: Callable) -> Callable:
-    """Of a list that is there already, so that all can be asked."""
+    """Return ``any`` or ``all`` for a list that is complete, so that all items can be read."""
 
     def ask(builder: Any, values: Any) -> Any:
         asked = [truth(each) for each in values]
@@ -428,7 +429,7 @@ def _any_or_all(op: str, own: Callable) -> Callable:
 
 
 def truth(value: Any) -> Any:
-    """What ``if`` decides by: a bool of Python's, or a number of the sample."""
+    """Return the condition of an ``if``: a Python bool, or a number of the sample."""
     value = _number(value)
     if isinstance(value, SampleNumber):
         return value if value.kind == 'bool' else value != 0
@@ -481,7 +482,7 @@ _SPECIAL: dict[Any, Callable] = {
 
 
 class Counted(NamedTuple):
-    """``range`` of numbers of the sample."""
+    """A ``range`` of numbers of the sample."""
 
     start: Any
     stop: Any
@@ -506,7 +507,7 @@ def _not(value: Any) -> Any:
 
 
 def _in(value: Any, holder: Any) -> Any:
-    """Whether a number is one of others."""
+    """Return whether a number is among others."""
     leaves: list[Any] = []
     _leaves_of((value, holder), leaves)
     if not leaves or (not isinstance(value, Dynamic) and isinstance(holder, dict)):

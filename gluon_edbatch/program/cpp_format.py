@@ -1,7 +1,7 @@
-"""Programs as C++ on MXNet's C predict API: sources of a host of their own, and what it reads.
+"""Write programs as C++ on MXNet's C predict API: sources of a host, and its files.
 
-What is the same for all programs is in ``cpp/``, and copied. Generated are a function for each
-block, and tables of blocks, networks and files.
+Files in ``cpp/`` are copied for every program. A function for each block, and tables of blocks,
+networks and files, are generated.
 """
 
 import json
@@ -87,8 +87,8 @@ def add_cpp(
     parameters: Sequence[NDArray],
     max_steps: int,
 ) -> None:
-    """Add the host's sources, and its networks' parameters, to a bundle that has all else. Raises
-    BundleError if there is something that the host cannot take."""
+    """Add the host's sources and its networks' parameters to a bundle that is complete otherwise.
+    Raise BundleError for anything that the host cannot take."""
     content = bundle.content
     networks = []
     for place, (number, own) in enumerate(pairs):
@@ -107,7 +107,7 @@ def add_cpp(
 
 
 def _saved(network: Network, weights: Sequence[NDArray]) -> bytes:
-    """Parameters in MXNet's format, as its predictors want them named."""
+    """Return parameters in MXNet's format, with the names that its predictors want."""
     symbol = network.graph.symbol
     names = {name: f'arg:{name}' for name in symbol.list_arguments()}
     names.update((name, f'aux:{name}') for name in symbol.list_auxiliary_states())
@@ -154,7 +154,7 @@ def _separated(items: Sequence[str]) -> str:
 
 
 def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: dict[Pair, int]) -> str:
-    """The function of a block: its values have the numbers that ``print(program)`` shows."""
+    """Return the function of a block; its values are numbered as in ``print(program)``."""
     read = set(read_by(block.end)).union(*map(read_by, block.steps))
     lines = [
         f'const auto& v{place} = m.{_taken(spec)}({place});'
@@ -232,7 +232,7 @@ def _way(to: Goto, graph: ProgramGraph) -> str:
 
 
 def _json(template: tuple) -> Iterator[Any]:
-    """Texts, and LEAF where a result stands."""
+    """Yield texts, and LEAF in place of each result."""
     kind = template[0]
     if template == LEAF:
         yield LEAF
@@ -301,7 +301,7 @@ def _kind(value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A number in C++."""
+    """Return a number as a C++ literal."""
     value = _plain(value)
     if isinstance(value, bool):
         return str(value).lower()
@@ -315,7 +315,7 @@ def _literal(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """A text in C++, of whatever characters."""
+    """Return a text of any characters as a C++ literal."""
     plain = [
         chr(each) if 32 <= each < 127 and chr(each) not in '"\\' else f'\\{each:03o}'
         for each in text.encode('utf-8', 'surrogateescape')

@@ -1,4 +1,4 @@
-"""Blocks as they are made and optimised: before operators are put together to networks."""
+"""The block IR: blocks while they are made and optimised, before operators form networks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Union
@@ -21,7 +21,7 @@ Place = Union[int, tuple[Any]]  # a value of the block, or a constant number
 
 
 class Applied(NamedTuple):
-    """A static graph on values of a block, whose results are values of it, too. Inputs are named as
+    """A static graph applied to values of a block; its results are values, too. Inputs are named as
     in `subgraph.trace`."""
 
     graph: Subgraph
@@ -34,8 +34,8 @@ Made = Union[Applied, ReadNumber, Calculate, GiveTensor, FillTensor]
 
 
 class Draft(NamedTuple):
-    """A block: values 0, 1, ... are what it takes, and those after them are made in it. `specs` are
-    of all its values, and `name` is the user's line where it begins."""
+    """A block: it takes values 0, 1, ..., and makes those after them. `specs` are of all its
+    values, and `name` is the user's line where it begins."""
 
     takes: int
     specs: tuple[Spec, ...]
@@ -45,7 +45,7 @@ class Draft(NamedTuple):
 
 
 def renamed(each: Any, names: Mapping[int, Place]) -> Any:
-    """A step, or an end, of other values, or of constant numbers in the place of some."""
+    """Return a step or end that reads other values, or constant numbers, in place of some."""
 
     def new(place: Any) -> Any:
         return names.get(place, place) if isinstance(place, int) else place
@@ -63,7 +63,7 @@ def renamed(each: Any, names: Mapping[int, Place]) -> Any:
 
 
 def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:
-    """What some values are made of, in the same order; and indices that are looked at, which may be
+    """Return the steps that some values need, in order, and all indexing, which may raise
     errors."""
     wanted, kept = set(places), []
     for each in reversed(made):
@@ -75,7 +75,7 @@ def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:
 
 
 def graph_key(graph: Subgraph) -> Any:
-    """The same for graphs that are equal but for the names of operators."""
+    """Return a key that is equal for graphs that differ in the names of operators only."""
     nodes = tuple(
         [
             (

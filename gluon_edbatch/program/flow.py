@@ -1,4 +1,4 @@
-"""A function's control flow: simple statements in blocks, and what connects these."""
+"""A function's control flow: simple statements in blocks, and the edges between these."""
 
 import linecache
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ T = TypeVar('T')
 
 
 class Statement(NamedTuple):
-    """A statement on values that are there: it reads names, and writes some."""
+    """A statement that computes with existing values: it reads names, and writes some."""
 
     code: CodeType
     reads: frozenset[str]
@@ -18,7 +18,7 @@ class Statement(NamedTuple):
 
 
 class Invoke(NamedTuple):
-    """``target = function(*arguments, **keywords)``, of values that are there."""
+    """A call of existing values, ``target = function(*arguments, **keywords)``."""
 
     target: str
     function: str
@@ -29,14 +29,14 @@ class Invoke(NamedTuple):
 
 
 class Jump(NamedTuple):
-    """On to another block."""
+    """Continue in another block."""
 
     to: 'CodeBlock'
     line: int
 
 
 class Branch(NamedTuple):
-    """To one of two blocks."""
+    """Continue in one of two blocks, by a condition."""
 
     condition: str
     then: 'CodeBlock'
@@ -45,7 +45,7 @@ class Branch(NamedTuple):
 
 
 class Return(NamedTuple):
-    """Out of the function."""
+    """Return from the function."""
 
     name: str
     line: int
@@ -55,9 +55,9 @@ End = Union[Invoke, Jump, Branch, Return]
 
 
 class CodeBlock:
-    """Statements without a branch, and how they end. Blocks are numbered so that what comes first
-    has the smaller number. `live` are names that this block or later ones read before they write
-    them; `joins` tells whether several blocks lead here."""
+    """Statements without a branch, and how they end. Earlier blocks have smaller numbers. `live`
+    are names that this block or later ones read before writing; `joins` tells whether several
+    blocks lead here."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
@@ -68,7 +68,7 @@ class CodeBlock:
 
     @property
     def next(self) -> list['CodeBlock']:
-        """Where it leads."""
+        """The blocks that this one leads to."""
         if isinstance(self.end, Branch):
             return [self.end.then, self.end.other]
         return [] if isinstance(self.end, Return) else [self.end.to]
@@ -86,8 +86,8 @@ class CodeBlock:
 
 
 class Flow(NamedTuple):
-    """A function as blocks; the first is its entry. `places` has, for ``for`` loops, the name that
-    counts and the one that holds what the loop is over."""
+    """A function as blocks; the first is its entry. For ``for`` loops, `places` maps the name that
+    counts to the name of what is looped over."""
 
     function: Any  # a FunctionType, which mypy would bind
     file: str
@@ -96,17 +96,17 @@ class Flow(NamedTuple):
 
     @property
     def returns(self) -> int:
-        """From how many places."""
+        """Number of places from which the function returns."""
         return sum([isinstance(block.end, Return) for block in self.blocks])
 
 
 def site(file: str, line: int) -> str:
-    """A line of a file with what is written there."""
+    """Return a line of a file with its text."""
     return f'{file}:{line}: {linecache.getline(file, line).strip()}'.rstrip(': ')
 
 
 def connected(entry: CodeBlock) -> list[CodeBlock]:
-    """The blocks that can be reached, empty ones left out, numbered and looked through."""
+    """Return the blocks that can be reached, without empty ones, numbered and analysed."""
     order = in_order(entry, lambda block: block.next)
     before = {id(block): 0 for block in order}
     for number, block in enumerate(order):
@@ -126,8 +126,7 @@ def connected(entry: CodeBlock) -> list[CodeBlock]:
 
 
 def in_order(first: T, following: Callable[[T], Sequence[T]]) -> list[T]:
-    """All that can be reached, in an order in which loops come before what follows them: the
-    reverse of that in which a search in depth leaves them."""
+    """Return all that can be reached in reverse postorder: loops come before what follows them."""
     # Where a loop ends is visited before its inside, and so comes after it in the end.
     order: list[T] = []
     waiting, seen = [(first, reversed(following(first)))], {first}

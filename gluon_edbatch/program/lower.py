@@ -1,4 +1,4 @@
-"""Step 4: static networks, each once, for the operators of all blocks."""
+"""Step 4: make static networks, each once, of the operators of all blocks."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
@@ -34,7 +34,7 @@ PARAMETER = 'edb_parameter%d'
 def lowered(
     drafts: Sequence[Draft], constants: list[Any], arguments: Any, training: bool
 ) -> ProgramGraph:
-    """The program of finished blocks."""
+    """Return the program of finished blocks."""
     networks = _Networks(training)
     drafts, constants = _with_constants(drafts, list(constants))
     blocks = [
@@ -45,8 +45,7 @@ def lowered(
 
 
 def _with_constants(drafts: Sequence[Draft], constants: list[Any]) -> tuple[list[Draft], list[Any]]:
-    """Arrays made of numbers that passes found to be constant are constants of the program, and
-    those of blocks and values that were left out are not."""
+    """Make arrays of constant numbers constants of the program; drop unused constants."""
     number_of: dict[int, int] = {}
     kept: list[Draft] = []
     for draft in drafts:
@@ -72,7 +71,7 @@ class _Level(NamedTuple):
 
 
 def _levels(draft: Draft) -> list[_Level]:
-    """By how often numbers are read and given again before."""
+    """Group steps by how many times numbers are read and given back before them."""
     level = dict.fromkeys(range(draft.takes), 0)
     levels: dict[int, _Level] = {}
     for made in draft.made:
@@ -90,7 +89,7 @@ def _levels(draft: Draft) -> list[_Level]:
 
 
 def _steps(draft: Draft, networks: '_Networks') -> list[Step]:
-    """One network for each level: operators are put together as far as they can be."""
+    """Return the block's steps, with one network for the operators of each level."""
     wanted = set(read_by(draft.end))
     for made in draft.made:
         if not isinstance(made, Applied):
@@ -112,7 +111,7 @@ def _steps(draft: Draft, networks: '_Networks') -> list[Step]:
 
 
 class _Networks:
-    """All networks of a program, whatever their parameters, and these."""
+    """Collect all networks of a program, and their parameters."""
 
     def __init__(self, training: bool):
         self.all: list[Network] = []
@@ -122,7 +121,7 @@ class _Networks:
         self._parameter_numbers: dict[int, int] = {}  # by id; they are kept
 
     def run(self, draft: Draft, applied: list[Applied], wanted: set[int]) -> RunNetwork:
-        """One network for operators, of which some results are wanted."""
+        """Return the step that runs one network for some operators, with the wanted results."""
         joined = _JoinedGraphs(applied)
         made = [place for each in applied for place in each.outputs]
         outputs = [place for place in dict.fromkeys(made) if place in wanted]
@@ -144,7 +143,7 @@ class _Networks:
         return number
 
     def _number(self, graph: Subgraph, inputs, outputs, parameters) -> int:
-        """The same one for graphs that are equal but for names of operators."""
+        """Return the number of a network; graphs that differ in operators' names share one."""
         key = graph_key(graph), inputs, outputs, parameters
         if key not in self._number_of:
             self._number_of[key] = len(self.all)
@@ -153,8 +152,8 @@ class _Networks:
 
 
 class _JoinedGraphs:
-    """Operators' graphs as one, its inputs (values of the block) and parameters in their order, and
-    where in it a value of the block is."""
+    """Join operators' graphs to one: its inputs (values of the block), its parameters, and the
+    entry of each value."""
 
     def __init__(self, applied: Sequence[Applied]):
         self.nodes: list[Node] = []
@@ -206,7 +205,7 @@ class _JoinedGraphs:
 def _of_batches(
     graph: Subgraph, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], training: bool
 ) -> Network:
-    """The network for several samples at once, where rules say how."""
+    """Return the network, for several samples at once where rules say how."""
     count = len(graph.operators)
     if len({spec.shape[0] for spec in inputs}) == 1:
         own = {INPUT % place: spec.shape[1:] for place, spec in enumerate(inputs)}

@@ -1,4 +1,4 @@
-"""The host in MXNet: networks are CachedOps, on any context, under autograd as well."""
+"""Run programs in MXNet: networks are CachedOps, on any context, under autograd as well."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _Compiled = tuple[InTurns, list[tuple[bool, int]]]
 
 
 class MXNetHost(Host):
-    """Runs networks of a program with MXNet."""
+    """Run networks of a program with MXNet."""
 
     arrays = mx.nd.NDArray
 
@@ -44,9 +44,9 @@ class MXNetHost(Host):
         return [results] if isinstance(results, mx.nd.NDArray) else results
 
     def _found(self, run: RunNetwork, alone: bool) -> _Compiled:
-        """One sample has memory of its own for each place of the program: MXNet then plans once,
-        and hands the engine all operators as one. With many samples that is not worth its memory,
-        and what autograd keeps, it would have to have a copy of for each."""
+        """Return a compiled network. For one sample each place of the program has its own memory:
+        MXNet plans it once, and the engine gets all operators as one. For many samples, or
+        autograd, that costs too much memory."""
         in_place = alone and not (autograd.is_recording() or autograd.is_training())
         key: Any = (run.network, run.parameters) if in_place else run.network
         found = self._compiled.get(key)
@@ -59,25 +59,25 @@ class MXNetHost(Host):
         return mx.nd.take(array, upload(rows, array.ctx))
 
     def concat(self, arrays: Sequence[Any]) -> Any:
-        """Their rows one after the other."""
+        """Return the concatenated rows of arrays."""
         return mx.nd.concat(*arrays, dim=0)
 
     def split(self, array: Any, rows: int, samples: int) -> list[Any]:
-        """An array for each sample."""
+        """Return an array for each sample."""
         if samples == 1:
             return [array]
         return [rows_of(array, sample * rows, (sample + 1) * rows) for sample in range(samples)]
 
     def read(self, array: Any) -> np.ndarray:
-        """The elements, one for each sample."""
+        """Return the elements as NumPy numbers, one for each sample."""
         return array.asnumpy().reshape(-1)
 
     def give(self, numbers: np.ndarray, dtype: str) -> Any:
-        """An array of numbers."""
+        """Return an array of numbers."""
         return upload(numbers.astype(dtype), self._ctx)
 
     def fill(self, constant: int, samples: int) -> Any:
-        """A constant for each sample."""
+        """Return a constant for each sample."""
         if constant not in self._constants:
             array = self._graph.constants[constant]
             self._constants[constant] = upload(array, self._ctx)

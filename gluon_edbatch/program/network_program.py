@@ -1,4 +1,4 @@
-"""What a user gets: a network with branches over values, as a program for many samples."""
+"""The user's interface: a network with branches over values, as a program for many samples."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,12 +28,12 @@ def compile_program(
     Parameters
     ----------
     net : mxnet.gluon.Block
-        For one sample; its ``forward`` may have Python control flow over values. What it reads of
-        its attributes is taken as it is now; parameters are read at each call.
+        A network for one sample; its ``forward`` may have Python control flow over values.
+        Attributes that it reads are constants from now on; parameters are read at each call.
     example : NDArray, or tuple of arguments
-        One sample. Shapes and dtypes of all others are the same.
+        One sample. All other samples have its shapes and dtypes.
     max_steps : int, default 10000
-        A sample that runs more blocks is taken for one whose loop does not end.
+        A sample that runs more blocks raises a StepsError, as its loop may not end.
     without : sequence of str
         Passes over the program to leave out (see `optimise.PASSES`).
 
@@ -44,22 +44,22 @@ def compile_program(
     Raises
     ------
     ProgramError
-        If there is something that cannot be taken; the message names the line and says what to
-        write instead.
+        If the code has something that cannot be compiled; the message names the line and says what
+        to write instead.
     """
     return Program(net, example, max_steps, without)
 
 
 class Program:
-    """Called with a list of samples, it gives a list of what the network gives for each.
+    """A compiled network: call it with a list of samples to get a list of the network's results.
 
-    Under ``autograd.record()`` it is recorded, as the network would be; in training mode it is
-    another program, compiled when it is first called so.
+    Under ``autograd.record()`` a call is recorded, as the network's would be. Training mode has its
+    own program, compiled at the first such call.
 
     Parameters
     ----------
     net : gluon.Block
-        See `compile_program`, as of the others.
+        The network, see `compile_program`.
     example : object
         A sample.
     max_steps : int
@@ -104,44 +104,43 @@ class Program:
         return self._of_mode(False)
 
     def __call__(self, samples: Sequence[Any]) -> list[Any]:
-        """The results of all samples.
+        """Return the results of all samples.
 
         Parameters
         ----------
         samples : sequence
-            One or more, each as the example was: an NDArray, or a tuple of arguments.
+            One or more samples like the example: an NDArray, or a tuple of arguments.
 
         Returns
         -------
         list
-            What the network gives for each, in this order.
+            The network's result for each sample, in order.
 
         Raises
         ------
         ProgramError
-            If a sample is not like the example, there is none, or a number that decides is not one
-            (NaN); the message says which.
+            If a sample is not like the example, there are no samples, or a number that decides is
+            NaN; the message says which.
         StepsError
             If a sample runs more than `max_steps` blocks.
         """
         return self._of_mode(autograd.is_training())(samples)
 
     def running(self) -> ProgramRun:
-        """A run that samples may join while it goes on; for loops of your own, as `serving.Engine`
-        has one.
+        """Return a run that samples may join while it goes on, for your own loops.
 
         Returns
         -------
         ProgramRun
-            Of the mode that autograd is in now. ``admit(numbers, samples)`` lets samples join, each
-            with an int that tells it from others; ``step()`` runs one block and gives the (number,
-            result) of each sample that is done by it; ``len()`` is how many are on their way.
-            Errors are those of a call.
+            A run in autograd's present mode. ``admit(numbers, samples)`` lets samples join, each
+            with a distinct int. ``step()`` runs one block and returns (number, result) of each
+            sample that is finished by it. ``len()`` is the number of unfinished samples. Errors are
+            those of a call.
         """
         return self._of_mode(autograd.is_training()).running()
 
     def report(self) -> ProgramReport:
-        """What samples did, in all calls so far."""
+        """Return what samples did, in all calls so far."""
         modes = [(each.graph, each.counts) for each in self._programs.values()]
         return ProgramReport(modes, self._effects)
 
@@ -151,13 +150,13 @@ class Program:
         Parameters
         ----------
         folder : str or Path
-            An earlier bundle there is replaced when all is written.
+            Where the bundle is written. A complete new bundle replaces an earlier one.
         onnx : bool, default False
-            With each network as ONNX, too, for ``gluon_edbatch_runtime``, which needs no MXNet; the
-            package ``onnx``, older than 1.19, writes it.
+            Whether to write each network as ONNX, too, for ``gluon_edbatch_runtime``, which needs
+            no MXNet. Needs the package ``onnx``, older than 1.19.
         cpp : bool, default False
-            With the sources of a program in C++ that ``make`` builds there, of g++ and MXNet's
-            shared library, and that runs the samples of a file: ``./program --help``.
+            Whether to write sources of a C++ program, which ``make`` builds there with g++ and
+            MXNet's shared library. The program runs the samples of a file: ``./program --help``.
 
         Returns
         -------
@@ -173,5 +172,5 @@ class Program:
         return write_program(graph, self._max_steps, self._ctx, folder, onnx, cpp)
 
     def __str__(self) -> str:
-        """The blocks of the program, with the user's lines."""
+        """Return the blocks of the program as text, with the user's lines."""
         return str(self.inference)

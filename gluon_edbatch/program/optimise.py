@@ -1,6 +1,7 @@
-"""Step 3: passes over all blocks of a program, each of which can be left out.
+"""Step 3: run passes over all blocks of a program, each of which can be left out.
 
-Where a pass changes nothing, it gives the same drafts again; all are repeated until none does.
+A pass that changes nothing returns the same drafts. All passes are repeated until none changes
+anything.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ Drafts = list[Draft]
 
 
 def optimise(drafts: Drafts, without: Sequence[str] = ()) -> tuple[Drafts, dict[str, int]]:
-    """Drafts after all passes but some, and by pass, how much of its kind went away."""
+    """Return drafts after all passes except some, and the number of removals by each pass."""
     effects = dict.fromkeys(PASSES, 0)
     changed = True
     while changed:
@@ -31,7 +32,7 @@ def optimise(drafts: Drafts, without: Sequence[str] = ()) -> tuple[Drafts, dict[
 
 
 def _in_order(drafts: Drafts) -> Drafts:
-    """Those that can be reached, in an order in which loops come before what follows them."""
+    """Return the drafts that can be reached, in an order where loops come before what follows."""
     order = in_order(0, lambda number: [to.block for to in gotos(drafts[number].end)])
     place = {number: new for new, number in enumerate(order)}
     return [
@@ -49,7 +50,7 @@ def _redirected(end: End, goto: Callable[[Goto], Goto]) -> End:
 
 
 def _ways_to(drafts: Drafts) -> list[list[Goto]]:
-    """All that leads to each block; to the first, the program's call."""
+    """Return all edges that lead to each block; the program's call leads to the first."""
     ways: list[list[Goto]] = [[] for _ in drafts]
     for draft in drafts:
         for to in gotos(draft.end):
@@ -61,7 +62,7 @@ def _ways_to(drafts: Drafts) -> list[list[Goto]]:
 
 
 def _threaded(drafts: Drafts) -> tuple[Drafts, int]:
-    """Ways to a block that computes nothing lead to where it leads."""
+    """Redirect edges to blocks that compute nothing to where these lead."""
     count = 0
 
     def on(to: Goto) -> Goto:
@@ -81,7 +82,7 @@ def _threaded(drafts: Drafts) -> tuple[Drafts, int]:
 
 
 def _merged(drafts: Drafts) -> tuple[Drafts, int]:
-    """A block that only one other leads to, without a choice, becomes a part of that."""
+    """Merge a block into the only block that leads to it without a choice."""
     drafts, ways, count = list(drafts), _ways_to(drafts), 0
     gone: set[int] = set()
     for number in range(len(drafts)):
@@ -98,7 +99,7 @@ def _merged(drafts: Drafts) -> tuple[Drafts, int]:
 
 
 def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
-    """Two blocks as one."""
+    """Return two blocks as one."""
     shift = len(first.specs) - second.takes
     names: dict[int, Place] = dict(enumerate(to.values))
     names.update({place: place + shift for place in range(second.takes, len(second.specs))})
@@ -112,14 +113,14 @@ def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
 
 
 def _decided(end: End) -> End:
-    """The way that is always taken, if it is."""
+    """Return the edge that is always taken, if there is one; else the end as it is."""
     if isinstance(end, Choose) and isinstance(end.condition, tuple):
         return end.then if end.condition[0] else end.other
     return end
 
 
 def _without_dead(drafts: Drafts) -> tuple[Drafts, int]:
-    """Blocks take only what they, or later ones, read."""
+    """Let blocks take only the values that they, or later ones, read."""
     read: list[set[int]] = [set() for _ in drafts]
     changed = True
     while changed:
@@ -135,7 +136,7 @@ def _without_dead(drafts: Drafts) -> tuple[Drafts, int]:
 
 
 def _read_of(draft: Draft, read: list[set[int]]) -> set[int]:
-    """What it takes and reads, if later blocks take only that."""
+    """Return the values that a block takes and reads, if later blocks take only `read`."""
     end: Any = draft.end
     places: list[Any] = [end.condition] if isinstance(end, Choose) else []
     places += end.values if isinstance(end, Finish) else ()
@@ -147,7 +148,7 @@ def _read_of(draft: Draft, read: list[set[int]]) -> set[int]:
 
 
 def _taking(draft: Draft, own: list[int], kept: list[list[int]]) -> Draft:
-    """The same block that takes some of its values only."""
+    """Return a block that takes some of its values only."""
 
     def goto(to: Goto) -> Goto:
         return to._replace(values=tuple([to.values[place] for place in kept[to.block]]))
@@ -166,8 +167,8 @@ def _taking(draft: Draft, own: list[int], kept: list[list[int]]) -> Draft:
 
 
 def _with_known_takes(drafts: Drafts) -> tuple[Drafts, int]:
-    """Numbers that are the same on all ways to a block, what is computed of them, and values that a
-    block takes twice."""
+    """Replace numbers that are equal on all edges to a block, what is computed from them, and
+    values that a block takes twice."""
     ways, made, count = _ways_to(drafts), [], 0
     for number, draft in enumerate(drafts):
         names: dict[int, Place] = {}
@@ -186,7 +187,7 @@ def _with_known_takes(drafts: Drafts) -> tuple[Drafts, int]:
 
 
 def _folded(draft: Draft, names: dict[int, Place]) -> tuple[Draft, int]:
-    """A draft with numbers that are known, or other values, in the place of some values."""
+    """Return a draft with known numbers, or other values, in place of some values."""
     kept: list[Made] = []
     used = set(read_by(draft.end)).union(*[read_by(made) for made in draft.made])
     count = len(used.intersection(names))

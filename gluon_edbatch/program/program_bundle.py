@@ -1,4 +1,4 @@
-"""Step 5: programs written as bundles, which hosts run, with MXNet or without."""
+"""Step 5: write programs as bundles, which hosts run with MXNet or without."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def write_program(
     onnx: bool,
     cpp: bool,
 ) -> Path:
-    """See `Program.export`."""
+    """Write a program as a bundle (see `Program.export`)."""
     parameters = [parameter.data(ctx) for parameter in graph.parameters]
     with BundleWriter(folder, KIND) as bundle:
         networks = []
@@ -76,8 +76,8 @@ def write_program(
 def _add_onnx(
     bundle: BundleWriter, graph: ProgramGraph, parameters: Sequence[NDArray]
 ) -> list[dict[str, Any]]:
-    """A file for each network with the parameters that it has: so weights are constants to those
-    who run it, which they lay out as they like."""
+    """Add an ONNX file for each network and its parameters. Weights are constants in it, so that a
+    runtime may lay them out as it likes."""
     entries: list[dict[str, Any]] = []
     for number, own in sorted(_pairs(graph)):
         name = f'network{number}-{len(entries)}.onnx'
@@ -93,19 +93,19 @@ def _pairs(graph: ProgramGraph) -> set[Pair]:
 
 
 def load_program(folder: Union[str, Path], ctx: Any = None) -> ControlFlowProgram:
-    """Load a program that `Program.export` wrote; nothing of it is executed but its networks.
+    """Load a program that `Program.export` wrote; only its networks are executed.
 
     Parameters
     ----------
     folder : str or Path
         The bundle.
     ctx : mxnet.Context, optional
-        Where it runs; the present one otherwise.
+        Device to run on, by default the current context.
 
     Returns
     -------
     ControlFlowProgram
-        Called with a list of samples, it gives a list of results.
+        Call it with a list of samples to get a list of results.
 
     Raises
     ------
@@ -141,8 +141,8 @@ def _graph_of(bundle: Bundle, entry: dict[str, Any]) -> Subgraph:
 
 
 def _as_onnx(network: Network, weights: Sequence[NDArray]) -> bytes:
-    """A network with its parameters, for any number of samples if it takes several. Raises
-    BundleError if MXNet cannot write it, or the package ``onnx`` is not there."""
+    """Return a network with its parameters as ONNX, for any number of samples if it takes several.
+    Raise BundleError if MXNet cannot write it, or the package ``onnx`` is missing."""
     try:
         import onnx
     except ImportError:
@@ -188,7 +188,7 @@ def _write(network: Network, weights: Sequence[NDArray], path: str) -> None:
 
 
 def _with_names(graph: Subgraph) -> Subgraph:
-    """MXNet tells by their names from which side numbers are subtracted and divided."""
+    """Rename operators, as MXNet's exporter reads the side of an operand from their names."""
     nodes = [
         node._replace(name=f'{node.op.replace("_scalar", "scalar")}{node.name}')
         if node.op in ('_rminus_scalar', '_rdiv_scalar')
@@ -200,8 +200,8 @@ def _with_names(graph: Subgraph) -> Subgraph:
 
 @contextmanager
 def _of_opset() -> Iterator[None]:
-    """MXNet writes the latest that ``onnx`` knows, by rules of its own time; and takes names of
-    ``onnx`` that are to go."""
+    """Adapt ``onnx`` for MXNet's exporter, which writes the latest opset by old rules and uses
+    deprecated names."""
     from onnx import checker, defs
 
     latest, known = defs.onnx_opset_version, dict(checker.DEFAULT_CONTEXT.opset_imports)
@@ -217,8 +217,8 @@ def _of_opset() -> Iterator[None]:
 
 
 def _arrange(model: Any, graph: Subgraph) -> None:
-    """MXNet writes results in the order of the operators that give them; a number stands behind the
-    name of one that gives several."""
+    """Order the results of an ONNX model as the graph's heads. MXNet writes them in the order of
+    operators, with a number behind the name of an operator with several."""
     written = {each.name: each for each in model.graph.output}
     names = [(graph.nodes[head.node].name, head.output) for head in graph.heads]
     ordered = [written.get(name) or written[f'{name}{output}'] for name, output in names]
@@ -227,7 +227,7 @@ def _arrange(model: Any, graph: Subgraph) -> None:
 
 
 def _hold(model: Any, inputs: set[str]) -> None:
-    """Weights that are listed as inputs are no constants to ONNX Runtime."""
+    """Remove weights from an ONNX model's inputs, as ONNX Runtime treats inputs as variable."""
     kept = [each for each in model.graph.input if each.name in inputs]
     del model.graph.input[:]
     model.graph.input.extend(kept)

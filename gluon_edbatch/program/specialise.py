@@ -1,16 +1,16 @@
-"""Step 2: the user's functions become one graph, in which only what depends on values is left.
+"""Step 2: make one graph of the user's functions, with only what depends on values left.
 
-A state (`states`) is run as Python would run it: loops over what is known are unrolled, conditions
-that are known are decided, functions and blocks that are called are gone into. Where a value
-decides, the block that is being made ends, and both ways are states to go on from; so it does where
-ways meet, so that they go on as one. This is what is known as online partial evaluation
-(Jones, Gomard, Sestoft 1993), with states in the place of its program points.
+This is online partial evaluation (Jones, Gomard, Sestoft 1993), with states as program points. A
+state (`states`) is run as Python would run it: loops over known values are unrolled, known
+conditions are decided, and calls are followed. Where a value decides, the block that is being made
+ends, and both paths are states to go on from. A block also ends where paths meet, so that they go
+on as one.
 
-Ways that meet with different numbers in the same variable, such as a count of what was not skipped,
-would go on apart for its sake, and a loop that values end would be unrolled for ever: such a number
-counts as a value there (it is *widened*), unless something needs to know it, such as an index.
-What is found out of numbers holds for the first way, too, so all ways are gone anew (`_AllWays`),
-but a block that begins as it did before is not run again (`block_runner.BlockRunner`).
+Paths may meet with different numbers in one variable, such as a counter. To keep them apart would
+unroll a loop that a value ends for ever. So such a number counts as a value there (it is
+*widened*), unless something needs to know it, such as an index. A finding about a number holds for
+the first path, too, so all paths are followed again (`_AllWays`). A block that begins as before is
+not run again (`block_runner.BlockRunner`).
 """
 
 from typing import Any, NamedTuple
@@ -41,9 +41,9 @@ _TOO_MANY = (
 def specialise(
     net: gluon.Block, arguments: tuple, specs: list[Spec], training: bool, ctx: mx.Context
 ) -> tuple[list[Draft], list[Any]]:
-    """All blocks of a network's call, the entry first, and the constant arrays that they have.
-    `arguments` is the template of its arguments (see `subgraph.structure`), `specs` are of their
-    arrays. Raises ProgramError if there is something that cannot be taken."""
+    """Return all blocks of a network's call, the entry first, and their constant arrays.
+    `arguments` is the template of the arguments (see `subgraph.structure`), and `specs` describe
+    their arrays. Raise ProgramError for code that cannot be compiled."""
     runner = BlockRunner(net, training, ctx)
     entry = runner.entry(arguments, specs)
     decided = _Decided({}, set(), set())
@@ -60,8 +60,7 @@ def specialise(
 
 
 class _Again(Exception):
-    """More was found out of numbers or tensors: all ways are gone anew, through blocks that were
-    run already as far as they are the same."""
+    """More is known of numbers or tensors, so all paths have to be followed again."""
 
 
 Where = tuple[tuple[int, int], ...]  # the function and the block of each activation
@@ -69,10 +68,9 @@ Variable = tuple[tuple[int, ...], Path]  # the functions down to its own, and wh
 
 
 class _Decided(NamedTuple):
-    """What was found out of numbers and tensors, by where they are. Numbers at `widened` count as
-    values; those of `known` must not, wherever their functions are, as something needs to know
-    them: a variable that is known in one place only comes to be a value on the way there. `shared`
-    are tensors that share memory with others on one of the ways that meet."""
+    """What is known of numbers and tensors, by where they are. Numbers at `widened` count as
+    values. Variables in `known` must not, wherever their functions are, as something needs their
+    numbers. `shared` are tensors that share memory on one of the paths that meet."""
 
     widened: dict[Where, set[Path]]
     known: set[Variable]
@@ -80,7 +78,7 @@ class _Decided(NamedTuple):
 
 
 class _Met(NamedTuple):
-    """A state where ways meet: its number, and what Python knows of numbers there."""
+    """A state where paths meet: its number, and what Python knows of numbers there."""
 
     number: int
     numbers: dict[Path, Any]
@@ -94,8 +92,8 @@ class _From(NamedTuple):
 
 
 class _LedTo(NamedTuple):
-    """A state that a block is to be made of: how often there were more values than the last time
-    that it was here, and what leads here first."""
+    """A state from which a block will be made: how often its values grew since the last time here,
+    and what first leads here."""
 
     at: Standing
     where: Where
@@ -104,7 +102,7 @@ class _LedTo(NamedTuple):
 
 
 class _AllWays:
-    """All ways from the entry, breadth first, until something is found out."""
+    """Follow all paths from the entry, breadth first, until something new is known."""
 
     def __init__(self, runner: BlockRunner, decided: _Decided):
         self._runner, self._decided = runner, decided
@@ -114,7 +112,7 @@ class _AllWays:
         self._values = 0
 
     def drafts(self, entry: State) -> list[Draft]:
-        """The blocks of all states that are led to."""
+        """Return the blocks of all states that can be reached."""
         self._to(entry, _From(-1, None))
         ends: list[tuple[Ran, End]] = []
         while len(ends) < len(self._reached):
@@ -126,7 +124,7 @@ class _AllWays:
         return [ran.builder.finished(end) for ran, end in ends]
 
     def _end(self, number: int, ran: Ran) -> End:
-        """How a block ends."""
+        """Return how a block ends."""
         place_of = ran.builder.place_of
         if not ran.ways:
             leaves: list[Any] = []
@@ -144,7 +142,7 @@ class _AllWays:
     # --- states ----------------------------------------------------------------------------------
 
     def _to(self, state: State, first: _From) -> tuple[int, list[Any]]:
-        """The block that a state goes on in, and what it takes."""
+        """Return the block in which a state goes on, and what that block takes."""
         where = tuple([(id(each.flow), each.block.number) for each in state])
         parts = StateParts(state, self._runner.foreign)
         widened = self._widening(parts, where, first)
@@ -168,8 +166,8 @@ class _AllWays:
         return number, taken.values
 
     def _grown(self, where: Where, size: int, first: _From) -> int:
-        """How often a loop began again with more values than before. A number that counts as one
-        might be what bounds it, if something in the loop is decided by it: it has to be known."""
+        """Return how often a loop began again with more values than before. After too many, a
+        number that decides inside the loop may bound it, so it must be known."""
         deciding: set[Variable] = set()
         while first.block >= 0:
             if first.by is not None:
@@ -188,14 +186,15 @@ class _AllWays:
     def _share(
         self, where: Where, paths: list[Path], now: list[bool], before: tuple[bool, ...]
     ) -> None:
-        """What one way shares counts as shared on all."""
+        """Mark tensors that one path shares as shared on all paths."""
         more = {(where, path) for path, own, other in zip(paths, now, before) if own and not other}
         if more:
             self._decided.shared.update(more)
             raise _Again
 
     def _widening(self, parts: StateParts, where: Where, first: _From) -> frozenset[Path]:
-        """Which numbers count as values in this state: those in which ways differ that meet."""
+        """Return the numbers that count as values in this state, as meeting paths differ in
+        them."""
         widened = self._decided.widened.setdefault(where, set())
         numbers = {
             path: value
@@ -219,7 +218,7 @@ class _AllWays:
         return frozenset(widened.intersection(numbers))
 
     def _is_decided_between(self, before: int, first: _From) -> bool:
-        """Whether a value decided, since a state, to come to another: a loop that nothing but known
+        """Return whether a value decided on the path from block `before` on. A loop that only known
         numbers end is unrolled."""
         branched = first.by is not None
         while first.block > before:
@@ -229,12 +228,12 @@ class _AllWays:
 
 
 def _origins(value: Any, variable: Variable) -> frozenset[Variable]:
-    """Of a value that a block takes: the variables whose numbers came to count as one."""
+    """Return the variables whose numbers came to count as a value that a block takes."""
     if isinstance(value, SampleTensor):
         return frozenset()
     return value.origins if isinstance(value, SampleNumber) else frozenset([variable])
 
 
 def _variable(where: Where, path: Path) -> Variable:
-    """What is at a path, wherever in its function that is."""
+    """Return what is at a path, wherever in its function that is."""
     return tuple([flow for flow, _ in where[: path[0] + 1]]), path

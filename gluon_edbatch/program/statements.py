@@ -1,9 +1,9 @@
-"""Step 1: a Python function as simple statements, in blocks that branches connect.
+"""Step 1: rewrite a Python function as simple statements, in blocks that branches connect.
 
-What Python evaluates inside one expression, such as calls, ``and``, ``or`` and ``a if b else c``,
-becomes a statement of its own, so that each statement either computes with values that are there,
-or calls one function. Statements run as Python's own code (``exec``), on values that know how to be
-computed with (`values`); calls, conditions and loops are taken by `specialise`.
+Calls, ``and``, ``or`` and ``a if b else c`` inside an expression become separate statements. So
+each statement either computes with existing values, or calls one function. Statements run as Python
+code (``exec``) on abstract values (`abstract_values`); `specialise` handles calls, conditions and
+loops.
 """
 
 import ast
@@ -45,17 +45,17 @@ _TAKEN_APART = (ast.Call, ast.BoolOp, ast.IfExp, ast.NamedExpr, *_COMPREHENSIONS
 
 
 def load(name: str) -> ast.Name:
-    """A name that is read."""
+    """Return a name that is read."""
     return ast.Name(name, ast.Load())
 
 
 def call(function: str, *arguments: ast.expr) -> ast.Call:
-    """A call of one of the functions that rewritten code calls, or of Python's."""
+    """Return a call of a function that rewritten code calls, or of Python's."""
     return ast.Call(load(function), list(arguments), [])
 
 
 def _is_taken_apart(node: ast.AST) -> bool:
-    """Whether something in it becomes a statement of its own."""
+    """Return whether a part of an expression becomes a separate statement."""
     return any(
         isinstance(each, _TAKEN_APART)
         or (isinstance(each, ast.Compare) and len(each.ops) > 1)
@@ -65,7 +65,7 @@ def _is_taken_apart(node: ast.AST) -> bool:
 
 
 def _may_choose(node: ast.AST) -> bool:
-    """Whether an element is read at a place that may be a number of the sample."""
+    """Return whether an element is read at a place that may be a number of the sample."""
     return (
         isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Load)
@@ -79,8 +79,8 @@ _ATTRIBUTE = 'an attribute written, which would change the model: return the val
 
 @cache
 def flow_of(function: FunctionType) -> Flow:
-    """The control flow of a function of the user's. Raises ProgramError if its source is not there,
-    or has something that programs do not have."""
+    """Return the control flow of the user's function. Raise ProgramError if its source is missing,
+    or has something that programs do not support."""
     file, first = function.__code__.co_filename, function.__code__.co_firstlineno
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
@@ -102,7 +102,7 @@ def flow_of(function: FunctionType) -> Flow:
 
 
 class _FunctionRewriter:
-    """Makes blocks of one function's tree."""
+    """Make blocks of one function's syntax tree."""
 
     def __init__(self, file: str):
         self._file = file
@@ -113,7 +113,7 @@ class _FunctionRewriter:
         self._loops: list[tuple[CodeBlock, CodeBlock]] = []  # where to continue, where to break to
 
     def run(self, definition: ast.FunctionDef) -> list[CodeBlock]:
-        """All blocks that can be reached."""
+        """Return all blocks that can be reached."""
         self._body(definition.body)
         self._end(Return(self._keep(ast.Constant(None)).id, self._line))
         return connected(self._entry)
@@ -152,7 +152,7 @@ class _FunctionRewriter:
             self._store(statement.target, self._value(statement.value))
 
     def _store(self, target: ast.expr, value: ast.expr) -> None:
-        """Let a target have what a simple expression gives."""
+        """Assign the value of a simple expression to a target."""
         if isinstance(target, ast.Attribute):
             self._refuse(_ATTRIBUTE)
         elif isinstance(target, ast.Subscript):
@@ -231,7 +231,7 @@ class _FunctionRewriter:
         self._start(after)
 
     def _loop(self, statement: Any, body: CodeBlock, again: CodeBlock, other: CodeBlock) -> None:
-        """The inside of a loop, and what follows it."""
+        """Add the inside of a loop, and what follows it."""
         after = CodeBlock()
         self._loops.append((again, after))
         self._start(body)
@@ -257,7 +257,7 @@ class _FunctionRewriter:
         return value
 
     def _comprehension(self, node: Any) -> ast.expr:
-        """As loops that add to a list, set or dict."""
+        """Rewrite a comprehension as loops that add to a list, set or dict."""
         empty = {ast.SetComp: ast.Call(load('set'), [], []), ast.DictComp: ast.Dict([], [])}
         made = self._keep(self._value(empty.get(type(node), ast.List([], ast.Load()))))
         own = {
@@ -286,7 +286,7 @@ class _FunctionRewriter:
     # --- blocks ----------------------------------------------------------------------------------
 
     def _end(self, end: End) -> None:
-        """End this block, unless it has ended: what follows is not reached then."""
+        """End this block, unless it has ended already and the end cannot be reached."""
         if self._block.end is None:
             self._block.end = end
 
@@ -306,7 +306,7 @@ class _FunctionRewriter:
         return f'.{self._names}'
 
     def _do(self, statement: ast.stmt) -> None:
-        """Add a statement of which nothing has to be taken apart."""
+        """Add a statement that needs no rewriting."""
         if self._block.end is not None:
             return
         names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
@@ -327,7 +327,7 @@ class _FunctionRewriter:
         self._do(ast.Assign([ast.Name(name, ast.Store())], value))
 
     def _keep(self, value: ast.expr) -> ast.Name:
-        """A name of its own for what a simple expression gives now."""
+        """Return a new name for the present value of a simple expression."""
         if isinstance(value, ast.Name) and value.id[0] == '.':
             return value
         name = self._name()
@@ -337,7 +337,7 @@ class _FunctionRewriter:
     # --- conditions ------------------------------------------------------------------------------
 
     def _condition(self, test: ast.expr, then: CodeBlock, other: CodeBlock) -> None:
-        """Go on in one of two blocks."""
+        """Branch to one of two blocks by a condition."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self._condition(test.operand, other, then)
         elif isinstance(test, ast.BoolOp):
@@ -355,7 +355,7 @@ class _FunctionRewriter:
     # --- expressions -----------------------------------------------------------------------------
 
     def _values(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-        """Simple expressions, evaluated in this order where that could matter."""
+        """Return simple expressions, evaluated in this order where the order could matter."""
         made: list[ast.expr] = []
         for place, node in enumerate(nodes):
             value = self._value(node)
@@ -374,7 +374,7 @@ class _FunctionRewriter:
         return self._keep(value)
 
     def _value(self, node: ast.expr) -> ast.expr:
-        """A simple expression for one; what has to come before becomes statements."""
+        """Return a simple expression for an expression; other parts become statements before."""
         if not _is_taken_apart(node):
             return self._plain(node)
         name = type(node).__name__.lower()
@@ -386,7 +386,7 @@ class _FunctionRewriter:
         return self._with_parts(node)
 
     def _plain(self, node: ast.expr) -> ast.expr:
-        """It without ``not`` and ``in``, which are functions here."""
+        """Return an expression in which ``not`` and ``in`` are functions."""
         for each in ast.walk(node):
             if type(each) in INSTEAD:
                 self._refuse(INSTEAD[type(each)])
@@ -447,7 +447,7 @@ class _FunctionRewriter:
         return self._with_parts(node)
 
     def _function(self, node: ast.Call) -> Any:
-        """What is called; ``super()`` needs to be told whose it is."""
+        """Return the called function; ``super()`` gets its class and instance."""
         if isinstance(node.func, ast.Name) and node.func.id == 'super' and not node.args:
             node.args = [load('__class__'), load('self')]
         return node.func
@@ -495,7 +495,7 @@ class _FunctionRewriter:
 
 
 def _as_function(node: ast.expr) -> ast.expr:
-    """``not`` and ``in``, of which Python makes a bool at once, as calls."""
+    """Return ``not`` and ``in``, which Python converts to a bool, as calls."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return call(NOT, node.operand)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -526,7 +526,7 @@ class _Renamed(ast.NodeTransformer):
 
 
 def _loaded(target: Any) -> ast.expr:
-    """What stands where something is to be written."""
+    """Return the expression that reads the target of an assignment."""
     if isinstance(target, ast.Name):
         return load(target.id)
     return ast.Subscript(target.value, target.slice, ast.Load())

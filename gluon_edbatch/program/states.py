@@ -1,7 +1,7 @@
-"""Where a program is: the functions that are being run, and what their variables hold.
+"""Abstract state of a program: the functions that are being run, and what their variables hold.
 
-Two ways of getting somewhere are one where all that Python knows is the same: the place in the
-code, and the variables but for values of the sample. So branches meet again, and loops end.
+Two paths become one where all that Python knows is equal: the place in the code, and the variables
+without values of the sample. So branches meet again, and loops end.
 """
 
 import copy
@@ -32,7 +32,7 @@ Path = tuple[Any, ...]  # where a value is: the activation, the variable, then p
 
 class Activation(NamedTuple):
     """A function that is being run: where it goes on, its variables, and the caller's variable that
-    gets what it returns."""
+    gets its result."""
 
     flow: Flow
     block: CodeBlock
@@ -44,9 +44,9 @@ State = tuple[Activation, ...]
 
 
 class Taken(NamedTuple):
-    """A state taken apart: `key` is all that Python knows, and the same for states that are one.
-    `values`, at `paths`, are what it does not know: tensors once each, numbers wherever they are.
-    `size` counts all values."""
+    """A state split into parts: `key` is all that Python knows, equal for states that become one.
+    `values`, at `paths`, are unknown: tensors once each, numbers wherever they are. `size` counts
+    all values."""
 
     key: tuple
     values: list[Any]
@@ -63,9 +63,9 @@ class _Part(NamedTuple):
 
 
 class StateParts:
-    """All values of a state, in the order in which `rebuilt` comes to them. Containers whose ``id``
-    is in `foreign` are not the program's own, and are what they are. `numbers` are those that
-    Python knows, but for those that count what a ``for`` loop is over."""
+    """All values of a state, in the order in which `rebuilt` visits them. Containers whose ``id``
+    is in `foreign` are not the program's own, and stay as they are. `numbers` are those that Python
+    knows, except counters of ``for`` loops."""
 
     def __init__(self, state: State, foreign: AbstractSet[int]):
         self.numbers: dict[Path, Any] = {}
@@ -83,7 +83,7 @@ class StateParts:
                     self.numbers.pop(path, None)
 
     def taken(self, widened: AbstractSet[Path]) -> Taken:
-        """The state's key and values, if numbers at these paths count as values, too."""
+        """Return the state's key and values, if numbers at these paths count as values, too."""
         parts = self._parts
         own = [each for each in parts if each.path in widened or isinstance(each.known, _SPECS)]
         known = [spec_of(each.value) if each.path in widened else each.known for each in parts]
@@ -99,7 +99,7 @@ class StateParts:
             self._add(item, (*path, key))
 
     def _known(self, value: Any, items: list[tuple[Any, Any]]) -> Any:
-        """What Python knows of a value itself; what is in it is added to `items`."""
+        """Return what Python knows of a value itself; add what is in it to `items`."""
         kind = type(value)
         if isinstance(value, SampleNumber):
             return spec_of(value)
@@ -148,7 +148,7 @@ def rebuilt(
 
 
 def pruned(state: State) -> State:
-    """Without variables that nothing reads any more."""
+    """Return the state without variables that nothing reads any more."""
     kept = []
     for each in state:
         live = each.block.live
@@ -158,7 +158,7 @@ def pruned(state: State) -> State:
 
 
 def items_of(container: Any) -> list[tuple[Any, Any]]:
-    """What is in a list, tuple or dict, by its place."""
+    """Return what is in a list, tuple or dict, with its place."""
     values = container.values() if isinstance(container, dict) else container
     return list(enumerate(values))
 
@@ -172,7 +172,7 @@ def _known_array(array: Any) -> Any:
 
 
 def spec_of(value: Any) -> Spec:
-    """Of a value, or of a number that counts as one."""
+    """Return the spec of a value, or of a number that counts as one."""
     if isinstance(value, SampleTensor):
         return value.spec
     kind = value.kind if isinstance(value, SampleNumber) else type(value).__name__
@@ -180,14 +180,14 @@ def spec_of(value: Any) -> Spec:
 
 
 class _Rebuilding:
-    """Makes the same again."""
+    """Copy values of a state, with other values in place of unknown ones."""
 
     def __init__(self, foreign: AbstractSet[int], widened: frozenset[Path], fresh: Iterator[Any]):
         self._foreign, self._widened, self._fresh = foreign, widened, fresh
         self._made: dict[int, Any] = {}
 
     def value(self, value: Any, path: Path) -> Any:
-        """A value, or its like."""
+        """Return a value or its copy."""
         if isinstance(value, SampleNumber) or (path in self._widened and type(value) in _NUMBERS):
             return next(self._fresh)
         if not isinstance(value, _REBUILT) or id(value) in self._foreign:
@@ -215,8 +215,8 @@ class _Rebuilding:
 
 
 def containers_within(roots: Sequence[Any], children: Callable[[Any], Any]) -> set[int]:
-    """The ``id`` of each list, dict, set, tuple and array of NumPy that can be reached from
-    objects; `children` gives what an object that is none of them holds."""
+    """Return the ``id`` of each list, dict, set, tuple and NumPy array that can be reached from
+    objects. `children` returns what an object of another kind holds."""
     found: set[int] = set()
     seen: set[int] = set()
     waiting = list(roots)

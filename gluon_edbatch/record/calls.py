@@ -1,8 +1,9 @@
-"""What happens at every recorded call, and nothing else: these functions bound small models.
+"""The work that is done for every recorded call, and nothing else: it bounds the speed of small
+models.
 
-This module is compiled by Cython where a compiler is present (the types are in ``calls.pxd``), and
-runs as it stands where not; `gluon_edbatch.COMPILED` tells which. Compiled functions have no
-frames of their own.
+Cython compiles this module where a compiler is present (the types are in ``calls.pxd``). Elsewhere
+it runs as Python; `gluon_edbatch.COMPILED` tells which. Compiled functions have no frames of their
+own.
 """
 
 import weakref
@@ -68,23 +69,23 @@ reading.prepare(IN_C[0], IN_C[1], IN_C[2])
 
 
 class Number:
-    """Stands for a Python number among the arguments of a call."""
+    """Mark a Python number among the kinds of a call's arguments."""
 
 
 class Ragged:
-    """Stands before the kind of the values of a ragged argument."""
+    """Mark a ragged argument: the kind of its values follows."""
 
 
 class Nothing:
-    """Stands for the kind of the values of a ragged argument that has none."""
+    """Mark an empty ragged argument, in place of the kind of its values."""
 
 
 class End:
-    """Stands behind the items of a list or tuple."""
+    """Mark the end of a list or tuple of arguments."""
 
 
 class Ints:
-    """64-bit integers that are only appended, in one piece of memory."""
+    """An append-only array of 64-bit integers, in one piece of memory."""
 
     def __init__(self):
         self.size = 0
@@ -92,14 +93,14 @@ class Ints:
         self.items = self.buffer = np.empty(self.room, np.int64)
 
     def append(self, item):
-        """One more."""
+        """Append one integer."""
         if self.size == self.room:
             self.make_room(1)
         self.items[self.size] = item
         self.size += 1
 
     def extend(self, items: Union[Sequence[int], np.ndarray]) -> None:
-        """More at once."""
+        """Append several integers."""
         size = self.size + len(items)
         if size > self.room:
             self.make_room(len(items))
@@ -107,7 +108,7 @@ class Ints:
         self.size = size
 
     def copy_from(self, items):
-        """More at once, of numbers in memory."""
+        """Append several integers from a buffer in memory."""
         count, size = len(items), self.size
         if size + count > self.room:
             self.make_room(count)
@@ -116,14 +117,14 @@ class Ints:
         self.size = size + count
 
     def make_room(self, more):
-        """For so many more."""
+        """Grow the buffer so that at least `more` integers can be appended."""
         self.room = max(2 * self.room, self.size + more)
         buffer = np.empty(self.room, np.int64)
         buffer[: self.size] = self.since(0)
         self.items = self.buffer = buffer
 
     def since(self, begin: int) -> np.ndarray:
-        """Those from position `begin` on; the array stays as it is when more are appended."""
+        """Return the integers from position `begin` on; later appends do not change the array."""
         return self.buffer[begin : self.size]
 
     def __len__(self):
@@ -134,10 +135,10 @@ class Ints:
 
 
 class CallColumns:
-    """Calls that any recording may get, in columns of int64 as `CallLog` has them.
+    """Calls that any recording can append, in columns of int64 like those of `CallLog`.
 
-    `kinds` stand for forms of a recording. Computed values, and numbers (`scalars`), count from the
-    first ones of these calls; arrays of the user are -2, -4, …. The calls give so many `values`.
+    `kinds` stand for forms of a recording. Computed values and numbers (`scalars`) count from the
+    first ones of these calls. The user's arrays are -2, -4, …. The calls return `values` values.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class CallColumns:
 
 
 class Prefix:
-    """A place in the search for the form of a call: some arguments are known to be of it."""
+    """A node of the search tree for the form of a call, after arguments of certain kinds."""
 
     def __init__(self):
         self.form = None  # of the call with these arguments and no others
@@ -168,7 +169,7 @@ class Prefix:
         self._others: dict[Any, Prefix] = {}
 
     def after(self, key):
-        """The prefix after an argument of the kind `key`, or None if there was none such yet."""
+        """Return the node after an argument of the kind `key`, or None if there is none yet."""
         if self._key is key and self._next is not None:
             return self._next
         prefix = self._others.get(key)
@@ -177,31 +178,31 @@ class Prefix:
         return prefix
 
     def make(self, key) -> 'Prefix':
-        """The same, made if needed."""
+        """Return the node after an argument of the kind `key`; make it if needed."""
         return self._others.setdefault(key, Prefix())
 
     def after_all(self, keys) -> 'Prefix':
-        """The prefix after arguments of these kinds, made if needed."""
+        """Return the node after arguments of these kinds; make it if needed."""
         prefix = self
         for key in keys:
             prefix = prefix.make(key)
         return prefix
 
     def make_constant(self, number) -> 'Prefix':
-        """The prefix after a number that is an attribute, made if needed."""
+        """Return the node after a number that is an attribute; make it if needed."""
         if self.constants is None:
             self.constants = {}
         return self.constants.setdefault(_constant(number), Prefix())
 
     def make_number(self) -> 'Prefix':
-        """The prefix after all other numbers, which are values, made if needed."""
+        """Return the node after any number that is a value; make it if needed."""
         if self.constants is None:
             self.constants = {}
         return self.make(Number)
 
 
 class Callee:
-    """A block, or an operator with its keyword arguments, as its calls see it in one mode."""
+    """A callable entry: a block, or an operator with its keyword arguments, in one mode."""
 
     def __init__(
         self, block: Optional[gluon.Block], function=None, options=None, shared=(), place=()
@@ -226,7 +227,7 @@ class Callee:
 
 
 class Form:
-    """A type of node with the shapes of one kind of call, within one recording."""
+    """A call signature within one recording: a node type, and the stores of its results."""
 
     def __init__(
         self,
@@ -269,7 +270,7 @@ class Form:
             self.first, self.second = stores
 
     def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
-        """A copy for another recording: most recordings have forms that an earlier one had."""
+        """Return a copy for another recording: most recordings have forms of an earlier one."""
         form = Form.__new__(Form)
         form.index, form.block, form.mutable, form.elements = index, block, mutable, None
         form.node_type, form.rows, form.outputs = self.node_type, self.rows, self.outputs
@@ -280,7 +281,7 @@ class Form:
         return form
 
     def results(self, base):
-        """The structure of lazy values that a call returns whose first output is value `base`."""
+        """Return a call's results, lazy values in their structure; the first is value `base`."""
         if self.shape == _ONE:
             return interpreter.new_value(self.numpy, self.first, base)
         if self.shape == _PAIR:
@@ -298,17 +299,17 @@ class Form:
         )
 
     def changed(self) -> bool:
-        """Whether containers among the block's attributes hold something else."""
+        """Return whether containers among the block's attributes have changed."""
         return self.mutable is not None and self.mutable[1] != contents(self.mutable[0])
 
     def release(self) -> None:
-        """There will be no more calls: do not keep what only their results need."""
+        """Drop what only results of further calls need, as there will be none."""
         self.first = self.second = None
         self.stores = []
 
 
 def _is_nested(template) -> bool:
-    """Whether there are but lists, tuples and numbers."""
+    """Return whether a template has only lists, tuples and numbers."""
     if type(template) in (list, tuple):
         return all([_is_nested(item) for item in template])
     return type(template) is int
@@ -321,7 +322,7 @@ def _lengths(node_type) -> int:
 
 
 class CallLog(Entered):
-    """Calls of one scope, in the order in which they were made: arrays that only grow.
+    """The calls of one scope, in the order in which they were made: arrays that only grow.
 
     A value is an int: outputs of calls count up from 0, call by call; inputs are negative."""
 
@@ -361,11 +362,11 @@ class CallLog(Entered):
         self._numbers: Optional[Store] = None  # of numbers, once it is known where these go
 
     def active(self):
-        """Whether this thread is recording into this recording."""
+        """Return whether this thread records into this recording now."""
         return current_recording() is self
 
     def call_block(self, block, args):
-        """See the base class."""
+        """Record a call of a block and return its results."""
         callee = interpreter.get(self.callees, block)
         if callee is not None and callee.block is not block:  # another one, which is equal
             callee = self.callees.get(block)
@@ -390,7 +391,7 @@ class CallLog(Entered):
         return self.call_unknown(callee, args) if results is None else results
 
     def _call_of_known_kind(self, callee, args):
-        """The results of a call of a kind that the search finds; None of others."""
+        """Record a call whose form the search finds, and return its results; None otherwise."""
         args_before, scalars_before = self.node_args.size, len(self.scalars)
         lengths_before = self.node_lengths.size
         prefix = (
@@ -418,8 +419,7 @@ class CallLog(Entered):
         return None
 
     def _know_kind(self, callee, args):
-        """Let the search find the form of a call of a kind that an earlier recording met; gives
-        whether there was one."""
+        """Add a call's form to the search if an earlier recording met such a call; tell whether."""
         if callee.known is None:
             callee.known = self.remembered_kinds(callee)
         if not callee.known:
@@ -439,10 +439,10 @@ class CallLog(Entered):
         return prefix.form is not None
 
     def describe(self, args, kinds: list[Any], leaves: list[Any], most: int = -1) -> bool:
-        """Append what the search goes by to `kinds`, and the values and numbers among `args` to
-        `leaves`; returns whether the search knows such arguments. Arrays with more than `most`
-        elements, if that is not negative, are not known, as they would be copied once more.
-        """
+        """Append the kinds of `args`, which the search uses, to `kinds`, and the values and numbers
+        among `args` to `leaves`. Return False for arguments that the search does not know. Arrays
+        with more than `most` elements are not known, unless `most` is negative, as they would be
+        copied twice."""
         numbers = [arg for arg in args if isinstance(arg, NUMBERS)]
         for arg in args:
             kind = type(arg)
@@ -481,7 +481,7 @@ class CallLog(Entered):
         return True
 
     def _describe_children(self, callee, args, kinds):
-        """The same where a list of children becomes ragged arguments."""
+        """Append the kinds of arguments to `kinds`; a list of children is ragged arguments."""
         if len(args) != 2 or type(args[1]) is not list:
             return False
         if not self.describe(args[:1], kinds, [], SMALL):
@@ -501,8 +501,8 @@ class CallLog(Entered):
         return True
 
     def operation(self, function, args, options):
-        """Record a call of an operator: what ``function(*args, **options)`` records, which is
-        asked for each kind of lazy arguments once."""
+        """Record a call of an operator, ``function(*args, **options)``. The function itself runs
+        once for each new call signature."""
         key, shared, every, computed = [function], (), args, False
         for arg in args:
             if type(arg) is self.value_type:
@@ -535,7 +535,7 @@ class CallLog(Entered):
         return self.call(callee, args)
 
     def _with_values(self, args):
-        """The arguments with NumPy arrays as values."""
+        """Return the arguments with NumPy arrays converted to lazy values."""
         result = []
         for arg in args:
             value = self.given(arg) if type(arg) is ndarray else arg
@@ -543,8 +543,8 @@ class CallLog(Entered):
         return tuple(result)
 
     def _shared_among(self, args):
-        """(position, array) of the arguments that operators were found to share; None unless all
-        others are values or numbers."""
+        """Return (position, array) of the arguments that are known shared weights; None if another
+        argument is neither a value nor a number."""
         shared = []
         for position in range(len(args)):
             arg = args[position]
@@ -555,19 +555,19 @@ class CallLog(Entered):
         return tuple(shared)
 
     def _is_given(self, arg):
-        """Whether an argument of an operator is a value or a number."""
+        """Return whether an operator's argument is a lazy value or a number."""
         kind = type(arg)
         return kind is self.value_type or kind is float or kind is int
 
     def _are_values(self, args):
-        """Whether arguments are lazy values, ragged or not."""
+        """Return whether all arguments are lazy values, ragged or not."""
         for arg in args:
             if type(arg) is not self.value_type and type(arg) is not lazy.RaggedArray:
                 return False
         return True
 
     def _lengths_fit(self, form, before):
-        """Whether lengths that were appended since are such as calls of this form may have."""
+        """Return whether a form allows the lengths that were appended since position `before`."""
         lengths = self.node_lengths
         return (
             form.lengths == _EQUAL
@@ -576,8 +576,8 @@ class CallLog(Entered):
         )
 
     def _follow(self, prefix, args, count, nested):
-        """The prefix after the first `count` arguments, whose values are appended; None if there
-        is none. Lists and tuples among them, which are `nested`, hold values alone."""
+        """Append the values of the first `count` arguments, and return the search node after them;
+        None if there is none. Lists and tuples among them (`nested`) hold values only."""
         ragged = False
         scalars_before = len(self.scalars)
         if not nested:
@@ -620,7 +620,7 @@ class CallLog(Entered):
         return prefix
 
     def _follow_number(self, prefix, number):
-        """The same for a Python number."""
+        """Append a Python number unless it is an attribute, and return the search node after it."""
         if prefix.constants is not None:
             known = prefix.constants.get(_constant(number))
             if known is not None:
@@ -633,7 +633,7 @@ class CallLog(Entered):
         return prefix.after(Number)
 
     def _follow_given(self, prefix, array):
-        """The same for an array of the user."""
+        """Append an array of the user as a value, and return the search node after it."""
         if type(array) is SettledArray:
             array = array._array
         if type(array) is ndarray:
@@ -651,7 +651,7 @@ class CallLog(Entered):
         return prefix.after(value._store)
 
     def _given_again(self, array):
-        """The value that a NumPy array was before, if it holds what it held then; else None."""
+        """Return the earlier value of a NumPy array if its contents are unchanged; else None."""
         known = self._met.get(id(array))
         if known is None:
             return self._meet(array)
@@ -661,8 +661,8 @@ class CallLog(Entered):
         return None
 
     def _meet(self, array):
-        """A NumPy array that was not met before as a value, and that it is not met again in vain;
-        None of a large one, and if there were so many that others will not come again either."""
+        """Make a value of a NumPy array and remember it, to find it again. None for a large one,
+        and once too many arrays were met."""
         if len(self._met) >= _MET or array.size > SMALL:
             return None
         value = self.given(array)
@@ -672,9 +672,9 @@ class CallLog(Entered):
         return value
 
     def read(self, array, data=False):
-        """A small NDArray of the host as a value, with the contents that it has now; None for any
-        other, and if only data is wanted for one with a gradient. What is the same to autograd,
-        and holds the same, is one value."""
+        """Return a value with the present contents of a small NDArray in host memory; None for any
+        other. If `data`, None for an array with a gradient, too. Arrays that autograd cannot tell
+        apart and that hold the same are one value."""
         found = reading.read(array, self.copied_below, self._node_at)
         if found is None or (data and found[2]):
             return None
@@ -683,8 +683,7 @@ class CallLog(Entered):
         return self.append_read(array, key) if value is None else value
 
     def exact_numbers(self, first, last):
-        """A range of the recorded numbers, float32; None if one is large, or of another class than
-        Python's own."""
+        """Return recorded numbers `first` to `last` as float32; None if that may be inexact."""
         result = np.empty(last - first, np.float32)
         numbers: Any = result.data
         scalars, most = self.scalars, _EXACT
@@ -706,12 +705,12 @@ class CallLog(Entered):
         return result
 
     def constant(self, key):
-        """The constant that was made by this key, for its user alone; None if there was none."""
+        """Return a new lazy value of the constant known by this key; None if there is none."""
         known = self.constants.get(key)
         return None if known is None else interpreter.new_value(False, known[0], known[1])
 
     def length(self, several):
-        """How many values a ragged argument of one row has, as a value that nobody else has."""
+        """Return the number of values of a one-row ragged argument, as a new lazy value."""
         ids, store = several._ids, self._numbers
         length: Any = 0.0 if type(ids) is OfNone else float(len(ids))
         if store is None:
@@ -724,7 +723,7 @@ class CallLog(Entered):
         return interpreter.new_value(self.value_type is not lazy.LazyArray, store, number)
 
     def _append_ragged(self, args):
-        """The values of ragged arguments follow those of the others."""
+        """Append the values of ragged arguments, which follow those of all others."""
         for arg in args:
             if type(arg) is lazy.RaggedArray:
                 several = arg
@@ -733,8 +732,8 @@ class CallLog(Entered):
                     self.node_args.append(number)
 
     def _follow_children(self, callee, args):
-        """The same where a list of children becomes ragged arguments, one for each of a child's
-        values."""
+        """Append the values of a list of children as ragged arguments, one for each value of a
+        child. Return the search node after them."""
         if len(args) != 2 or type(args[1]) is not list:
             return None
         children = args[1]
@@ -762,7 +761,7 @@ class CallLog(Entered):
         return prefix
 
     def append_calls(self, form, columns: Sequence[list[int]]) -> int:
-        """Calls of a form, each of the next values of some columns; gives the first result."""
+        """Append calls of a form, which read values from columns; return the first result."""
         frame = interpreter.user_frame()
         code, instruction = interpreter.code_of(frame), interpreter.instruction_of(frame)
         base = self.next_value
@@ -777,10 +776,11 @@ class CallLog(Entered):
         return base
 
     def append_columns(self, columns: CallColumns, forms: Ints, arrays: Ints) -> int:
-        """Append calls, and give -1; or none, and give the first kind whose form is not known.
+        """Append calls and return -1; or append none and return the first kind whose form is
+        unknown.
 
-        `forms` has the form of each of their kinds, -1 where it is not known, and `arrays` the
-        values that their arrays are here.
+        `forms` has the form of each kind, -1 where it is not known. `arrays` has the value of each
+        of the calls' arrays in this recording.
         """
         kinds, args = columns.kinds, columns.args
         for place in range(len(kinds)):
@@ -810,7 +810,7 @@ class CallLog(Entered):
         return -1
 
     def finish_call(self, form):
-        """One more call of this form, whose arguments are appended; gives its results."""
+        """Complete a call of this form whose arguments are appended; return its results."""
         return self._finish_call(form)
 
     def _finish_call(self, form):
@@ -829,7 +829,7 @@ class CallLog(Entered):
         return form.results(base)
 
     def _make_room(self):
-        """For one call more at least."""
+        """Make room in all columns for at least one more call."""
         columns = self.node_codes, self.node_instructions, self.node_forms, self.node_ends
         for column in columns:
             if column.size == column.room:
@@ -837,8 +837,7 @@ class CallLog(Entered):
         self._room = min([column.room for column in columns])
 
     def common_store(self, values: Sequence[Any]) -> Optional[Any]:
-        """The store of these values, if they are all lazy values of one store of this recording,
-        else None."""
+        """Return the store of this recording that has all these values; None if there is none."""
         store = None
         for item in values:
             if type(item) is not self.value_type:
@@ -851,7 +850,7 @@ class CallLog(Entered):
         return store
 
     def ragged(self, values, shape=None, dtype='float32', ctx=None):
-        """Any number of values as one argument (see `gluon_edbatch.ragged`)."""
+        """Return one ragged argument made of any number of values (see `gluon_edbatch.ragged`)."""
         items = values if type(values) is list or type(values) is tuple else list(values)
         store: Any = None
         ids: list[Any] = [None] * len(items)
@@ -870,8 +869,7 @@ class CallLog(Entered):
         return interpreter.new_ragged(store, ids)
 
     def concat_plain(self, values: Sequence[Any]) -> Any:
-        """The rows of these values, one after the other, as a value, if they are all lazy values
-        of one store of this recording, else None."""
+        """Return the concatenation of lazy values of one store as a value; None for others."""
         store = self.common_store(values)
         if store is None or store.packed:
             return None
@@ -888,8 +886,7 @@ class CallLog(Entered):
         return self.concat_call(form, values)
 
     def form_again(self, kind, block=None, mutable=None):
-        """A form of calls of a kind that an earlier recording met; None if it has to be made
-        anew."""
+        """Return the form of a signature that an earlier recording met; None if it is outdated."""
         known, summary_of, output_rows, results, by_length = kind
         if known.node_type not in self.watched and not self.watch_type(known.node_type):
             return None
@@ -906,7 +903,7 @@ class CallLog(Entered):
         return form
 
     def add_form(self, node_type, rows, stores, length=0, block=None, mutable=None):
-        """One more form of this recording; parameters are as for `Form`."""
+        """Add a form to this recording and return it; parameters are as for `Form`."""
         form = Form(len(self.forms), node_type, rows, stores, length, block, mutable)
         self.forms.append(form)
         self.form_summaries.extend(summary(form))
@@ -914,8 +911,7 @@ class CallLog(Entered):
         return form
 
     def store(self, spec, shape=None):
-        """The store of values with that shape, dtype and context; or of such as users see in
-        another shape."""
+        """Return the store of values with this spec; `shape` is what users see, if it differs."""
         kind = spec if shape is None else (spec, len(shape))
         store = self.stores_by_kind.get(kind)
         if store is None:
@@ -925,13 +921,13 @@ class CallLog(Entered):
         return store
 
     def value_of(self, spec, shape, number: int) -> Any:
-        """A value by number that users see in that shape, or in that of its spec."""
+        """Return value `number` as a lazy value, which users see in `shape` if it is given."""
         return interpreter.new_value(
             self.value_type is VALUES[True], self.store(spec, shape), number
         )
 
     def concat_call(self, form, values: Sequence[Any]) -> Any:
-        """One more call of this form, for values that have a common store."""
+        """Record a call of this form on values that have a common store; return its results."""
         for item in values:
             value = item
             self.node_args.append(value._id)
@@ -940,24 +936,24 @@ class CallLog(Entered):
 
 
 def summary(form: Form) -> Column:
-    """What `graph.collect.FormTable` reads of a form."""
+    """Return the numbers of a form that `graph.collect.FormTable` reads."""
     kind = form.node_type
     mode = kind.mode.recording
     return Column('q', [kind.serial, form.rows, form.outputs, kind.of_many, mode, kind.addition])
 
 
 def rows_of_outputs(form: Form) -> Column:
-    """The rows of each output of a form, as `CallLog.output_rows` has them."""
+    """Return the rows of each output of a form, for `CallLog.output_rows`."""
     return Column('q', [store.spec.rows for store in form.stores])
 
 
 def kept(kinds: Sequence[Any]) -> tuple:
-    """Kinds of arguments as what is left of them when the recording is gone."""
+    """Return kinds of arguments as a key without references to their recording."""
     return tuple([kind.kind if type(kind) is Store else kind for kind in kinds])
 
 
 def _is_plain(option) -> bool:
-    """Whether it can be compared: a constant, or a tuple of them."""
+    """Return whether an option can be compared: a constant, or a tuple of constants."""
     if type(option) is tuple:
         for item in option:
             if type(item) not in _PLAIN:
@@ -967,12 +963,12 @@ def _is_plain(option) -> bool:
 
 
 def _constant(number) -> tuple:
-    """A number, to be compared: 1 is not 1.0."""
+    """Return a key for a number that tells 1 from 1.0."""
     return type(number), number if _tells_itself(number) else exact(number)
 
 
 def _tells_itself(option) -> bool:
-    """Whether no other constant of its type equals it: most do, but 0.0 is -0.0."""
+    """Return whether no other constant of its type equals this one: 0.0 equals -0.0."""
     if type(option) is tuple:
         for item in option:
             if type(item) is not int and item is not None:
@@ -985,7 +981,7 @@ def _tells_itself(option) -> bool:
 
 
 def records_ragged(eager: Callable[..., NDArray]) -> Callable[..., NDArray]:
-    """`gluon_edbatch.ragged` of its way outside of scopes."""
+    """Return `gluon_edbatch.ragged`, which records in scopes and calls `eager` outside."""
 
     @wraps(eager)
     def ragged(values, shape=None, dtype='float32', ctx=None):
@@ -998,7 +994,7 @@ def records_ragged(eager: Callable[..., NDArray]) -> Callable[..., NDArray]:
 
 
 def lengths_of(several):
-    """See `RaggedArray.lengths`, which asks this of values with one row in each scope."""
+    """Return `RaggedArray.lengths`, recorded if the value has one row and its scope records."""
     recording = several._store.recording
     if recording is not None and recording.active() and several._store.shape[0] == 1:
         return recording.length(several)
@@ -1013,14 +1009,14 @@ lazy.RaggedArray.lengths = property(  # type: ignore[method-assign,assignment]
 
 
 def hook_calls(hooked: bool) -> None:
-    """Let calls of blocks, whose code is replaced, need no frame for that."""
+    """Switch the shortcut for calls of blocks, whose code is replaced, on or off."""
     interpreter.redirect(BLOCK_CALL, hooked_call if hooked else None)
     if not hooked:
         interpreter.no_direct_types()
 
 
 def hooked_call(self, *args):
-    """What a scope puts in the place of ``Block.__call__``."""
+    """Call or record a block: scopes replace ``Block.__call__`` with this function."""
     return _called(self, args)
 
 
@@ -1047,7 +1043,7 @@ def _call_with_user_hooks(log, callee, args):
 
 
 def hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
-    """What a scope puts in the place of the function behind all of ``mx.nd``."""
+    """Run or record an operator; scopes replace the function behind all of ``mx.nd`` with this."""
     scope = current_recording()
     if scope is None:
         return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)

@@ -1,9 +1,9 @@
-"""Calls of blocks with control flow of MXNet's: ``F.contrib.cond``, ``while_loop``, ``foreach``.
+"""Call blocks with MXNet's control flow: ``F.contrib.cond``, ``while_loop``, ``foreach``.
 
-MXNet tells the shapes of a cond or while_loop only when it has run, and cannot put all loops and
-branches into a graph. Such a call is not recorded as one. Its operators are called one by one, as
-those of a block that is not hybridized: a condition is a value that is read, so what it depends on
-runs for each sample, and what follows the last one waits for that of others.
+MXNet knows the result shapes of a cond or while_loop only when it has run, and cannot put all loops
+and branches into a graph. So the call is not recorded as one: its operators are called one by one,
+as in a block that is not hybridized. A condition forces an evaluation, so what it depends on runs
+sample by sample. Calls after the last condition are batched with those of other samples.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,10 @@ found: 'WeakSet[gluon.HybridBlock]' = WeakSet()  # blocks that were seen to have
 
 
 def call_operators(recording: Any, block: gluon.HybridBlock, args: Sequence[Any]) -> Any:
-    """What a block returns, operator by operator. The calls of its children are recorded as usual.
+    """Call a block operator by operator, and return its results. Calls of its children are recorded
+    as usual.
 
-    A SymbolBlock has a graph instead of code: it runs eagerly, on values that are read for it.
+    A SymbolBlock has a graph instead of code: it runs eagerly, on evaluated arguments.
     """
     found.add(block)
     recording.find_ctx(block, args)

@@ -1,7 +1,7 @@
-"""Arrays of known contents that are made in a scope (``mx.nd.zeros``, ``array``, ``begin_state``):
-constants of the recording, of which MXNet makes arrays only when somebody wants them.
+"""Constant hooks: arrays of known contents that are made in a scope (``mx.nd.zeros``, ``array``,
+``begin_state``) become constants of the recording, without an NDArray until one is needed.
 
-What MXNet makes for itself, as parameters and batches of data, are arrays as ever.
+Arrays that MXNet makes for itself, such as parameters and batches of data, stay NDArrays.
 """
 
 import sys
@@ -25,8 +25,7 @@ _RNNLayer = gluon.rnn.LSTM.__mro__[1]  # which has no public name
 
 
 def _recording() -> Optional[Any]:
-    """The recording in which the function two calls above makes an array; None if that function
-    is MXNet's own."""
+    """Return the recording in which the caller's caller makes an array; None if MXNet makes it."""
     recording = current_recording()
     if (
         recording is None
@@ -38,7 +37,7 @@ def _recording() -> Optional[Any]:
 
 
 def _is_mxnet(module: str) -> bool:
-    """Whether it is MXNet's and makes arrays for itself: recurrent cells make theirs for users."""
+    """Return whether a module of MXNet makes arrays for its own use; recurrent cells do not."""
     return module.startswith('mxnet.') and not module.startswith('mxnet.gluon.rnn')
 
 
@@ -59,7 +58,7 @@ def _hooked_zeros(shape, ctx=None, dtype=None, stype=None, **kwargs):
 
 
 def _hooked_begin(begin_state: Callable[..., Any]) -> Callable[..., Any]:
-    """What a recurrent cell or layer begins with; its own way takes long, to make names."""
+    """Return a faster ``begin_state`` for recurrent cells and layers, which makes no names."""
 
     def hooked(self, batch_size=0, func=_zeros, **kwargs):
         recording = current_recording()
@@ -76,7 +75,7 @@ def _hooked_begin(begin_state: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional[list[NDArray]]:
-    """Its states, if constants are known for all of them and it begins with any."""
+    """Return a cell's initial states if constants are known for all of them; None otherwise."""
     if getattr(cell, '_modified', False) or isinstance(ctx, str) or is_np_array():
         return None
     ctx = ctx or mx.current_context()
@@ -91,7 +90,7 @@ def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional
 
 
 def _hooked(function: Callable[..., NDArray]) -> Callable[..., NDArray]:
-    """The same for a function whose result depends on its arguments alone."""
+    """Return a function that records constants, for one whose result depends on arguments only."""
 
     def hooked(*args, **kwargs):
         recording = _recording()
@@ -107,7 +106,7 @@ def _hooked(function: Callable[..., NDArray]) -> Callable[..., NDArray]:
 
 
 def _described(args: tuple[Any, ...]) -> Optional[list[Any]]:
-    """What stands for these arguments in a key; None if there is none."""
+    """Return a key for these arguments; None if there is none."""
     parts: list[Any] = []
     for arg in args:
         if isinstance(arg, (list, tuple)) and all([type(item) is int for item in arg]):
@@ -120,7 +119,7 @@ def _described(args: tuple[Any, ...]) -> Optional[list[Any]]:
 
 
 def _run_once(recording, key: tuple, args: tuple, kwargs: dict[str, Any]) -> NDArray:
-    """What MXNet makes, as a constant if it is such as a recording takes."""
+    """Call MXNet's function, and return its result as a constant if a recording can take it."""
     enter(None)
     try:
         with modes(recording=False):

@@ -1,4 +1,4 @@
-"""Values of one sample of which each is computed by itself (see `gluon_edbatch.each`)."""
+"""Groups of values of one sample, each computed by itself (see `gluon_edbatch.each`)."""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ _NONE: Mapping[str, Any] = {}
 
 
 class Each(tuple):
-    """A tuple of values; what is computed of it is computed of each, and is such a tuple again."""
+    """A tuple of values: operators and blocks run on each value, and return a tuple of results."""
 
     __slots__ = ()
     __array_ufunc__ = None  # array + each is for the latter to compute
@@ -62,7 +62,7 @@ for _name in ARITHMETIC:
 
 
 def holds_each(args: Iterable[Any]) -> bool:
-    """Whether such values are among arguments, or in lists and tuples there."""
+    """Return whether there is an `Each` among arguments, or in lists and tuples there."""
     for arg in args:
         kind = arg.__class__
         if kind is Each or (kind in (list, tuple) and holds_each(arg)):
@@ -73,8 +73,8 @@ def holds_each(args: Iterable[Any]) -> bool:
 def for_each(
     function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any] = _NONE
 ) -> Any:
-    """What a function gives for each of the values among its arguments; all other arguments are
-    the same for all. Lists and tuples that it gives become lists and tuples of `Each`."""
+    """Call a function for each value of the `Each` among its arguments; other arguments are the
+    same for all calls. Lists and tuples of results become lists and tuples of `Each`."""
     counts = {*_counts(args), *_counts(options.values())}
     if len(counts) > 1:
         raise RecordError(
@@ -116,7 +116,7 @@ def _together(results: Sequence[Any]) -> Any:
 
 
 def each_of(values: Sequence[Any]) -> Each:
-    """See `gluon_edbatch.each`."""
+    """Make an `Each` of values (see `gluon_edbatch.each`)."""
     found = Each(values)
     if not len(found):
         raise RecordError(

@@ -1,6 +1,6 @@
-"""Calls that return something along the ragged axis, recorded as calls for each value.
+"""Record calls whose results keep the ragged axis as calls for each value.
 
-What they are in terms of graphs is in `subgraph.elements`.
+`subgraph.elements` makes the graphs of these calls.
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,19 @@ _AXIS = 1
 
 
 class PartCall(NamedTuple):
-    """How one of the two kinds of calls is recorded (see `subgraph.elements.SubgraphPart`)."""
+    """Tell how one part of a call, for each value or for all at once, is recorded (see
+    `subgraph.elements.SubgraphPart`)."""
 
     form: Form
     inputs: tuple[int, ...]
 
     def of(self, values: Sequence[NDArray]) -> list[NDArray]:
-        """Its arguments."""
+        """Return the arguments of this part among the values of the call."""
         return [values[position] for position in self.inputs]
 
 
 class ElementCalls(NamedTuple):
-    """How a call of a form is recorded."""
+    """Tell how a call of a form is recorded value by value."""
 
     template: tuple  # with `leaves`, the structure of its results: see `StaticGraph`
     leaves: tuple[int, ...]
@@ -46,14 +47,14 @@ class ElementCalls(NamedTuple):
     axes: tuple[Optional[int], ...]
 
     def fit(self, leaves: Sequence[NDArray]) -> bool:
-        """Whether each value has one beside it in all other ragged arguments."""
+        """Return whether all ragged arguments have equally many values."""
         if self.each is None:
             return True
         places = [position for position in self.each.inputs if position < len(leaves)]
         return len({leaves[i].shape[1] for i in places if _is_ragged(leaves[i])}) == 1
 
     def record(self, recording: Any, form: Form, leaves: Sequence[NDArray]) -> Any:
-        """One call of a form; gives its results as lazy values."""
+        """Record one call of a form; return its results as lazy values."""
         of_all: list[Any] = []
         if self.whole is not None:
             of_all = recording.append_call(self.whole.form, self.whole.of(leaves))
@@ -97,7 +98,7 @@ def _is_ragged(leaf: NDArray) -> bool:
 
 
 def elements_of(recording: Any, ragged: RaggedArray) -> list[int]:
-    """The values; one of zeros if there are none, as eagerly."""
+    """Return the values of a ragged argument; an empty one has one of zeros, as in eager mode."""
     if ragged._ids:
         return ragged._ids
     spec = ragged._store.spec
@@ -106,15 +107,14 @@ def elements_of(recording: Any, ragged: RaggedArray) -> list[int]:
 
 
 def with_values(recording: Any, leaf: Any) -> Any:
-    """An argument, but for a ragged one of no values, which is one of zeros."""
+    """Return an argument; an empty ragged one becomes one with a value of zeros."""
     if leaf.__class__ is RaggedArray and not leaf._ids:
         return RaggedArray(leaf._store, elements_of(recording, leaf))
     return leaf
 
 
 def stacked(recording: Any, ragged: Any) -> Any:
-    """A ragged argument as a value of its own, for operators that must know its length; any other
-    as it is."""
+    """Return a ragged argument as one dense value; other arguments as they are."""
     if not _is_ragged(ragged):
         return ragged
     ragged = with_values(recording, ragged)
@@ -128,8 +128,8 @@ def stacked(recording: Any, ragged: Any) -> Any:
 
 
 def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:
-    """The value at a position of the ragged axis, or those of a slice, and what `others` take of
-    each; None if these are no such."""
+    """Return the value at a position of the ragged axis, or the ragged values of a slice. `others`
+    are keys for the axes of each value. None if the keys cannot be applied so."""
     ids, store = elements_of(recording, ragged), ragged._store
     if type(which) is int and -len(ids) <= which < len(ids):
         value = ragged._sharing_memory(recording.value_type(store, ids[which]))
@@ -145,8 +145,8 @@ def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others
 def rearranged(
     recording: Any, op: str, attributes: tuple[tuple[str, str], ...], leaves: Sequence[Any]
 ) -> Optional[RaggedArray]:
-    """What an operator gives that puts values along the ragged axis in another order, and computes
-    nothing; None of any other."""
+    """Return the result of an operator that only reorders values along the ragged axis, without a
+    computation; None for any other operator."""
     if op not in ('Concat', 'slice_axis', 'reverse'):
         return None
     attrs, rank, store = Attrs(attributes), leaves[0].ndim, leaves[0]._store
@@ -164,8 +164,8 @@ def rearranged(
 
 
 def element_calls(forms: Forms, form: Form, maker: Maker, specs: Specs) -> Optional[ElementCalls]:
-    """How calls of a form, of arguments of these specs, are recorded for each value; None if they
-    are not to be."""
+    """Return how calls of a form, on arguments of these specs, are recorded for each value; None if
+    they are recorded as one call."""
     elements = form.node_type.elements
     if elements is None:
         return None

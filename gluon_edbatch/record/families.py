@@ -1,6 +1,6 @@
-"""Which calls are recorded as padded ones: those whose arguments differ in lengths only.
+"""Bucketing: decide which calls are padded because their arguments differ in lengths only.
 
-How such a call is recorded is in `padded_calls`.
+`padded_calls` records such a call.
 """
 
 import weakref
@@ -32,7 +32,7 @@ from .remembered import (
 )
 
 Call = Union[PackedCall, PaddedCall]
-# Of the first call of each kind, as long as none was seen that differs; then ().
+# Shapes of the first call of each kind, until a call with other shapes is seen; then ().
 _first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, dict[tuple, tuple]]' = (
     weakref.WeakKeyDictionary()
 )
@@ -40,7 +40,7 @@ _NONE: dict[tuple, tuple] = {}
 
 
 class Family:
-    """A block's calls whose arguments differ in lengths only, remembered with its types."""
+    """Remember a block's calls whose arguments differ in lengths only, with their types."""
 
     def __init__(self, shapes: Sequence[Shape], mode: Mode, dtypes: Sequence[Any]):
         # What runs in place of the calls; None before two of them were seen that differ.
@@ -53,8 +53,7 @@ class Family:
     def padded_for(
         self, shapes: Sequence[Shape], trace: Callable[[], StaticGraph]
     ) -> Optional[PaddedGraph]:
-        """What runs in the place of a call with arguments of these shapes; None if the call does
-        itself."""
+        """Return the padded graph for a call with arguments of these shapes, or None."""
         axes = differing_axes(self._shapes, shapes)
         if axes is None:
             return None
@@ -83,9 +82,10 @@ def _padded_graph(
 def padded_block_call(
     forms: Forms, callee: Callee, template: tuple, leaves: Sequence[Any]
 ) -> Optional[Call]:
-    """How to record a call of a block on packed or padded arrays; None if it is not to be.
+    """Return how to record a block's call on packed or padded arrays; None if it is recorded as
+    usual.
 
-    `template` has the structure of its arguments (see `flatten`), and `leaves` the values there.
+    `template` is the structure of the arguments (see `flatten`), and `leaves` are the values in it.
     """
     specs = [leaf._store.spec for leaf in leaves]
     if (
@@ -167,7 +167,7 @@ def _shapes(leaves: Sequence[Any]) -> tuple[Shape, ...]:
 def packed_operator_call(
     forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any]
 ) -> Optional[PackedCall]:
-    """How to record an operator of which some arguments are packed; None if it is not to be."""
+    """Return how to record an operator with packed arguments; None if it is not recorded packed."""
     stores = [leaf._store for leaf in leaves]
     if () in [store.shape for store in stores]:
         return None
@@ -186,9 +186,10 @@ def packed_operator_call(
 def padded_operator_call(
     forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any], padded: dict
 ) -> Optional[PaddedCall]:
-    """How to record an operator on what padded calls returned; None if it is not to be.
+    """Return how to record an operator on results of padded calls; None if it is not recorded
+    padded.
 
-    `padded` has what padded calls returned, by number of the value.
+    `padded` maps the number of a value to the padded result that it was cut from.
     """
     if any(leaf.__class__ is RaggedArray or not leaf._store.shape for leaf in leaves):
         return None
@@ -210,14 +211,14 @@ def padded_operator_call(
 
 
 def serves_padding(node_type: NodeType) -> bool:
-    """Whether its calls are packed or padded, or pad, cut and lay out what others return."""
+    """Return whether calls of a type are packed or padded, or only pad, cut or pack values."""
     return bool(node_type.padded) or node_type.name in (PAD, CUT, LAY_OUT) or is_packed(node_type)
 
 
 def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> str:
-    """Why calls of these types are not padded to one length; nothing if that would not help.
+    """Explain why calls of these types are not padded to one length; empty if that would not help.
 
-    They are two or more types of one `block`, or of one operator if it is None.
+    `types` are two or more types of one `block`, or of one operator if `block` is None.
     """
     shapes = [[_shape(argument) for argument in node_type.arguments] for node_type in types]
     pairs = [differing_axes(shapes[0], others) for others in shapes[1:]]
@@ -275,8 +276,8 @@ def _padded_operator(
     axes: dict[int, int],
     leaves: Sequence[LazyArray],
 ) -> tuple[PaddedGraph, dict[tuple, Optional[NodeType]]]:
-    """What is proved of an operator on arguments that are padded along these axes, and types on
-    packed ones."""
+    """Return the proved padding of an operator on arguments that are padded along these axes, and a
+    dict of types on packed ones."""
     shapes, pairs = _shapes(leaves), tuple(axes.items())
     alike = [
         (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, leaf.dtype)

@@ -1,4 +1,4 @@
-"""From a kind of call to its type: what is done once for each kind, or once for each scope."""
+"""Find the batch signature of a call: work done once for each call signature, or once a scope."""
 
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
@@ -48,7 +48,7 @@ from .stores import Store
 
 
 class Forms(Inputs):
-    """The forms of a recording's calls."""
+    """Make and find the forms of a recording's calls."""
 
     def __init__(self, ctx: Optional[mx.Context], options: CompileOptions):
         super().__init__(ctx)
@@ -60,7 +60,7 @@ class Forms(Inputs):
         self.update_mode()
 
     def update_mode(self) -> None:
-        """Look at autograd's state again; calls recorded in different states differ in type."""
+        """Read autograd's state again: calls recorded in different states have different types."""
         self.mode = Mode(
             autograd.is_recording(), autograd.is_training(), self.value_type is not LazyArray
         )
@@ -69,13 +69,12 @@ class Forms(Inputs):
         self.known_by_name: dict[str, dict[tuple, Remembered]] = {}  # see `form_by`
 
     def stores(self) -> list[Store]:
-        """The stores that values refer to."""
+        """Return the stores that values refer to."""
         stores = [reference() for reference in self.all_stores]
         return [store for store in stores if store is not None]
 
     def find_ctx(self, block, args: Sequence[Any] = ()) -> None:
-        """Before numbers of a first call get a context: that of the block's parameters, or else of
-        an array."""
+        """Set the context of numbers before the first call: a block's parameters' or an array's."""
         if self._ctx is None:
             found = next(contexts(block), ())
             if len(found) == 1:
@@ -85,7 +84,8 @@ class Forms(Inputs):
                 self._ctx = next(arrays, None)
 
     def form_of_block(self, block, template, leaves, state: Fingerprint = ()) -> Form:
-        """Of calls of a block with arguments of this structure, and constants in this state."""
+        """Return the form of a block's calls with this structure of arguments and state of
+        constants."""
         mark = self.model.mark(block)
         maker = Maker(
             describe(block), types_of(block, mark), (template, state), (template, mark + state)
@@ -95,7 +95,7 @@ class Forms(Inputs):
         return form
 
     def trace(self, block, template, leaves) -> StaticGraph:
-        """A block's call as a static subgraph, or an error that says what to write instead."""
+        """Trace a block's call as a static subgraph; raise an error that says what to change."""
         try:
             with tracing_block():
                 graph = trace_block(block, template, len(leaves))
@@ -118,7 +118,7 @@ class Forms(Inputs):
             ) from error
 
     def form_of_operator(self, op, attrs, leaves, shared, arrays) -> Form:
-        """Of calls of an operator that share the arguments at some positions."""
+        """Return the form of an operator's calls that share the arguments at some positions."""
         weights, types = shared_types.of(op, shared, arrays) if shared else ((), operator_types)
         if shared:
             attrs = tuple([(key, value) for key, value in attrs if key != 'sparse_grad'])
@@ -129,7 +129,7 @@ class Forms(Inputs):
         )
 
     def form_of_numbered(self, op: str, numbered: Numbered, leaves) -> Form:
-        """Of calls of an operator whose number, an attribute, is an argument as it varies."""
+        """Return the form of an operator's calls whose varying attribute becomes an argument."""
         scalars = (not leaves[0]._store.shape,)
         return self._form_of(
             operator_maker(op, numbered.rest + ((numbered.name, 'data'),)),
@@ -148,7 +148,7 @@ class Forms(Inputs):
     def form_of_rewriting(
         self, name: str, spec: Spec, rule: Callable[[mx.sym.Symbol], mx.sym.Symbol], **attrs: Any
     ) -> Form:
-        """Of an operator that is none of MXNet's, as padding or cutting a value."""
+        """Return the form of an operator that MXNet lacks, such as padding or cutting a value."""
         text = tuple([(key, str(value)) for key, value in attrs.items()])
         return self.form_by(
             (name, text, spec),
@@ -160,7 +160,7 @@ class Forms(Inputs):
         )
 
     def form_by(self, key: tuple, make: Callable[[], Form]) -> Form:
-        """A form by a key of nothing that is of this recording, made if no scope has made it."""
+        """Return the form under a key that all recordings share; make it if no scope has."""
         form = self.forms_by_key.get(key)
         if form is None:
             known = self.known_by_name.get(key[0])
@@ -176,7 +176,7 @@ class Forms(Inputs):
         return form
 
     def make_form(self, maker: Maker, specs, trace, scalars=(), **facts) -> Form:
-        """A form whose type is remembered, or made of a trace; parameters are as for `type_of`."""
+        """Make a form whose type is remembered or traced; parameters are as for `type_of`."""
         node_type = self.type_of(maker, specs, trace, scalars, **facts)
         self.watch_parameters(maker.name, node_type)
         form = self.new_form(node_type, specs[0][0].rows)
@@ -185,15 +185,15 @@ class Forms(Inputs):
         return form
 
     def watch_parameters(self, name: str, node_type: NodeType) -> None:
-        """Those of calls that will be recorded."""
+        """Watch the parameters of a type whose calls will be recorded."""
         for parameter in node_type.parameters:
             self.model.watch(self, name, parameter, node_type.ctx)
 
     def type_of(self, maker: Maker, specs, trace, scalars=(), **facts) -> NodeType:
-        """A type that is remembered, or made of a trace.
+        """Return a remembered type, or make one by tracing.
 
-        `specs` are (Spec, Kind) of the arguments; those at positions `scalars` have no axes for
-        users. `facts` are as for `make_type`.
+        `specs` are (Spec, Kind) of the arguments. Users see arguments at positions `scalars`
+        without axes. `facts` are as for `make_type`.
         """
         try:
             with tracing:  # two threads get the same type
@@ -248,14 +248,15 @@ class Forms(Inputs):
         mutable: Optional[tuple] = None,
         length: int = 0,
     ) -> Form:
-        """A form of calls of this type with so many rows, or on sentences of a length."""
+        """Add a form for calls of this type with `rows` rows, or on sequences of a length."""
         rows = 1 if node_type.whole else rows
         specs = node_type.output_specs(rows, length)
         stores = list(map(self.store, specs, _shapes(node_type, specs, length)))
         return self.add_form(node_type, rows, stores, length, block, mutable)
 
     def remembered_kinds(self, callee: Callee) -> dict[tuple, Remembered]:
-        """Kinds of calls that earlier scopes met, as long as the block is what it was."""
+        """Return the call signatures that earlier scopes met; valid while the block is
+        unchanged."""
         if callee.block is not None:
             self.find_ctx(callee.block)
         if self._ctx is None:
@@ -267,7 +268,7 @@ class Forms(Inputs):
         return block_kinds(callee.block, self.model.mark_of(callee.block), mode)
 
     def remember(self, callee: Callee, kinds: list[Any], form: Form) -> None:
-        """Let later scopes find the form of such calls by the kinds of their arguments."""
+        """Let later scopes find a form by the kinds of a call's arguments."""
         if self._ctx is None:
             return
         mode = self.mode, self.options, self._ctx
@@ -278,13 +279,13 @@ class Forms(Inputs):
         self.remember_form(known, kept(kinds), form)
 
     def remember_form(self, known: dict[tuple, Remembered], key: tuple, form: Form) -> None:
-        """The same where it is known what tells them from others."""
+        """Let later scopes find a form by `key` in the signature cache `known`."""
         kind = self.remembered_form(form)
         if kind is not None:
             remember(known, key, kind)
 
     def remembered_form(self, form: Form) -> Optional[Remembered]:
-        """What makes this form in another recording; None for calls on sentences of a length."""
+        """Return what makes this form in another recording; None for calls on packed sequences."""
         if form.length:
             return None
         results = [(store.kind, store.spec, store.shown) for store in form.stores]
@@ -293,7 +294,7 @@ class Forms(Inputs):
         return Remembered(alone, summary(form), rows_of_outputs(form), results, by_length)
 
     def watch_type(self, node_type: NodeType) -> bool:
-        """Watch the parameters of a type; gives whether it is still that of such calls."""
+        """Watch the parameters of a type; return whether the type is still valid for its calls."""
         try:
             if not node_type.fits():
                 return False
@@ -304,8 +305,8 @@ class Forms(Inputs):
         return True
 
     def known_form_for_lengths(self, form: Form, args: Sequence[Any]) -> Optional[Form]:
-        """`form` if padding changes nothing in this call, else the one for calls with its lengths;
-        None if there was none such yet or `args` are not values and numbers alone."""
+        """Return `form` if padding changes nothing in this call, else the known form for its
+        lengths. None if there is none yet, or `args` has other things than values and numbers."""
         for arg in args:
             if not isinstance(arg, (LazyArray, int, float)):
                 return None
@@ -319,7 +320,7 @@ class Forms(Inputs):
         return self.forms_by_key.get((form.index, _lengths_of(args)))
 
     def form_for_lengths(self, form: Form, args: Sequence[Any]) -> Form:
-        """The same, made if needed."""
+        """Return `form` if padding changes nothing in this call, else one for its lengths."""
         exact = self.known_form_for_lengths(form, args)
         if exact is None:
             lengths = _lengths_of(args)
@@ -332,7 +333,7 @@ class Forms(Inputs):
 
 
 def _shapes(node_type: NodeType, specs: Sequence[Spec], length: int) -> Sequence[Optional[Shape]]:
-    """Of results as users see them, where that is not what they are."""
+    """Return the shapes of results as users see them; None where that is the spec's shape."""
     none = (False,) * len(specs)
     packed = (node_type.packed or (True,) * len(specs)) if length else none
     scalars = node_type.graph.scalars or none
@@ -347,5 +348,5 @@ def _lengths_of(args: Sequence[Any]) -> tuple[int, ...]:
 
 
 def key_of(leaf: LazyArray) -> object:
-    """What tells the kind of an argument from others, within a recording."""
+    """Return what identifies the kind of an argument within a recording."""
     return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store

@@ -1,8 +1,8 @@
-"""Calls of an `autograd.Function` on lazy values: recorded, so that rows that meet run as one.
+"""Record calls of an `autograd.Function` on lazy values, to run several calls as one.
 
-What a call returns is known of an earlier one: the first call of a kind runs eagerly, on the user's
-values, as its `forward` may have side effects. Functions whose results may depend on more than
-what is compared run eagerly, too, and `explain` says why.
+The first call of each kind runs eagerly on the user's values, as its `forward` may have side
+effects. It tells what later calls return. A Function whose result may depend on more than is
+compared always runs eagerly, and `explain` says why.
 """
 
 import copy
@@ -38,7 +38,7 @@ _FIRST = (
 
 
 def function_called(self, function: Any, inputs: Sequence[Any]) -> Any:
-    """What a Function gives, recorded if its calls can be."""
+    """Call a Function and return its results; record the call if that is possible."""
     why = why_eager(type(function)) or _why_not(self, function, inputs)
     if why:
         return _run(self, function, inputs, why)
@@ -67,7 +67,7 @@ def function_called(self, function: Any, inputs: Sequence[Any]) -> Any:
 
 
 def _signature(function: Any) -> Signature:
-    """The signature of a Function; constants among its attributes are arrays for it."""
+    """Return the signature of a Function; constants among its attributes count as arrays."""
     constants = {
         name: value
         for name, value in vars(function).items()
@@ -97,7 +97,7 @@ def _why_not(self, function: Any, inputs: Sequence[Any]) -> str:
 
 
 def _run(self, function: Any, inputs: Sequence[Any], why: str) -> Any:
-    """Run a call eagerly, and note why."""
+    """Run a Function's call eagerly, and note why."""
     name = f'{KIND} {type(function).__qualname__}'
     self.evaluator.reasons[current_site()] = f'{name} runs eagerly: {why}'
     with suspended():  # its results join the tape by their handles, so they must be arrays
@@ -108,7 +108,7 @@ def _run(self, function: Any, inputs: Sequence[Any], why: str) -> Any:
 
 
 def _run_first(self, function, inputs, signature, specs, constants) -> Any:
-    """Run a call eagerly, to know what others like it return."""
+    """Run a Function's call eagerly, to know what calls of the same kind return."""
     inputs = [each.evaluated() if isinstance(each, LazyArray) else each for each in inputs]
     with values_read() as read:
         result = _run(self, function, inputs, _FIRST)

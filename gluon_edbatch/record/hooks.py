@@ -1,15 +1,14 @@
-"""The hooks that a scope needs in MXNet: installed with the first scope, gone with the last.
+"""Install the hooks that a scope needs in MXNet with the first scope; remove them with the last.
 
-These functions get other code (see `mx.methods`): ``Block.__call__`` (calls of blocks) and
-``Block.__setattr__`` (blocks that change while their calls wait). Compiled, classes of blocks that
-were called also have another function in the slot of ``__call__``. These are replaced: what
-``array[0] = value`` makes of a value whose class is not the array's, the function behind all of
-``mx.nd`` (operators), what makes arrays of known contents (see `created`), autograd's two mode
-setters, and what makes arrays part of its tape by their handles. Each asks first whether *this
-thread or asyncio task* is recording; MXNet itself runs unchanged in others, and in this one while
-`suspended`.
-Python's cyclic garbage collector is paused, too: a recording makes many objects and no cycles, and
-each full collection walks through all of the user's samples.
+Two functions get other code (see `mx.methods`): ``Block.__call__`` (calls of blocks) and
+``Block.__setattr__`` (blocks that change while their calls wait). If this package is compiled,
+classes of called blocks also get another function in the slot of ``__call__``. Other functions are
+replaced: the conversion in ``array[0] = value``, the function behind all of ``mx.nd`` (operators),
+and makers of arrays with known contents (see `created`). So are autograd's two mode setters, and
+what puts arrays on its tape by handle. Each hook first asks whether *this thread or asyncio task*
+is recording. MXNet runs unchanged in others, and in this one while `suspended`. Python's cyclic
+garbage collector is paused, too: a recording makes many objects and no cycles, and each full
+collection would walk through all of the user's samples.
 """
 
 import gc
@@ -76,7 +75,8 @@ def _then_told(set_mode: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def hooked_call_function(self, *inputs):
-    """What a scope puts in the place of ``autograd.Function.__call__``."""
+    """Call or record an `autograd.Function`; scopes put this function in place of its
+    ``__call__``."""
     recording = current_recording()
     if recording is not None and any([isinstance(each, LazyArray) for each in inputs]):
         return recording.function_called(self, inputs)
@@ -138,7 +138,7 @@ _HOOKS = (
 
 
 def install(owner: object) -> None:
-    """Install the hooks, or note one more scope that needs them; after an interrupt, neither."""
+    """Install the hooks, or count one more scope that needs them. An interrupt leaves neither."""
     global _collecting, _installed
     try:
         with _lock:
@@ -155,8 +155,8 @@ def install(owner: object) -> None:
 
 
 def remove(owner: object) -> None:
-    """Note one scope less, and restore MXNet after the last. May be called again, as is to be done
-    when an interrupt came in between."""
+    """Count one scope less, and restore MXNet after the last; safe to call again after an
+    interrupt."""
     global _installed
     with _lock:
         _owners.discard(id(owner))
@@ -170,7 +170,7 @@ def remove(owner: object) -> None:
 
 
 def collect(generation: int) -> None:
-    """Do what Python's garbage collector waits for while scopes are open: one may be for long."""
+    """Run Python's garbage collector, which open scopes pause; for scopes that stay open."""
     if _installed and _collecting:
         gc.collect(generation)
 

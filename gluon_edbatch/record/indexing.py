@@ -1,4 +1,4 @@
-"""What a key in brackets takes of an array."""
+"""Find out what a key in brackets takes of an array."""
 
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Optional
@@ -11,7 +11,7 @@ _OTHER = object()
 
 
 class Index(NamedTuple):
-    """What to take of an array."""
+    """Describe what a key takes of an array."""
 
     take: Optional['partial[Any]']  # takes it of a value; None if that is all
     axis: Optional[int]  # where it is one position of one axis
@@ -21,7 +21,7 @@ class Index(NamedTuple):
 
 
 def known_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:
-    """The same as `basic_index`, which is asked once for each key of plain integers."""
+    """Return what a key means; a cache for keys of plain integers in front of `basic_index`."""
     parts = []
     for each in key if type(key) is tuple else (key,):
         part = _part(each)
@@ -32,7 +32,7 @@ def known_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:
 
 
 def _part(each: Any) -> Any:
-    """What stands for a part of a key, a tuple for a slice."""
+    """Return a hashable part of a key, a tuple for a slice."""
     kind = type(each)
     if kind is slice:
         start, stop, step = limits = each.start, each.stop, each.step
@@ -49,19 +49,19 @@ def _index_of(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Optional[Index]
 
 
 def _is_position(axis: slice) -> bool:
-    """Whether it takes one position, counted from the first."""
+    """Return whether a slice takes one position, counted from the first."""
     begin = axis.start
     return type(begin) is int and begin >= 0 and axis.stop == begin + 1 and axis.step in (None, 1)
 
 
 def _within(limit: Optional[int], length: int) -> Optional[int]:
-    """What lies before the first is not always taken by MXNet's ``slice``."""
+    """Return a slice's limit; None if it lies before the first position, which MXNet may refuse."""
     return None if limit is not None and limit < -length else limit
 
 
 def basic_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:
-    """What a key of integers, slices, None and Ellipsis means; None for any other, and for those
-    that NDArrays refuse, which are to say why."""
+    """Return what a key of integers, slices, None and Ellipsis means. None for other keys, and for
+    those that NDArrays refuse: MXNet then raises its own error."""
     keys = list(key) if isinstance(key, tuple) else [key]
     if (
         any(

@@ -1,4 +1,4 @@
-"""What users give as arguments: numbers and arrays, as values of a recording."""
+"""Convert what users give as arguments, numbers and arrays, to values of a recording."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -27,14 +27,14 @@ _MX_DTYPES = frozenset(
 
 
 class GivenArray(NamedTuple):
-    """An NDArray that the user gave."""
+    """An NDArray that the user gave, with its contents at that time."""
 
-    # As autograd knew it then, for gradients: it may be marked anew later. None if on no tape.
+    # The array on its tape at that time, for gradients: it may be marked again. None without one.
     original: Optional[NDArray]
     values: Any  # when the call was recorded: an NDArray, a `Watched` or a NumPy array
 
     def contents(self) -> Union[NDArray, np.ndarray]:
-        """The values, unknown to any tape."""
+        """Return the contents as an array that no tape knows."""
         return self.values.values() if isinstance(self.values, Watched) else self.values
 
 
@@ -56,7 +56,7 @@ class Inputs(CallLog):
         self._range: tuple[tuple[int, int], np.ndarray] = ((0, 0), np.zeros(0, SCALAR_DTYPE))
 
     def values(self, args: Sequence[Any]) -> list[NDArray]:
-        """Arguments as values of this recording; numbers take the dtype of the arrays."""
+        """Convert arguments to values of this recording; numbers take the dtype of the arrays."""
         result: list[Any] = []
         numbers = []
         for arg in args:
@@ -81,11 +81,11 @@ class Inputs(CallLog):
         return result
 
     def given(self, array) -> Optional[LazyArray]:
-        """An array of the user as a value; None if that depends on the rest of the call."""
+        """Return an array of the user as a value; None if that depends on the rest of the call."""
         return self._array(array) if self._ctx is not None and array.ndim else None
 
     def number(self, number, dtype=SCALAR_DTYPE) -> LazyArray:
-        """A Python number as a value, (1,)."""
+        """Record a Python number as a value of shape (1,)."""
         if dtype is not SCALAR_DTYPE:
             return self._array(np.full((1,), number, dtype), fresh=True)
         self.scalars.append(number)
@@ -97,8 +97,8 @@ class Inputs(CallLog):
         return self.value_type(store, 1 - 2 * len(self.scalars))
 
     def _array(self, array, fresh: bool = False) -> LazyArray:
-        """An array of the user as a value. The same NDArray is one value, and so are small NumPy
-        arrays that hold the same, such as the zeros that sequences begin with."""
+        """Return an array of the user as a value. An NDArray given twice is one value, and so are
+        small NumPy arrays with equal contents, such as initial zeros of sequences."""
         if isinstance(array, NDArray):
             return self._ndarray(array)
         if array.dtype == np.float64 and not fresh:
@@ -114,11 +114,11 @@ class Inputs(CallLog):
 
     @staticmethod
     def has_dtype(array: np.ndarray) -> bool:
-        """Whether MXNet has such a dtype."""
+        """Return whether MXNet has the dtype of a NumPy array."""
         return array.dtype in _MX_DTYPES
 
     def new_constant(self, key: tuple, values: np.ndarray, ctx: mx.Context) -> LazyArray:
-        """A constant (see `created`), to be known by a key."""
+        """Add a constant (see `created`) under a key, and return its value."""
         store = self.store(spec_of(values.shape, values.dtype, ctx))
         value = self._append_array(values, store.spec)
         store.given[value._id] = values
@@ -126,8 +126,8 @@ class Inputs(CallLog):
         return value
 
     def runs_now(self, args: Sequence[Any]) -> bool:
-        """Whether an operator on these runs at once, as in eager Gluon: they are constants and
-        arrays that are data, of which somebody may want to know more than the model."""
+        """Return whether an operator on these arguments runs eagerly: all are constants and arrays
+        of data, whose results may be needed outside the model."""
         values = [arg for arg in args if isinstance(arg, LazyArray)]
         return (
             bool(values)
@@ -136,17 +136,17 @@ class Inputs(CallLog):
         )
 
     def operand(self, value: LazyArray, array: np.ndarray) -> LazyArray:
-        """A NumPy array beside a value of this recording in an operator."""
+        """Return a NumPy array that is an operator's other operand as a value of this recording."""
         dtype, ctx = operand_dtype(value), value._store.spec.ctx
         array = array.astype(dtype)
         return self.known_array(spec_of(array.shape, dtype, ctx), array)
 
     def is_weight(self, arg: Any) -> bool:
-        """Whether operators share this argument."""
+        """Return whether an argument counts as a weight that an operator's calls share."""
         return arg.__class__ in PLAIN_OR_GUARDED and self.sharing.is_weight(arg)
 
     def known_array(self, spec: Spec, array: np.ndarray, may_change: bool = False) -> LazyArray:
-        """A NumPy array as a value; a small one that holds what an earlier one held is that."""
+        """Return a NumPy array as a value; small arrays with equal contents are one value."""
         if array.size > SMALL:
             return self._append_array(array.copy() if may_change else array, spec)
         key = spec, array.tobytes()
@@ -158,12 +158,12 @@ class Inputs(CallLog):
         return value
 
     def _ndarray(self, array: NDArray) -> LazyArray:
-        """An NDArray as a value, with the contents that it has now.
+        """Return a value with the present contents of an NDArray.
 
-        Small ones are read or copied; a large one is watched instead, and is one value. To
-        watch costs less than to copy, but writing through a view made before is not noticed; so
-        what is a view itself, as of an array of ``mx.np``, is copied whatever its size. So is what
-        lies in host memory of another kind: see `device_of`.
+        A small array is read or copied. A large one is watched instead, and is one value. Watching
+        costs less than copying, but does not notice writes through an earlier view. So an array
+        that is a view itself, as in ``mx.np``, is always copied. An array in another kind of host
+        memory is copied, too: see `device_of`.
         """
         eager = False
         if isinstance(array, LazyArray):  # of another scope, ragged or settled
@@ -200,7 +200,7 @@ class Inputs(CallLog):
         return value
 
     def append_read(self, array: NDArray, key: tuple[bytes, bytes, bytes]) -> LazyArray:
-        """An array as a value whose kind, contents and place on a tape were read."""
+        """Return a value for an array whose kind, contents and place on a tape are already read."""
         kind, contents, place = key
         spec = self._kinds.get(kind)
         if spec is None:
@@ -213,7 +213,7 @@ class Inputs(CallLog):
         return value
 
     def _keep_forms(self) -> None:
-        """A watched array was copied, as somebody touched it: `_ndarray` will see that."""
+        """Do nothing when a watched array was copied before a write: `_ndarray` notices it."""
 
     def _append_array(self, array, spec, scalar: bool = False) -> LazyArray:
         if 0 in spec.shape:
@@ -226,13 +226,13 @@ class Inputs(CallLog):
 
     @property
     def ctx(self) -> mx.Context:
-        """Where numbers and NumPy arrays go: the scope's context, or that of the first array or
-        parameter that was met, or MXNet's current one."""
+        """Context of numbers and NumPy arrays: the scope's, or that of the first array or parameter
+        that was met, or MXNet's current one."""
         return self._ctx or mx.current_context()
 
     def numbers(self, first: int, last: int) -> np.ndarray:
-        """A range of the recorded Python numbers, to be read only. Raises `RecordError` if one is
-        no exact integer in their dtype: word 16777217 would silently be word 16777216."""
+        """Return recorded Python numbers `first` to `last` as a read-only array. Raise
+        `RecordError` for an integer that is not exact there: 16777217 would become 16777216."""
         if self._range[0] != (first, last):  # a plan asks, and then a machine
             numbers = self.exact_numbers(first, last)
             self._range = (first, last), self._exact(first, last) if numbers is None else numbers
@@ -258,17 +258,16 @@ class Inputs(CallLog):
         return exact.astype(SCALAR_DTYPE)
 
     def site_of_use(self, value: int) -> Site:
-        """The user's line of the first call that reads this value."""
+        """Return the user's line of the first call that reads this value."""
         first = np.flatnonzero(self.node_args.since(0) == value)[0]
         return self.site(int(np.searchsorted(self.node_ends.since(0), first, side='right')))
 
     def site(self, node: int) -> Site:
-        """The user's line that recorded this call."""
+        """Return the user's line that recorded this call."""
         return site_at(self.node_codes[node], self.node_instructions[node])
 
     def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:
-        """What the user gave as a NumPy array, or as an NDArray on no tape that was read; None if
-        the value is anything else."""
+        """Return what the user gave as a NumPy array or as a small untaped NDArray; else None."""
         number = value._id
         if number >= 0 or number % 2:
             return None
@@ -278,7 +277,7 @@ class Inputs(CallLog):
         return array if isinstance(array, np.ndarray) else None
 
     def original(self, value: int) -> Callable[[], NDArray]:
-        """An array or number that the user gave, to be made an NDArray."""
+        """Return a function that makes an NDArray of an array or number that the user gave."""
         if value % 2:
             return partial(mx.nd.array, [self.scalars[(-value - 1) // 2]], self.ctx)
         spec, array = self.arrays[-value // 2 - 1]
@@ -289,7 +288,7 @@ class Inputs(CallLog):
         return partial(mx.nd.array, array, spec.ctx, array.dtype)
 
     def handed_out(self, value: LazyArray) -> LazyArray:
-        """A value for the user to keep; it may be one that was given."""
+        """Prepare a value, which may be one that was given, for the user to keep; return it."""
         store, number = value._store, value._id
         if number < 0 and number not in store.given:
             store.given[number] = self.original(number)
@@ -297,5 +296,5 @@ class Inputs(CallLog):
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array or a number, as which no bool counts."""
+    """Return whether a value is an array or a number; a bool is neither."""
     return isinstance(value, ARRAYS) and not isinstance(value, bool)

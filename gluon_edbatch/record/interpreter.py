@@ -1,7 +1,6 @@
-"""What ``calls.py`` and ``scopes.py`` need of the interpreter, as Python; ``interpreter.pxd`` says
-the same in C.
+"""Access frames, scopes and new objects of Python's interpreter; ``interpreter.pxd`` does so in C.
 
-Compiled, they use the C form and never run what is here.
+Compiled modules use the C form, and ``calls.py`` and ``scopes.py`` use this one otherwise.
 """
 
 import sys
@@ -19,28 +18,27 @@ thread = threading.get_ident
 
 
 def recording() -> Any:
-    """What `record_into` was given in this context, a thread's or an asyncio task's, or None."""
+    """Return what `record_into` set in this context, a thread's or an asyncio task's, or None."""
     return _entered.get()
 
 
 def record_into(value: Any) -> None:
-    """Of the scope that this context entered last; None outside."""
+    """Set the scope that this context, a thread's or an asyncio task's, records into, or None."""
     _entered.set(value)
 
 
 def get(known: dict[Any, Any], key: Any) -> Any:
-    """What a dict has for a key, or None; C goes by who the key is, if the dict did not change
-    since it was asked for it."""
+    """Return ``known.get(key)``; the C form looks by identity while the dict is unchanged."""
     return known.get(key)
 
 
 def any_in(hooks: Any) -> bool:
-    """Whether there are any, as ``bool(hooks)``."""
+    """Return whether there are any hooks, ``bool(hooks)``."""
     return bool(hooks)
 
 
 def new_value(numpy: bool, store, value: int) -> LazyArray:
-    """``VALUES[numpy](store, value)`` without the call of ``__init__``."""
+    """Return ``VALUES[numpy](store, value)`` without the call of ``__init__``."""
     array = _new(VALUES[numpy])
     array._store = store
     array._id = value
@@ -48,24 +46,24 @@ def new_value(numpy: bool, store, value: int) -> LazyArray:
 
 
 def new_pair(numpy: bool, first, second, value: int) -> tuple[LazyArray, LazyArray]:
-    """The two results of a call."""
+    """Return the two results of a call as lazy values."""
     return new_value(numpy, first, value), new_value(numpy, second, value + 1)
 
 
 def new_nested(numpy: bool, nested: Any, stores: list[Any], base: int) -> Any:
-    """Lists and tuples of the values of some stores, as `nested` has them of their numbers."""
+    """Return lazy values in the structure of `nested`, which has their positions."""
     if type(nested) is int:
         return new_value(numpy, stores[nested], base + nested)
     return type(nested)([new_nested(numpy, item, stores, base) for item in nested])
 
 
 def new_ragged(store, values: list[int]) -> RaggedArray:
-    """Values of a store, by number, as one argument."""
+    """Return a ragged argument made of values of a store, given by number."""
     return RaggedArray(store, values)
 
 
 def user_frame() -> FrameType:
-    """The nearest frame outside this package and MXNet, the user's or a library's."""
+    """Return the nearest frame outside this package and MXNet, the user's or a library's."""
     frame = sys._getframe(1)
     while kind_of(frame.f_code, frame.f_globals) == PASSED and frame.f_back is not None:
         frame = frame.f_back
@@ -73,7 +71,7 @@ def user_frame() -> FrameType:
 
 
 def code_of(frame: FrameType) -> int:
-    """What `sites.site_at` takes for the code of such a frame."""
+    """Return the number for a frame's code that `sites.site_at` takes."""
     user, library = place_of(frame)
     if library is None:
         return id(user.f_code)
@@ -81,18 +79,17 @@ def code_of(frame: FrameType) -> int:
 
 
 def instruction_of(frame: FrameType) -> int:
-    """The instruction at which a frame is."""
+    """Return the index of the instruction that a frame runs."""
     return frame.f_lasti
 
 
 def prepare_values(lazy: Any, numpy: type, ragged: type) -> None:
-    """The base class's ``__del__`` would ask for a handle to free; a lazy value has none."""
+    """Replace ``__del__`` of lazy values, as the base class's frees a handle."""
     lazy.__del__ = _nothing
 
 
 def _nothing(*_: Any) -> None:
-    """What needs C: Python finds frames, scopes and types of blocks by itself, and hooked functions
-    have other code (see `mx.methods`)."""
+    """Do nothing: only the C form needs this preparation."""
 
 
 prepare_frames = prepare_scopes = prepare_calls = _nothing

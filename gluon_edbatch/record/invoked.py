@@ -1,5 +1,4 @@
-"""Operators of ``mx.nd`` in a scope that records: recorded where they read its values, or write to
-them."""
+"""Record operators of ``mx.nd`` in a scope where they read, or write to, its values."""
 
 from functools import cache
 from typing import Any, Callable
@@ -21,7 +20,7 @@ _IN_PLACE = (
 
 
 def operator_called(self, handle, ndargs, keys, vals, out, is_np_op, output_is_list):
-    """What an operator gives, recorded if one of the arrays is a value."""
+    """Run an operator and return its result; record it if one of the arrays is a lazy value."""
     if out is not None:
         for array in listed(out):
             if isinstance(array, LazyArray):
@@ -39,7 +38,7 @@ def operator_called(self, handle, ndargs, keys, vals, out, is_np_op, output_is_l
 
 @cache
 def _recorder(handle, is_np_op, output_is_list) -> Callable[..., Any]:
-    """What records an operator for the first time with such arguments."""
+    """Return a function that records an operator's first call with such arguments."""
 
     def record(*ndargs, **attrs):
         recording = current_recording()
@@ -54,7 +53,7 @@ def _recorder(handle, is_np_op, output_is_list) -> Callable[..., Any]:
 
 
 def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
-    """The same where results are written to lazy values."""
+    """Run or record an operator that writes its results to lazy values."""
     for array in listed(out):
         if isinstance(array, LazyArray):
             array.prepare_writing(ndargs)
@@ -74,7 +73,7 @@ def _invoke_into(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
 
 
 def _result_as_value(handle, ndargs, keys, vals, is_np_op) -> Any:
-    """What an operator gives, as a value that is computed in the scope; None if it only writes."""
+    """Return an operator's result as a lazy value of the scope; None if it only writes."""
     name, recording = operator_name(handle), current_recording()
     if name == '_copyto':
         return recording.operator('_copy', (), ndargs)
@@ -90,5 +89,5 @@ def _result_as_value(handle, ndargs, keys, vals, is_np_op) -> Any:
 
 
 def listed(arrays) -> Any:
-    """An array as a tuple; several as they are."""
+    """Return one array as a tuple; several arrays as they are."""
     return (arrays,) if isinstance(arrays, NDArray) else arrays

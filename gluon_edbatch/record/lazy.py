@@ -1,4 +1,4 @@
-"""Lazy values: NDArrays whose contents are computed when somebody looks at them."""
+"""Lazy values: NDArrays whose contents are computed when somebody reads them."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,19 +23,19 @@ from .stores import Store, copied
 class LazyArray(NDArray):
     """The result of a recorded call: an ``NDArray`` for every caller.
 
-    Calls in a scope give it (see `batching`); it is not made by users. Shape, dtype and context are
-    known at once, and as in eager Gluon. Operators applied to it inside the scope are recorded;
-    whatever needs its contents (``h.asnumpy()``, ``float(h)``, ``print(h)``) evaluates it, along
-    with all that is recorded so far; `forward` evaluates what some values need and no more.
+    Calls in a scope return lazy values (see `batching`); users do not make them. Shape, dtype and
+    context are known immediately, as in eager Gluon. Operators on lazy values are recorded inside
+    the scope. Reading contents (``h.asnumpy()``, ``float(h)``, ``print(h)``) evaluates all that is
+    recorded so far. `forward` evaluates only what some values need.
 
-    What is wrong with a call is told where that can be known: shapes, dtypes and contexts by a
-    `RecordError` when it is recorded, what fails as it runs by a `BatchError` when contents are
-    asked for. Contents of a scope that an exception left are a `StaleValueError`. Functions of
-    NumPy (``np.tanh(h)``) are a `RecordError`, as they would give no gradient.
+    A call with wrong shapes, dtypes or contexts raises a `RecordError` when it is recorded. A call
+    that fails as it runs raises a `BatchError` when contents are read. If an exception left the
+    scope, reading raises a `StaleValueError`. Functions of NumPy (``np.tanh(h)``) raise a
+    `RecordError`, as they would have no gradient.
 
-    Writing to it (``x += y``, ``x[0] = y``, ``out=x``) makes this object another value, so that
-    all who hold it see that; calls that were recorded before have read what it was. It is a
-    `RecordError` while another array shares its memory, as a slice does in eager Gluon.
+    Writing (``x += y``, ``x[0] = y``, ``out=x``) makes this object another value: all references to
+    it see the new contents, and calls that were recorded before use the old ones. Writing raises a
+    `RecordError` while another array, such as a slice, shares its memory in eager Gluon.
     """
 
     # _memory stands for the memory that, in eager Gluon, it shares with all values that have the
@@ -80,20 +80,20 @@ class LazyArray(NDArray):
 
     @property
     def stype(self) -> str:
-        """Storage type; recorded values are dense."""
+        """Storage type: always 'default', as recorded values are dense."""
         return 'default'
 
     @property
     def writable(self) -> bool:
-        """Whether it can be written to."""
+        """Whether the array can be written to: always True."""
         return True
 
     # --- the contents ----------------------------------------------------------------------------
 
     def evaluated(self) -> NDArray:
-        """The value as an ordinary NDArray, computed with all that is recorded so far.
+        """Return the value as an ordinary NDArray, computed with all that is recorded so far.
 
-        Autograd knows it, if the value was recorded so. Raises what `asnumpy` raises.
+        Autograd follows it if the value was recorded under autograd. Raises what `asnumpy` raises.
         """
         array = getattr(self, '_array', None)
         if array is not None:
@@ -107,19 +107,20 @@ class LazyArray(NDArray):
         return self._store.read(self._id)
 
     def made(self) -> Optional[np.ndarray]:
-        """What it held when it was made in the scope, as by ``mx.nd.zeros`` (see `created`)."""
+        """Return what an array made in the scope, as by ``mx.nd.zeros``, held then; else None."""
         if self._id >= 0:
             return None
         given = self._store.given.get(self._id)
         return given if isinstance(given, np.ndarray) else None
 
     def constant(self) -> Optional[np.ndarray]:
-        """What it holds if it was made so, and nobody had its array since."""
+        """Return what an array made in the scope holds if nothing can have written to it, or
+        None."""
         return self.made()
 
     def asnumpy(self) -> np.ndarray:
-        """As ``NDArray.asnumpy``: a copy as a NumPy array of its shape and dtype, evaluated with
-        all that is recorded so far.
+        """Return a copy as a NumPy array of the same shape and dtype; evaluate all that is recorded
+        so far.
 
         Raises
         ------
@@ -135,7 +136,7 @@ class LazyArray(NDArray):
         return np.asarray(self.asnumpy(), dtype)
 
     def __array_ufunc__(self, function, method, *inputs, **kwargs):
-        """``array + value``; other functions of NumPy are not recorded."""
+        """Record Python's operators, as in ``array + value``; raise for NumPy's other functions."""
         name = _REFLECTED.get(function)
         if name is not None and method == '__call__' and not kwargs and inputs[1] is self:
             other = inputs[0]
@@ -153,7 +154,7 @@ class LazyArray(NDArray):
 
     def backward(self, out_grad=None, retain_graph=False, train_mode=True) -> None:
         """Compute gradients, as ``NDArray.backward``. Other values of the scope can be
-        differentiated afterwards as if each had a graph of its own."""
+        differentiated afterwards, as if each had its own graph."""
         array = self.evaluated()
         try:
             array.backward(out_grad, True, train_mode)
@@ -161,12 +162,13 @@ class LazyArray(NDArray):
             raise self._not_differentiable(error) from None
 
     def _is_taped(self) -> bool:
-        """Whether it was computed in a call that was recorded under ``autograd.record()``."""
+        """Return whether the value was computed by a call recorded under ``autograd.record()``."""
         locations = self._store.locations
         return self._id >= 0 and locations.known(self._id) and bool(locations.taped[self._id])
 
     def _not_differentiable(self, error: MXNetError) -> Exception:
-        """The same error, in the user's terms if it is that of a value without a gradient."""
+        """Return MXNet's error, or a clearer one if a value without a gradient is
+        differentiated."""
         if 'is not in a computational graph' not in str(error):
             return error
         if self._id >= 0 and not self._is_taped():
@@ -183,8 +185,8 @@ class LazyArray(NDArray):
     # --- recorded, where the base class would look at the handle ---------------------------------
 
     def _recorded(self, function: Callable[..., Any], **options: Any) -> Any:
-        """Record an operator; None if it is to run: this value's scope is not recording any more,
-        or the value is one that was made there."""
+        """Record an operator and return its result. None if it has to run: the scope of this value
+        is not recording any more, or the value was made there."""
         recording = self._store.recording
         if recording is None or not recording.active():
             return None
@@ -193,7 +195,7 @@ class LazyArray(NDArray):
         return recording.operation(function, (self,), options)
 
     def reshape(self, *shape, **kwargs) -> NDArray:
-        """As ``NDArray.reshape``."""
+        """Return the value in another shape, as ``NDArray.reshape``."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         reverse = False
         if kwargs:
@@ -204,7 +206,7 @@ class LazyArray(NDArray):
         return self._sharing_memory(result)
 
     def astype(self, dtype, copy=True) -> NDArray:
-        """As ``NDArray.astype``."""
+        """Return the value in another dtype, as ``NDArray.astype``."""
         if np.dtype(dtype) == np.dtype(self.dtype):
             if not copy:
                 return self
@@ -214,8 +216,8 @@ class LazyArray(NDArray):
         return self.evaluated().astype(dtype, copy=copy) if result is None else result
 
     def _is_copied_by_name(self) -> bool:
-        """Whether another name of the value does for a copy: whoever writes to a value gives it
-        another one. Under ``autograd.pause()`` no gradient may go through the copy."""
+        """Return whether a second `LazyArray` of the same value is a copy, as writing replaces the
+        value. Under ``autograd.pause()`` it is not: no gradient may go through a copy."""
         recording = self._store.recording
         return (
             recording is not None
@@ -224,29 +226,29 @@ class LazyArray(NDArray):
         )
 
     def detach(self) -> NDArray:
-        """As ``NDArray.detach``: the same numbers, through which no gradient goes."""
+        """Return the same numbers without a gradient, as ``NDArray.detach``."""
         result = self._recorded(mx.nd.BlockGrad)
         return self.settled().detach() if result is None else self._sharing_memory(result)
 
     def copy(self) -> NDArray:
-        """As ``NDArray.copy``."""
+        """Return a copy, as ``NDArray.copy``."""
         result = self._recorded(mx.nd.identity)
         return self.evaluated().copy() if result is None else result
 
     @property
     def T(self) -> NDArray:
-        """As ``NDArray.T``."""
+        """The transposed value, as ``NDArray.T``."""
         return self.transpose() if self.ndim > 1 else self
 
     def copyto(self, other):
-        """As ``NDArray.copyto``."""
+        """Copy the value to an array or device, as ``NDArray.copyto``."""
         if not isinstance(other, NDArray) or other is self:
             return super().copyto(other)
         return copy_into(self, out=other)
 
     def as_in_context(self, context) -> NDArray:
-        """As ``NDArray.as_in_context``: the value itself where it is there already. Otherwise it is
-        evaluated, with all that is recorded so far, and copied at once."""
+        """Return the value on a device, as ``NDArray.as_in_context``: itself if it is there
+        already, else an evaluated copy."""
         return self if context == self.context else self.evaluated().as_in_context(context)
 
     def __getitem__(self, key):
@@ -291,7 +293,7 @@ class LazyArray(NDArray):
     # --- written to, and marked ------------------------------------------------------------------
 
     def _sharing_memory(self, view: 'LazyArray') -> 'LazyArray':
-        """Note that in eager Gluon `view`, which it gives back, shares the memory of this value."""
+        """Note that `view` shares the memory of this value in eager Gluon, and return `view`."""
         memory = getattr(self, '_memory', None)
         if memory is None:
             memory = self._memory = object()
@@ -299,19 +301,19 @@ class LazyArray(NDArray):
         return view
 
     def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
-        """Called by the package before something is written to this array: checks that it may be.
+        """Check that this array may be written to; called by the package before each write.
 
         Parameters
         ----------
         operands : sequence, default ()
-            What the new contents are computed of; `y` in ``x += y``.
+            What the new contents are computed from; `y` in ``x += y``.
 
         Raises
         ------
         RecordError
-            If somebody else would see it in eager Gluon, and cannot here: a view shares the memory
-            (``x[0:1]``, ``x.reshape(...)``, ``x.detach()``), the computed array was given out, or
-            it is an argument of a recorded call.
+            If another array would change with it in eager Gluon, but not here: a view shares the
+            memory (``x[0:1]``, ``x.reshape(...)``, ``x.detach()``), or the computed array was given
+            out. Also if this array is an argument of a recorded call.
         """
         self._check_no_views()
         if self.constant() is not None:
@@ -345,14 +347,14 @@ class LazyArray(NDArray):
             )
 
     def become(self, value: 'LazyArray') -> None:
-        """Be another value of the same store from now on."""
+        """Replace this object's value by another value of the same store."""
         self._id = value._id
         if hasattr(self, '_array'):
             del self._array
 
     def settled(self) -> NDArray:
-        """Evaluate it, and be an array with memory of its own from now on, which everybody may
-        view, write to and mark; recorded calls take it as it is then, as they take any array."""
+        """Evaluate this value and turn it into an array with its own memory, which may be viewed,
+        written to and marked. Recorded calls read its present contents, as with any array."""
         if _is_held_elsewhere(self, '_array'):
             return self._array
         made = self.constant() is not None
@@ -364,7 +366,7 @@ class LazyArray(NDArray):
         return SettledArray
 
     def attach_grad(self, grad_req='write', stype=None) -> None:
-        """As ``NDArray.attach_grad``."""
+        """Mark the array for a gradient, as ``NDArray.attach_grad``."""
         self._check_not_given_out()
         self.settled().attach_grad(grad_req, stype)
 
@@ -374,16 +376,16 @@ class LazyArray(NDArray):
         )
 
     def as_np_ndarray(self):
-        """As ``NDArray.as_np_ndarray``."""
+        """Return an ``mx.np.ndarray`` with the same memory, as ``NDArray.as_np_ndarray``."""
         return self.settled().as_np_ndarray()
 
     def to_dlpack_for_write(self):
-        """As ``NDArray.to_dlpack_for_write``.
+        """Return a DLPack capsule that may be written to, as ``NDArray.to_dlpack_for_write``.
 
         Raises
         ------
         RecordError
-            If others would have to see what is written, and cannot (see `prepare_writing`).
+            If another array would have to change with this one, and cannot (see `prepare_writing`).
         """
         self.prepare_writing()
         return self.settled().to_dlpack_for_write()
@@ -395,7 +397,7 @@ class LazyArray(NDArray):
         return self._shown(repr)
 
     def _shown(self, show: Callable[[NDArray], str]) -> str:
-        """What `show` makes of its array; if that is not computed yet, it is not computed now."""
+        """Return the text that `show` makes of the array, or that it is not computed."""
         store = self._store
         if (
             store.recording is None
@@ -422,12 +424,13 @@ def _name_of_dtype(dtype: Any) -> str:
 
 
 def operand_dtype(value: NDArray) -> Any:
-    """That of NumPy arrays beside a value: as ``mx.nd.array`` makes of them, but exact."""
+    """Return the dtype for a NumPy array beside a value in an operator: the value's own if it is a
+    floating type, else float32."""
     return value.dtype if np.issubdtype(value.dtype, np.floating) else np.float32
 
 
 def operand(value: NDArray, other: Any) -> Any:
-    """What an operator of MXNet takes in the place of a NumPy array beside a value."""
+    """Return a NumPy array beside a value as an operand for MXNet; anything else as it is."""
     if not isinstance(other, np.ndarray):
         return other
     return new_array(other, value.context, operand_dtype(value)) if other.ndim else other.item()
@@ -451,7 +454,7 @@ _REFLECTED = {
 
 
 def _arithmetic(name: str, cls: type) -> Callable[[LazyArray, Any], NDArray]:
-    """An operator of Python, recorded without asking MXNet anew what it means each time."""
+    """Return a recorded form of a Python operator that looks up MXNet's operator once."""
     eager = getattr(cls, name)
 
     @wraps(eager)
@@ -475,7 +478,7 @@ HAND_ON: set[Callable[..., Any]] = set()  # methods that look at no shape
 
 
 def _method(name: str, cls: type) -> Callable[..., Any]:
-    """A method that calls an operator, recorded without asking MXNet anew which."""
+    """Return a recorded form of a method that looks up MXNet's operator once."""
     eager = getattr(cls, name)
 
     def with_argument(self, argument, **options):
@@ -514,8 +517,7 @@ for _name in ARITHMETIC:
 
 
 def _writing(name: str, cls: type) -> Callable[..., Any]:
-    """A method of arrays that writes to them; in a scope the operator that it calls is recorded
-    (see `hooks`)."""
+    """Return a method that writes to an array; a scope records the operator that it calls."""
     eager = getattr(cls, name)
 
     @wraps(eager)
@@ -547,7 +549,7 @@ for _name in _WRITING:
 
 
 def writing_refused(error: MXNetError) -> Exception:
-    """The same error, in the user's terms if it is that of writing under autograd."""
+    """Return MXNet's error, or one in the user's terms if a write under autograd was refused."""
     if 'Assigning to NDArrays that are already in a computational graph' not in str(error):
         return error
     return RecordError(
@@ -561,14 +563,13 @@ def _is_computed(operand: Any) -> bool:
 
 
 def _is_held_elsewhere(value: LazyArray, slot: str) -> bool:
-    """Whether somebody else refers to what is in a slot."""
+    """Return whether there are other references to the object in a slot of a value."""
     held = getattr(value, slot, None)
     return held is not None and sys.getrefcount(held) > 3  # the slot, `held`, and the argument
 
 
 class _Settled:
-    """A lazy value that was evaluated, with memory of its own: an array like any other, also to
-    recorded calls."""
+    """An evaluated lazy value with its own memory; recorded calls read it as any array."""
 
     __slots__ = ()
 
@@ -579,38 +580,38 @@ class _Settled:
         pass  # the base class's would free a handle
 
     def constant(self) -> None:
-        """It may have been written to."""
+        """Return None: the array may have been written to."""
 
     def _recorded(self, function: Callable[..., Any], **options: Any) -> None:
-        """Its methods run at once."""
+        """Return None: methods of this array run eagerly."""
 
     def __getitem__(self, key):
         return self._array[key]
 
     def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
-        """See the base class."""
+        """Raise a RecordError if another array shares this one's memory."""
         self._check_no_views()
 
     def become(self, value: LazyArray) -> None:
-        """See the base class; an operator that ran has settled what it read."""
+        """Copy another value into the memory of this array."""
         copy_into(value, out=self._array)
 
     def _check_not_given_out(self) -> None:
-        """It is one array with whatever was given out."""
+        """Do nothing: arrays that were given out share this one's memory."""
 
     def settled(self) -> NDArray:
-        """Its array."""
+        """Return the ordinary NDArray with this array's memory."""
         return self._array
 
 
 class SettledArray(_Settled, LazyArray):
-    """Such a value."""
+    """A lazy NDArray that was evaluated and has its own memory."""
 
     __slots__ = ()
 
 
 class LazyNumpyArray(LazyArray, mx.np.ndarray):
-    """The same in MXNet's NumPy mode: an ``mx.np.ndarray`` for every caller, with its methods."""
+    """A lazy value in MXNet's NumPy mode: an ``mx.np.ndarray`` for every caller."""
 
     __slots__ = ()
 
@@ -618,7 +619,7 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
 
     @property
     def dtype(self):
-        """A ``numpy.dtype``, as arrays of this mode have: MXNet compares it with Python's types."""
+        """A ``numpy.dtype``, as in MXNet's NumPy mode, which compares it with Python's types."""
         return np.dtype(self._store.spec.dtype)
 
     def _compute(self) -> NDArray:
@@ -631,11 +632,11 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         return self._shown(str)
 
     def as_np_ndarray(self):
-        """As ``mx.np.ndarray.as_np_ndarray``."""
+        """Return the array itself, as ``mx.np.ndarray.as_np_ndarray``."""
         return self
 
     def reshape(self, *shape, **kwargs) -> NDArray:
-        """As ``mx.np.ndarray.reshape``."""
+        """Return the value in another shape, as ``mx.np.ndarray.reshape``."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         result = None if kwargs else self._recorded(_reshaped, shape=tuple(wanted))
         if result is None:
@@ -643,7 +644,7 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         return result
 
     def astype(self, dtype, order='K', casting='unsafe', subok=True, copy=True):  # type: ignore[override]
-        """As ``mx.np.ndarray.astype``."""
+        """Return the value in another dtype, as ``mx.np.ndarray.astype``."""
         if not copy and np.dtype(dtype) == np.dtype(self.dtype):
             return self
         result = None
@@ -654,17 +655,17 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         return result
 
     def detach(self) -> NDArray:
-        """As ``mx.np.ndarray.detach``."""
+        """Return the same numbers without a gradient, as ``mx.np.ndarray.detach``."""
         result = self._recorded(_operator('BlockGrad'))
         return self.settled().detach() if result is None else self._sharing_memory(result)
 
     def copy(self, order='C') -> NDArray:
-        """As ``mx.np.ndarray.copy``."""
+        """Return a copy, as ``mx.np.ndarray.copy``."""
         result = self._recorded(_operator('_copy')) if order == 'C' else None
         return self.evaluated().copy(order) if result is None else result
 
     def copyto(self, other):
-        """As ``mx.np.ndarray.copyto``."""
+        """Copy the value to an array or device, as ``mx.np.ndarray.copyto``."""
         return mx.np.ndarray.copyto(self, other)
 
     def __getitem__(self, key):
@@ -703,7 +704,7 @@ def _row_of(value: LazyArray, position: int, axis: int) -> Any:
 
 @cache
 def _operator(name: str) -> Callable[..., Any]:
-    """An operator that ``mx.np`` has no function for, of values that are being recorded."""
+    """Return a function that records an operator by name, for which ``mx.np`` has none."""
 
     def function(value: LazyArray, **attrs: Any) -> Any:
         named = tuple([(key, str(attr)) for key, attr in attrs.items()])
@@ -721,13 +722,13 @@ for _name in _WRITING:
 
 
 class SettledNumpyArray(_Settled, LazyNumpyArray):
-    """Such a value in NumPy mode."""
+    """A lazy ``mx.np.ndarray`` that was evaluated and has its own memory."""
 
     __slots__ = ()
 
 
 class OfNone(list[int]):
-    """What is computed of no values, along the axis that they would have: of one of zeros."""
+    """Positions of what is computed from an empty ragged argument, which acts as one zero value."""
 
 
 class RaggedArray(LazyArray):
@@ -736,7 +737,7 @@ class RaggedArray(LazyArray):
     Attributes
     ----------
     lengths : NDArray
-        (rows,), how many values there are.
+        (rows,) float32, number of values in each row.
     """
 
     __slots__ = ('_ids',)
@@ -748,7 +749,7 @@ class RaggedArray(LazyArray):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, number of values, ...); at least one along axis 1, of zeros if there is none."""
+        """(rows, number of values, ...); axis 1 has at least length 1, with zeros."""
         shape = self._store.shape
         return (shape[0], max(1, len(self._ids))) + shape[1:]
 
@@ -759,7 +760,7 @@ class RaggedArray(LazyArray):
 
     @property
     def lengths(self) -> NDArray:
-        """(rows,) float32, how many values there are, for operators such as SequenceMask."""
+        """(rows,) float32, number of values in each row, for operators such as SequenceMask."""
         recording, rows = self._store.recording, self._store.shape[0]
         records = recording is not None and recording.active()
         if records and rows == 1:
@@ -770,7 +771,7 @@ class RaggedArray(LazyArray):
         return recording.handed_out(recording.values([np.full((rows,), length, np.float32)])[0])
 
     def values(self) -> list[LazyArray]:
-        """Those that are stacked."""
+        """Return the values that are stacked along axis 1, as a list."""
         return [LazyArray(self._store, value) for value in self._ids]
 
     def __getitem__(self, key):
@@ -785,7 +786,7 @@ class RaggedArray(LazyArray):
         return recording.stacked(self)[key] if taken is None else taken
 
     def asnumpy(self) -> np.ndarray:
-        """See `LazyArray.asnumpy`."""
+        """Return a copy as a NumPy array (see `LazyArray.asnumpy`)."""
         if self._ids and getattr(self, '_array', None) is None:
             LazyArray(self._store, self._ids[0]).evaluated()  # with all that waits
             rows = self._store.neighbours(self._ids)
@@ -809,11 +810,12 @@ class RaggedArray(LazyArray):
             return rows.reshape((shape[1], shape[0]) + shape[2:]).swapaxes(0, 1)
 
     def prepare_writing(self, operands: Sequence[Any] = ()) -> None:
-        """See the base class."""
+        """Evaluate the array before a write; raise a RecordError while its scope is recording."""
         self.settled()
 
     def settled(self) -> NDArray:
-        """See the base class; recorded calls read the values that it is made of."""
+        """Evaluate the array, which then has its own memory. Raise a RecordError while its scope is
+        recording: recorded calls read the values that it is made of."""
         recording = self._store.recording
         if recording is not None and recording.active():
             raise RecordError(
@@ -830,7 +832,7 @@ VALUES = (LazyArray, LazyNumpyArray)  # classes of single values, by mode
 
 
 class _KnowsLengths:
-    """What `ragged` gives outside a scope: an array that knows its lengths."""
+    """Add `lengths` to a ragged array that was made outside a scope."""
 
     __slots__ = ()
 
@@ -840,24 +842,24 @@ class _KnowsLengths:
 
     @property
     def lengths(self) -> NDArray:
-        """(rows,) float32, how many values there are."""
+        """(rows,) float32, number of values in each row."""
         return new_array([float(self._length)] * self.shape[0], self.ctx, np.float32)
 
 
 class EagerRagged(_KnowsLengths, NDArray):
-    """Such an NDArray."""
+    """A ragged NDArray that was made outside a scope, with its lengths."""
 
     __slots__ = ('_length',)
 
 
 class EagerNumpyRagged(_KnowsLengths, mx.np.ndarray):
-    """Such an array of ``mx.np``."""
+    """A ragged ``mx.np.ndarray`` that was made outside a scope, with its lengths."""
 
     __slots__ = ('_length',)
 
 
 def nested_refused() -> str:
-    """What to write in the place of ragged values of ragged values."""
+    """Return the message that ragged values cannot be nested, and what to write instead."""
     return (
         f'ragged() takes values of one shape, and ragged ones have none: make one value of each '
         f'first, as in ragged(attend(each([ragged(words) for words in sentences])))\n'
@@ -866,7 +868,7 @@ def nested_refused() -> str:
 
 
 def one_kind_needed(specs: Iterable[Spec]) -> str:
-    """What is wrong with ragged values of these specs."""
+    """Return the message that values of these specs cannot form one ragged value."""
     kinds = ', '.join(sorted(map(str, specs)))
     return (
         f'ragged() needs values of one shape, dtype and context, got {kinds}\n'
@@ -875,7 +877,7 @@ def one_kind_needed(specs: Iterable[Spec]) -> str:
 
 
 def stack_ragged(values: Sequence[NDArray], spec: Spec) -> NDArray:
-    """(rows, k, ...) from k arrays of one shape; one of zeros if there is none."""
+    """Stack k arrays of one shape to (rows, k, ...); without arrays, return zeros with k = 1."""
     if not values:
         return mx.nd.zeros((spec.rows, 1) + spec.row_shape, ctx=spec.ctx, dtype=spec.dtype)
     return mx.nd.stack(*values, axis=1)

@@ -1,4 +1,4 @@
-"""What recorded calls read of the user's model, which must stay until they ran."""
+"""Guard what recorded calls read of the user's model, which must not change until they ran."""
 
 from typing import Any, Optional
 
@@ -15,12 +15,12 @@ from ..subgraph.trace import describe
 
 
 def key_of(parameter: gluon.Parameter, ctx: mx.Context) -> tuple[int, int, int]:
-    """A parameter on a device. (To hash a context takes longer than to look for this.)"""
+    """Return a key for a parameter on a device, faster than hashing the context."""
     return id(parameter), ctx.device_typeid, ctx.device_id
 
 
 class ModelWatch:
-    """Parameters and attributes of blocks, as the calls of a recording read them."""
+    """Guard the parameters and attributes of blocks that a recording's calls read."""
 
     def __init__(self) -> None:
         # By `key_of`, as they were when calls that use them were first recorded.
@@ -32,21 +32,21 @@ class ModelWatch:
         self._changed: Optional[str] = None
 
     def of(self, parameter: gluon.Parameter, ctx: mx.Context) -> Watched:
-        """A parameter that is watched."""
+        """Return the guard of a parameter."""
         return self.parameters[key_of(parameter, ctx)]
 
     def mark_of(self, block: gluon.Block) -> Fingerprint:
-        """The fingerprint of a block, which it must have until its calls are evaluated."""
+        """Return the fingerprint of a block, which must last until its calls are evaluated."""
         mark = self._marks.get(block)
         return self.mark(block) if mark is None else mark
 
     def mark(self, block: gluon.Block) -> Fingerprint:
-        """The same, as it is now."""
+        """Compute and keep the present fingerprint of a block."""
         mark = self._marks[block] = fingerprint(block)
         return mark
 
     def containers_of(self, block: gluon.Block) -> Optional[tuple]:
-        """What the forms of a block are to compare at each call (see `Form.mutable`)."""
+        """Return the containers that forms of a block compare at each call (see `Form.mutable`)."""
         if block in self._containers:
             known = self._containers[block]
             if known is None or known[1] == contents(known[0]):
@@ -57,9 +57,9 @@ class ModelWatch:
         return self._containers[block]
 
     def watch(self, recording: Any, name: str, parameter: gluon.Parameter, ctx: mx.Context) -> None:
-        """Keep a parameter's values at hand; those of the calls of one scope must be the same.
+        """Guard a parameter's values, which must be the same for all calls of a scope.
 
-        `recording` is told when the parameter is about to change; `name` is that of its reader.
+        `recording` is notified before the parameter changes. `name` names the block that reads it.
         """
         key, array = key_of(parameter, ctx), parameter.data(ctx)
         watched = self.parameters.get(key)
@@ -83,11 +83,11 @@ class ModelWatch:
                 watched.watch_again()
 
     def any_touched(self) -> bool:
-        """Whether somebody may have written to a parameter since calls read it."""
+        """Return whether a parameter may have been written to since calls read it."""
         return any([watched.copy is not None for watched in self.parameters.values()])
 
     def look_at_parameters(self) -> None:
-        """Note if a parameter got another array."""
+        """Note whether a parameter got another array."""
         for parameter, watched in self._owners:
             for array in arrays_of(parameter):
                 if array is watched.array:
@@ -97,7 +97,7 @@ class ModelWatch:
                 break
 
     def look_at_blocks(self) -> None:
-        """Note if what blocks read was changed."""
+        """Note whether attributes that blocks read were changed."""
         for block, mark in self._marks.items():
             now = fingerprint(block)
             if now is not mark and now != mark:
@@ -105,7 +105,7 @@ class ModelWatch:
                 break
 
     def check(self) -> None:
-        """Raise `RecordError` if a change was noted."""
+        """Raise `RecordError` if a change of a parameter or block was noted."""
         if self._replaced is not None:
             raise RecordError(
                 f'parameter {self._replaced} got a new array (by initialize, cast, reset_ctx, '
@@ -119,11 +119,11 @@ class ModelWatch:
             )
 
     def forget_blocks(self) -> None:
-        """Some block's attributes changed: look at all of them again."""
+        """Forget the fingerprints of all blocks, after an attribute of one was set."""
         self._marks.clear()
         self._containers.clear()
 
     def release(self) -> None:
-        """Nobody will ask for parameters any more."""
+        """Release the guards of all parameters."""
         for watched in self.parameters.values():
             watched.release()

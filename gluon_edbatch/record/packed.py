@@ -1,9 +1,9 @@
-"""Calls on arrays of different lengths, recorded as calls on packed values.
+"""Pack sequences of different lengths: record calls on them as calls on packed values.
 
-A sentence that is one value, (1, L, ...), is packed as L rows: sentences of all lengths lie in one
-arena, one after the other, and those of one batch need no padding. Users see its shape as ever.
-What works position by position takes the rows as they are; what does not, as attention, is told
-where each sentence ends (`Kind.PACKED`), if there is a backend that runs it so.
+A sequence that is one value, (1, L, ...), is packed as L rows. Sequences of all lengths lie in one
+arena, one after the other, and a batch of them needs no padding. Users see the usual shape. Calls
+that work position by position read the rows as they are. Others, such as attention, get the end of
+each sequence (`Kind.PACKED`), if a backend supports that.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ _pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
 
 
 class PackedCall(NamedTuple):
-    """How calls with packed arguments at some positions are recorded, whatever their lengths.
+    """Tell how calls with packed arguments at some positions are recorded, for any length.
 
-    It `pays` where packing costs less than calls by length. `forms` has its forms by length;
+    `pays` tells whether packing costs less than calls by length. `forms` maps lengths to forms.
     `block` and `mutable` are as in `Form`.
     """
 
@@ -49,8 +49,8 @@ class PackedCall(NamedTuple):
     forms: dict[int, Form]
 
     def length(self, leaves: Sequence[LazyArray]) -> int:
-        """The one that all packed arguments have; 0 if they have several, or others are of another
-        kind than the type has."""
+        """Return the common length of all packed arguments; 0 if there are several lengths, or if
+        another argument does not fit the type."""
         lengths = set()
         for position, leaf in enumerate(leaves):
             store = leaf._store
@@ -61,8 +61,8 @@ class PackedCall(NamedTuple):
         return lengths.pop() if len(lengths) == 1 else 0
 
     def is_wanted(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
-        """Whether it costs less than calls by their lengths: no call is needed to pack arguments
-        if they are, or NumPy arrays."""
+        """Return whether packing costs less than calls by length. It does if the arguments are
+        packed already, or NumPy arrays."""
         return self.length(leaves) > 0 and (
             self.pays
             or all(
@@ -73,11 +73,11 @@ class PackedCall(NamedTuple):
         )
 
     def changed(self) -> bool:
-        """See `Form`."""
+        """Return whether containers among the block's attributes have changed (see `Form`)."""
         return self.mutable is not None and self.mutable[1] != contents(self.mutable[0])
 
     def form(self, forms: Forms, length: int) -> Form:
-        """Of calls on sentences of a length."""
+        """Return the form of calls on sequences of a length."""
         form = self.forms.get(length)
         if form is None:
             form = self.forms[length] = forms.new_form(
@@ -90,19 +90,19 @@ class PackedCall(NamedTuple):
         return form
 
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
-        """The arguments as the form has them."""
+        """Return the call's arguments, packed where the form needs that."""
         values = list(leaves)
         for position in self.positions:
             values[position] = packed_value(recording, leaves[position])
         return values
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
-        """One more such call; gives its results as lazy values."""
+        """Record one call on packed values; return its results as lazy values."""
         form = self.form(recording, self.length(leaves))
         return recording.append_call(form, self.values(recording, leaves))
 
     def record_found(self, recording: Any, callee: Callee, kinds, leaves) -> Any:
-        """The same, and let the search in calls.py find the form for others."""
+        """Record one call on packed values, and add its form to the search of calls.py."""
         form, values = self.form(recording, self.length(leaves)), self.values(recording, leaves)
         if Number not in kinds and Ragged not in kinds:
             prefix, left = callee.first, iter(values)
@@ -114,7 +114,7 @@ class PackedCall(NamedTuple):
 
 
 def known_packed(recording: Any, callee: Callee, args: Sequence[Any]) -> Optional[PackedCall]:
-    """How an operator's calls on packed values are recorded, if one of another length was."""
+    """Return how an operator's packed calls are recorded, if one of another length was."""
     if not callee.packed or not all(
         [arg.__class__ is recording.value_type and arg._store.packed for arg in args]
     ):
@@ -124,7 +124,7 @@ def known_packed(recording: Any, callee: Callee, args: Sequence[Any]) -> Optiona
 
 
 def but_for_lengths(kinds: Sequence[Any]) -> tuple:
-    """What calls that differ in lengths of sentences only have in common, by kinds of arguments."""
+    """Return kinds of arguments without the lengths of sequences."""
     return tuple(
         [
             (kind.shape[2:], kind.spec.dtype, kind.spec.ctx)
@@ -144,9 +144,11 @@ def packed_call(
     block: Optional[gluon.Block] = None,
     mutable: Optional[tuple] = None,
 ) -> Optional[PackedCall]:
-    """How such calls are recorded, of which `padded` is proved; None if they cannot be.
+    """Return how calls with a proved padding are recorded on packed values; None if that is
+    impossible.
 
-    `known` remembers types by options, context and axes. `block` and `mutable` are as in `Form`.
+    `padded` has the proof. `known` remembers types by options, context and axes. `block` and
+    `mutable` are as in `Form`.
     """
     if padded.graph is None or set(padded.axes.values()) != {1} or not _is_one_length(padded):
         return None
@@ -161,7 +163,7 @@ def packed_call(
 
 
 def _is_one_length(padded: PaddedGraph) -> bool:
-    """Whether all packed arguments of a call have one length, and results no other axes."""
+    """Return whether packed arguments have one length, and results no other jagged axis than 1."""
     return all_linked(padded.axes, padded.linked) and all(
         set(axes) <= {1} for axes in padded.results
     )
@@ -190,18 +192,18 @@ def _type_for(
 
 
 def is_packed(node_type: NodeType) -> bool:
-    """Whether calls on packed values have this type."""
+    """Return whether calls on packed values have this type."""
     return node_type in _pays
 
 
 def packed_if_free(recording: Any, leaf: LazyArray) -> LazyArray:
-    """A value (1, L, ...) as L rows if that takes no call, as of NumPy arrays; else as it is."""
+    """Return a value (1, L, ...) as L rows if that takes no call; else as it is."""
     free = leaf._id in recording.packed or recording.given_numpy(leaf) is not None
     return packed_value(recording, leaf) if free else leaf
 
 
 def packed_value(recording: Any, leaf: LazyArray) -> LazyArray:
-    """A value (1, L, ...) as L rows, once for all calls that read it; any other as it is."""
+    """Return a value (1, L, ...) as L rows, packed once for all calls; any other as it is."""
     if leaf._store.packed or leaf.ndim < 2 or leaf.shape[0] != 1:
         return leaf
     known = recording.packed.get(leaf._id)
@@ -221,7 +223,7 @@ def _pack(recording: Any, leaf: LazyArray) -> LazyArray:
 
 
 def unpacked(recording: Any, args: Sequence[Any]) -> list[Any]:
-    """Arguments, with values that are packed as those of another shape that they are for users."""
+    """Return arguments with packed values in the shape that users see."""
     return [
         unpacked(recording, arg)
         if arg.__class__ in (list, tuple)
@@ -263,7 +265,7 @@ def _packed_spec(value: LazyArray) -> Spec:
 
 
 def _is_by_position(graph: Subgraph) -> bool:
-    """Whether each position of the one argument gives its own of the one result."""
+    """Return whether each position of the result depends on that position of the argument only."""
     (head,) = graph.heads[:1]
     chain = {INPUT % 0}
     for node in graph.nodes:

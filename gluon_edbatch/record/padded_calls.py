@@ -1,8 +1,7 @@
-"""Calls on arrays of different lengths, recorded as calls on padded arrays.
+"""Record calls on arrays of different lengths as calls on padded arrays.
 
-What such a call returns is cut to its length for whoever asks. A padded call that is given it
-takes it as it is; so of a chain of them nothing but the first arguments is padded, and nothing is
-cut that nobody reads.
+A padded call's result is cut to its length when it is read. A further padded call reads it uncut.
+So a chain of padded calls pads its first arguments only, and cuts only what is read.
 """
 
 from collections.abc import Sequence
@@ -22,18 +21,18 @@ PAD, CUT = 'pad a length', 'cut off padding'  # operators that no user calls
 
 
 class Padded(NamedTuple):
-    """A value as padded calls take it: with any numbers behind its own, which get no gradient."""
+    """A padded value as padded calls read it; its padding is arbitrary, and has no gradient."""
 
     value: LazyArray
     axes: tuple[int, ...]  # along which it is padded
 
 
 class PaddedCall(NamedTuple):
-    """How a call with arguments of certain shapes is recorded: by `form`, on padded arguments.
+    """Tell how a call with arguments of certain shapes is recorded by `form`, on padded arguments.
 
-    `pads` are of the arguments that are padded, and `lengths`, (1,) each, are further arguments.
-    Each output is padded along `axes`, and cut by `cuts`, one after the other. It `pays` where this
-    costs less than calls by length.
+    `pads` maps positions of arguments to their padding. `lengths`, (1,) each, are further
+    arguments. Each output is padded along `axes`, and cut by `cuts`, one after the other. `pays`
+    tells whether padding costs less than calls by length.
     """
 
     pads: dict[int, 'Pad']
@@ -44,7 +43,7 @@ class PaddedCall(NamedTuple):
     pays: bool
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
-        """One more such call; gives its results as lazy values."""
+        """Record one call on padded values; return its results as lazy values."""
         values: list[NDArray] = list(leaves)
         for position, pad in self.pads.items():
             values[position] = pad.of(recording, leaves[position])
@@ -63,12 +62,12 @@ class PaddedCall(NamedTuple):
         return unflatten(self.form.template, iter([outputs[leaf] for leaf in self.form.leaves]))
 
     def changed(self) -> bool:
-        """See `Form`."""
+        """Return whether containers among the block's attributes have changed (see `Form`)."""
         return self.form.changed()
 
     def is_wanted(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
-        """Whether it costs less than calls by their lengths: no call is needed for padding that
-        comes from padded calls, or NumPy."""
+        """Return whether padding costs less than calls by length, or is free for these
+        arguments."""
         return self.pays or (
             recording.pads
             and all(
@@ -80,14 +79,14 @@ class PaddedCall(NamedTuple):
 
 
 class Pad(NamedTuple):
-    """How an argument becomes one of `spec`, longer along an axis; no form if it is one."""
+    """Tell how an argument is padded along an axis to `spec`; no `form` if it is that long."""
 
     spec: Spec
     axis: int
     form: Optional[Form]
 
     def of(self, recording: Any, leaf: LazyArray) -> LazyArray:
-        """An argument with padding; once for all calls that read it."""
+        """Return an argument with padding, padded once for all calls that read it."""
         known = recording.padded.get(leaf._id)
         if known is None or known.value._store.spec is not self.spec:
             known = recording.padded[leaf._id] = Padded(self._made(recording, leaf), (self.axis,))
@@ -110,9 +109,9 @@ def padded_call(
     of_operator: Callable[..., Form],
     of_call: Callable[[list[Spec]], Form],
 ) -> PaddedCall:
-    """How a call on arguments of these specs is recorded.
+    """Return how a call on arguments of these specs is recorded on padded ones.
 
-    `of_operator` is `Forms.form_of_rewriting`; `of_call` gives the form of the call by the specs of
+    `of_operator` is `Forms.form_of_rewriting`. `of_call` returns the call's form for the specs of
     its padded arguments and lengths.
     """
     length = {position: specs[position].shape[axis] for position, axis in padded.axes.items()}
@@ -139,7 +138,7 @@ def padded_call(
 
 
 def _pad(spec: Spec, axis: int, of_operator: Callable[..., Form]) -> Pad:
-    """Zeros behind a value, of its own as they are no more than it has."""
+    """Return how a value is padded with zeros along an axis, to its bucket's length."""
     more = padded_length(spec.shape[axis]) - spec.shape[axis]
     if not more:
         return Pad(spec, axis, None)

@@ -1,4 +1,4 @@
-"""Pieces of a recording: what one sample recorded, cut out to be appended to other recordings."""
+"""Replay fragments: cut the calls of one sample out of a recording, and append them to others."""
 
 import threading
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _NONE = Ints()
 
 
 class Mark(NamedTuple):
-    """Where a recording was at a moment."""
+    """A position in a recording, as counts of what is recorded."""
 
     nodes: int
     args: int
@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def of(cls, recording: Recording) -> 'Mark':
-        """Where it is now."""
+        """Return the present position of a recording."""
         return cls(
             len(recording.node_forms),
             len(recording.node_args),
@@ -49,11 +49,11 @@ class Mark(NamedTuple):
 
 
 class PortableForm(NamedTuple):
-    """A form without the recording that it belongs to.
+    """A form without a reference to its recording.
 
-    `mark` is the fingerprint of its block when it was called, and `parameters` are the shapes and
-    dtypes of its parameters then. `kind` makes the form in another recording; calls on sentences
-    have none.
+    `mark` is the fingerprint of the form's block when it was called, and `parameters` are the
+    shapes and dtypes of its parameters then. `kind` makes the form in another recording; it is None
+    for calls on sequences of a length.
     """
 
     node_type: NodeType
@@ -67,7 +67,7 @@ class PortableForm(NamedTuple):
 
 
 class PortableForms:
-    """The kinds of calls that some pieces hold, by number."""
+    """The forms that some fragments use, by number."""
 
     def __init__(self):
         self._kinds: list[PortableForm] = []
@@ -75,7 +75,7 @@ class PortableForms:
         self._lock = threading.Lock()
 
     def number(self, recording: Recording, form) -> int:
-        """That of a form of a recording."""
+        """Return the number of a recording's form; give it one if it is new."""
         mark = None if form.block is None else recording.model.mark_of(form.block)
         key = form.node_type, form.rows, form.length, form.block, mark
         with self._lock:
@@ -97,7 +97,7 @@ class PortableForms:
         return number
 
     def forms(self, recording: Recording) -> Ints:
-        """By number, those in a recording, -1 where it has none yet."""
+        """Return the indices of these forms in a recording, by number; -1 for a new one."""
         known = recording.adopted.get(self)
         if known is None:
             known = recording.adopted[self] = Ints()
@@ -106,14 +106,14 @@ class PortableForms:
         return known
 
     def adopt(self, recording: Recording, number: int) -> bool:
-        """Have a recording know one; False if its block or a parameter is not as it was."""
+        """Add a form to a recording; return False if its block or a parameter has changed."""
         form = self._form(recording, self._kinds[number])
         if form is not None:
             self.forms(recording).since(0)[number] = form.index
         return form is not None
 
     def _form(self, recording: Recording, kind: PortableForm) -> Optional[Form]:
-        """As if a call of this kind had been recorded."""
+        """Return a recording's form for such calls; None if block or parameters have changed."""
         block = kind.block
         if kind.node_type not in recording.trusted:
             if block is not None and (
@@ -133,10 +133,10 @@ def _parameters(node_type) -> tuple[tuple, ...]:
 
 
 class Piece:
-    """Calls that depend on nothing but each other, numbers and NumPy arrays.
+    """A replay fragment: calls that depend on each other, numbers and NumPy arrays only.
 
-    In `args`, computed values count from the first one of the piece, and numbers likewise; arrays
-    are filled in.
+    In `args`, computed values and numbers count from the first ones of the fragment. Values of
+    arrays are filled in.
     """
 
     def __init__(
@@ -192,10 +192,10 @@ class Piece:
     def cut(
         cls, kinds: PortableForms, recording: Recording, begin: Mark, result: Any
     ) -> Optional['Piece']:
-        """What was recorded since `begin`; None if that cannot be used again.
+        """Return the fragment recorded since `begin`; None if it cannot be used again.
 
-        It cannot if a value was read meanwhile, if the calls depend on values computed elsewhere or
-        on NDArrays, if blocks have forward hooks, or if their attributes were set.
+        A forced evaluation prevents a further use. So do calls that depend on outer values or
+        NDArrays, and blocks that have forward hooks or had attributes set.
         """
         end = Mark.of(recording)
         if end.disturbances != begin.disturbances:
@@ -230,9 +230,9 @@ class Piece:
         return cls(kinds, recording, begin, result, recording.mode, recording.ctx)
 
     def append_to(self, recording: Recording) -> tuple[bool, Any]:
-        """Append the calls; gives whether they could be appended, and what they returned.
+        """Append the calls to a recording; return whether that was possible, and their results.
 
-        They cannot if blocks, parameters or the context are not as they were.
+        Calls are not appended if blocks, parameters or the context have changed.
         """
         if (self._mutable or recording.ctx is not self.ctx) and not self._may_fit(recording):
             return False, None
@@ -261,7 +261,7 @@ class Piece:
         return ctx is self.ctx or ctx == self.ctx
 
     def fits(self, recording: Recording) -> bool:
-        """Whether `append_to` would append the calls."""
+        """Return whether `append_to` would append the calls."""
         known = self._kinds.forms(recording).since(0)[self.kinds]
         unknown = np.unique(self.kinds[known < 0]).tolist()
         return self._may_fit(recording) and all(
@@ -269,8 +269,7 @@ class Piece:
         )
 
     def difference(self, other: 'Piece') -> Optional[Site]:
-        """The user's line of the first call in `other` that is not as in this piece; None if the
-        two are the same."""
+        """Return the user's line of the first call that differs in `other`; None without any."""
         theirs = list(other._calls())
         for node, (one, another) in enumerate(zip_longest(self._calls(), theirs)):
             if one != another:
@@ -281,7 +280,7 @@ class Piece:
         return None if same else other._site(len(theirs) - 1)
 
     def _calls(self) -> Iterator[tuple]:
-        """Form and inputs of each call."""
+        """Yield the form's number and the inputs of each call."""
         begin = 0
         for kind, end in zip(self.kinds.tolist(), self.ends.tolist()):
             yield kind, [self._input(value) for value in self.args[begin:end].tolist()]
@@ -305,5 +304,5 @@ def _sorts(args: np.ndarray) -> np.ndarray:
 
 
 def _array_indices(args: np.ndarray) -> np.ndarray:
-    """Which of a recording's arrays are among arguments."""
+    """Return the indices of a recording's arrays among arguments."""
     return -args[_sorts(args) == _ARRAY] // 2 - 1

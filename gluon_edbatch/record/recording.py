@@ -1,4 +1,4 @@
-"""What a scope has recorded: append-only lists, two or three appends per call."""
+"""The recording of a scope: append-only lists, two or three appends per call."""
 
 import threading
 from collections.abc import Sequence
@@ -50,7 +50,8 @@ from .varying import Varying, with_number
 
 
 class Recording(Forms):
-    """Calls of one scope and their values: what is done once for each kind of call, or once."""
+    """The calls of one scope and their values; methods for what is done once, or once a
+    signature."""
 
     operator_called = operator_called
     function_called = function_called
@@ -90,7 +91,7 @@ class Recording(Forms):
     # --- calls that are not as plain as those in calls.py ----------------------------------------
 
     def call_unknown(self, callee, args):
-        """A call of a kind that was not met yet, or that the search in calls.py does not know."""
+        """Record a call whose form the search in calls.py does not find; return its results."""
         if callee.block is None:
             return self._operation_unknown(callee, args)
         if holds_each(args):
@@ -104,7 +105,7 @@ class Recording(Forms):
             raise RecordError(f'{message}\n  called at {current_site()}') from error
 
     def _static_or_not(self, callee, args):
-        """A block's call as one, or operator by operator."""
+        """Record a block's call as one call, or operator by operator if it has control flow."""
         if callee.block not in control_flow.found:
             try:
                 return self._block_unknown(callee, args)
@@ -156,8 +157,8 @@ class Recording(Forms):
         return self.append_call(prefix.form, values)
 
     def _operation_unknown(self, callee, args):
-        """Run the function that MXNet has for an operator, and see what it records. If that is
-        one call of these arguments, whose results it returns, such calls need it no more."""
+        """Run MXNet's function of an operator and see what it records. If that is one call of these
+        arguments whose results it returns, later calls skip the function."""
         packed = known_packed(self, callee, args)
         if packed is not None:
             return packed.record_found(self, callee, [arg._store for arg in args], args)
@@ -184,8 +185,8 @@ class Recording(Forms):
         return result
 
     def _is_to_be_remembered(self, callee, args, form: Form) -> bool:
-        """Whether nothing but the kinds of its arguments decided about an operator's form: not a
-        number that may vary in another scope, nor arrays, nor what was padded or packed."""
+        """Return whether the kinds of its arguments alone decide about an operator's form. Varying
+        numbers, shared arrays, padding and packing depend on more."""
         return (
             not (callee.shared or self.pads or form.length)
             and op_of(form.node_type.made_with[0]).number is None
@@ -193,8 +194,8 @@ class Recording(Forms):
         )
 
     def _prefix_of(self, callee, args, read: Sequence[int]):
-        """Where the search is to find a call of an operator that reads these values, made if
-        needed; None if they are other than `args`, with the numbers among them or without."""
+        """Return the search node for an operator's call that reads these values; make it if needed.
+        None if the values are not `args`, with or without the numbers among them."""
         as_values = len(read) == len(args)
         prefix, left = callee.first, iter(read)
         for arg in args:
@@ -211,18 +212,18 @@ class Recording(Forms):
         return prefix if next(left, None) is None else None
 
     def _is_number(self, value: int, number: float) -> bool:
-        """Whether a value is a recorded number, and this one."""
+        """Return whether a value is a recorded number and equals `number`."""
         if value >= 0 or value % 2 == 0:
             return False
         return exact(self.scalars[(-value - 1) // 2]) == exact(float(number))
 
     def _like_but_for_rows(self, callee, kinds, leaves) -> Optional[Form]:
-        """The form of an earlier call that differs in rows only, as calls on whole sentences do."""
+        """Return the form of an earlier call that differs in the number of rows only; else None."""
         like = callee.of_any_rows.get(_but_for_rows(kinds)) if callee.of_any_rows else None
         return like if like is not None and _of_same_rows(leaves) and not like.changed() else None
 
     def _resolve_described(self, callee, template, kinds, leaves) -> Form:
-        """The form of such a call, of which there was none like it."""
+        """Make the form of a block's call with arguments of these kinds."""
         form = self.form_of_block(callee.block, template, leaves)
         if (
             _of_same_rows(leaves)
@@ -234,7 +235,7 @@ class Recording(Forms):
         return form
 
     def _call_nested(self, block, args):
-        """A call with containers, arrays or constants among its arguments."""
+        """Record a block's call with containers, arrays or constants among its arguments."""
         leaves: list[Any] = []
         try:
             template = tuple(flatten(arg, ARRAYS, leaves) for arg in args)
@@ -296,7 +297,7 @@ class Recording(Forms):
         return self.operator(op, attrs, [stacked(self, arg) for arg in args])
 
     def append_call(self, form: Form, leaves: Sequence[NDArray]) -> Any:
-        """One more call of this form, for these values; gives its results."""
+        """Record one call of this form on these values; return its results."""
         if form.lengths != ANY:
             found = self._by_elements(form, leaves)
             if found is not None:
@@ -307,7 +308,7 @@ class Recording(Forms):
         return self.finish_call(form)
 
     def _by_elements(self, form: Form, leaves: Sequence[NDArray]) -> Any:
-        """The results of a call for each ragged value, where that gives the same; else None."""
+        """Return the results of a call recorded for each ragged value; None if that differs."""
         if form.elements is None:
             calls = element_calls(self, form, *self.by_length[form.index])
             form.elements = False if calls is None else calls
@@ -316,7 +317,7 @@ class Recording(Forms):
         return None
 
     def append_by_length(self, form: Form, leaves: Sequence[NDArray]) -> Form:
-        """The same where padding may show; gives the form of calls with these lengths."""
+        """Record a call that padding may change; return the form of calls with its lengths."""
         if self.known_form_for_lengths(form, leaves) is None:
             leaves = [with_values(self, leaf) for leaf in leaves]
         form = self.form_for_lengths(form, leaves)
@@ -335,7 +336,7 @@ class Recording(Forms):
                     self.node_args.append(value)
 
     def touched(self) -> None:
-        """An array that calls read may change: look at all of them again for later calls."""
+        """Forget the arguments seen so far, as an array that calls read may change."""
         for known in self._modes.values():
             for forms in known:
                 forms.clear()
@@ -344,13 +345,13 @@ class Recording(Forms):
         self.watched.clear()
 
     def forget_blocks(self) -> None:
-        """Some block's attributes changed: look at all of them again."""
+        """Forget what is known of blocks, as an attribute of one was set."""
         self.disturbances += 1
         self.touched()
         self.model.forget_blocks()
 
     def trust(self, node_type: NodeType, block: Optional[gluon.Block]) -> None:
-        """Calls of this type, recorded elsewhere, will be appended."""
+        """Accept calls of this type from other recordings; watch the block's parameters."""
         if block is not None:
             self.find_ctx(block)
             for parameter in node_type.parameters:
@@ -360,7 +361,7 @@ class Recording(Forms):
     # --- for later stages ------------------------------------------------------------------------
 
     def check_blocks(self) -> None:
-        """Raise if blocks or parameters are not what they were when calls were recorded."""
+        """Raise if blocks or parameters have changed since calls were recorded."""
         if not self.closed:
             self.model.look_at_parameters()
             self.model.look_at_blocks()
@@ -411,7 +412,7 @@ class Recording(Forms):
             self.finish_if_done()
 
     def flush(self, wanted: Optional[np.ndarray] = None, asked: Optional[int] = None) -> None:
-        """Compute the values `wanted`, or all; partial sums are left out that nobody reads, but for
+        """Compute the values `wanted`, or all. Partial sums that nobody reads are left out, except
         a value that was `asked` for."""
         self.check_alive()
         if not self.closed and threading.get_ident() != self.thread:
@@ -423,16 +424,16 @@ class Recording(Forms):
             self.evaluator.run(self, wanted, asked)
 
     def runs(self, node_type: NodeType) -> bool:
-        """See the base class."""
+        """Return whether a backend runs calls of a type."""
         with suspended():
             return self.evaluator.runs(node_type)
 
     def any_left(self) -> bool:
-        """Whether calls wait."""
+        """Return whether calls wait."""
         return sum(map(len, self.ran)) + self.left_out < len(self.node_forms)
 
     def form_of_sum(self, index: int) -> int:
-        """The form of calls that add, or join, any number of values as those of a form do."""
+        """Return the form that adds, or joins, any number of values as form `index` does."""
         known = self._sums.get(index)
         if known is None:
             form = self.forms[index]
@@ -449,8 +450,7 @@ class Recording(Forms):
         return known
 
     def forget(self, evaluations: Sequence[int]) -> None:
-        """Keep nothing of what these computed; nor in which other form values are known, but of
-        values that are still there."""
+        """Drop the results of these evaluations, and packed or padded forms of lost values."""
         stores = self.stores() if evaluations else []
         for number in evaluations:
             self.results.pop(number, None)
@@ -473,8 +473,8 @@ class Recording(Forms):
         return value >= 0 and (number < 0 or number in self.results)
 
     def finish_if_done(self) -> None:
-        """If nothing is left to run, keep nothing but the results that values refer to, and let
-        these live without the recording; but for kinds of which partial sums were left out."""
+        """Once no call waits, keep only the results that values refer to; these live without the
+        recording. Kinds with partial sums that were left out stay."""
         if self.any_left():
             return
         self.is_over = True
@@ -492,11 +492,11 @@ class Recording(Forms):
                 store.recording = None
 
     def knows_autograd(self) -> bool:
-        """Whether some of what it records may be on a tape; asked while it is recording."""
+        """Return whether some recorded calls may be on a tape; asked while the scope records."""
         return any(mode.recording for mode in self._modes)
 
     def will_read(self, value: int) -> bool:
-        """Whether calls that are recorded, but did not run yet, read this value."""
+        """Return whether calls that are recorded, but did not run yet, read this value."""
         if not self.closed:
             return False
         if self._read_later[0] != len(self.ran):
@@ -521,7 +521,7 @@ class Recording(Forms):
 
 
 def _same(result: Any, other: Any) -> bool:
-    """Whether two results of operators are the same values in the same structure."""
+    """Return whether two results of operators are the same values in the same structure."""
     if result.__class__ is not other.__class__:
         return False
     if result.__class__ in (list, tuple):
@@ -534,7 +534,7 @@ def _of_same_rows(leaves: Sequence[LazyArray]) -> bool:
 
 
 def _but_for_rows(kinds: Sequence[Any]) -> tuple:
-    """What calls have in common that differ in rows only."""
+    """Return kinds of arguments without their numbers of rows."""
     return tuple(
         [kind.spec.arena if kind.__class__ is Store and kind.shape else kind for kind in kinds]
     )

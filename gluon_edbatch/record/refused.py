@@ -1,4 +1,4 @@
-"""Arguments that a block or an operator cannot take: what is wrong, and what to write instead."""
+"""Explain which arguments a block or an operator cannot take, and what to write instead."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ model_codes: set[CodeType] = set()  # of what calls a model for one sample (see 
 
 
 class ModelCall(NamedTuple):
-    """A call of a model for one sample, by the user."""
+    """The user's call of a model for one sample."""
 
     model: gluon.Block
     args: tuple[Any, ...]
@@ -36,8 +36,8 @@ class ModelCall(NamedTuple):
 def refused_call(
     block: gluon.Block, args: Sequence[Any], error: BaseException, call: Optional[ModelCall]
 ) -> Optional[str]:
-    """Why a block failed with `error`, if that is for an argument that is no array; `call` is that
-    of the model which the block is in."""
+    """Explain why a block failed with `error` if an argument is not an array, else return None.
+    `call` is the model's call around it."""
     blamed = _blamed(args, error)
     if not blamed:
         return None
@@ -62,13 +62,13 @@ def refused_call(
 
 
 def refused_operands(name: str, args: Sequence[Any], error: BaseException) -> Optional[str]:
-    """The same for an operator."""
+    """Explain why an operator failed with `error` if an argument is not an array; else None."""
     blamed = _blamed(args, error)
     return _refused(name, [(f'argument {i + 1}', args[i]) for i in blamed]) if blamed else None
 
 
 def _blamed(args: Sequence[Any], error: BaseException) -> list[int]:
-    """Positions of the arguments that are no arrays, if the error says that it is for these."""
+    """Return positions of the arguments that are not arrays, if `error` is about these."""
     odd = [position for position, arg in enumerate(args) if not is_array(arg)]
     text = str(error.__cause__ or error)
     if any(words in text for words in _FOR_NONE):
@@ -80,7 +80,7 @@ def _blamed(args: Sequence[Any], error: BaseException) -> list[int]:
 
 
 def _looks_like(arg: Any, text: str) -> bool:
-    """Whether MXNet may have shown this argument so; in containers there are then Symbols."""
+    """Return whether MXNet's error may have shown this argument so; containers hold Symbols."""
     return (
         text.startswith(repr(type(arg)())[0])
         if isinstance(arg, (list, tuple, dict))
@@ -94,7 +94,7 @@ def _refused(who: str, given: Sequence[tuple[str, Any]]) -> str:
 
 
 def _unlike_mxnet(error: BaseException) -> str:
-    """What the user's own code said, if it was that which failed."""
+    """Return the message of the user's own code if that code failed; empty otherwise."""
     cause = error.__cause__ or error
     lines = str(cause).splitlines() or ['']
     if any(words in str(cause) for words in _NO_ARRAY):
@@ -103,7 +103,7 @@ def _unlike_mxnet(error: BaseException) -> str:
 
 
 def _what(arg: Any) -> str:
-    """An argument that should have been an array, and what to give instead."""
+    """Describe an argument that should have been an array, and what to give instead."""
     if arg is None:
         return 'None: call it only where there is a value, or give an array of zeros'
     if isinstance(arg, bool):
@@ -149,7 +149,7 @@ def _leaves(items: Any) -> Iterator[Any]:
 
 
 def current_model_call() -> Optional[ModelCall]:
-    """The outermost call of a model that this thread is in."""
+    """Return the outermost call of a model that this thread is in; None outside."""
     found: Optional[FrameType] = None
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
@@ -164,7 +164,7 @@ def current_model_call() -> Optional[ModelCall]:
 
 
 def refused_eagerly(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
-    """The same for a call inside an eager model, from what its error passed through."""
+    """Explain why a call inside an eager model failed, by the frames that the error passed."""
     call = None
     while traceback is not None:
         if traceback.tb_frame.f_code is _call_code:

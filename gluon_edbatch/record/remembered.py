@@ -1,9 +1,9 @@
-"""Types of calls, remembered from scope to scope.
+"""The signature cache: types of calls, remembered from scope to scope.
 
-A block's are kept as long as it has the same fingerprint, those used last; operators have no block.
-Beside the types stands what is known of calls of different lengths (see `families`), and of kinds
-of calls: what a scope finds out of one by looking at the block, later scopes find by the kinds of
-its arguments alone.
+A block's types are kept while its fingerprint stays the same, those used last. Operators have no
+block. The cache also has what is known of calls of different lengths (see `families`), and call
+signatures. A scope makes a signature from the block; later scopes find it by the kinds of
+arguments.
 """
 
 import threading
@@ -20,7 +20,7 @@ from .shared import SharedTypes
 
 
 class Remembered(NamedTuple):
-    """A kind of call as later recordings find it."""
+    """A call signature as later recordings find it."""
 
     form: Any  # a `Form` of no recording
     summary: Any  # with the rows of its outputs, see `CallLog.form_summaries`
@@ -40,14 +40,14 @@ _changes_of_padding = 0
 
 
 class Refusal(NamedTuple):
-    """An error in the place of a type: making it would fail again, and take as long."""
+    """An error that making a type raised, kept in the type's place: another try would fail, too."""
 
     error: type[EdbError]
     message: str
 
 
 class Maker(NamedTuple):
-    """What types of calls are made of: a block, or an operator."""
+    """A block or an operator, for which types of calls are made."""
 
     name: str  # for users
     types: dict[tuple, Any]  # where its types are remembered
@@ -58,13 +58,13 @@ class Maker(NamedTuple):
 def operator_maker(
     op: str, attrs: tuple = (), shared: tuple = (), types: dict[tuple, Any] = operator_types
 ) -> Maker:
-    """Of calls of an operator, maybe one that no user calls."""
+    """Return the maker of an operator's types; users may have no name for the operator."""
     head = op, attrs, shared
     return Maker(op, types, head, head)
 
 
 def types_of(block: gluon.Block, mark: Fingerprint) -> dict[tuple, Any]:
-    """The types of a block's calls as long as it has this fingerprint."""
+    """Return the types of a block's calls, valid as long as it has this fingerprint."""
     with tracing:
         marks = _block_types.get(block)
         if marks is None:
@@ -81,7 +81,7 @@ def types_of(block: gluon.Block, mark: Fingerprint) -> dict[tuple, Any]:
 
 
 def keep(types: dict[tuple, Any], key: tuple, node_type: Any) -> None:
-    """Know a type as the one used last; if there are too many, the older half goes."""
+    """Remember a type as the one used last; if there are too many, drop the older half."""
     if next(reversed(types), None) == key and types[key] is node_type:
         return
     types.pop(key, None)
@@ -92,20 +92,20 @@ def keep(types: dict[tuple, Any], key: tuple, node_type: Any) -> None:
 
 
 def decide_padding_anew() -> None:
-    """Calls of kinds that were not padded may be from now on, as others were seen."""
+    """Forget which call signatures are not padded, as calls of other lengths were seen."""
     global _changes_of_padding
     _changes_of_padding += 1
 
 
 def block_kinds(block: gluon.Block, mark: Fingerprint, mode: tuple) -> dict[tuple, Remembered]:
-    """The kinds of a block's calls in a mode, as long as it has this fingerprint."""
+    """Return the signatures of a block's calls in a mode; valid while it has this fingerprint."""
     with tracing:
         key = ('kinds', *mode, _changes_of_padding)
         return types_of(block, mark).setdefault(key, {})
 
 
 def operator_kinds(place: tuple, *mode: Any) -> dict[tuple, Remembered]:
-    """The same of what is no block, but an operator with its keyword arguments."""
+    """Return the signatures of an operator's calls with its keyword arguments in a mode."""
     with tracing:
         if len(_operator_kinds) > _MOST_TYPES // 2:
             _operator_kinds.clear()
@@ -113,7 +113,7 @@ def operator_kinds(place: tuple, *mode: Any) -> dict[tuple, Remembered]:
 
 
 def remember(kinds: dict[tuple, Remembered], key: Sequence[Any], kind: Remembered) -> None:
-    """Know a kind of call by those of its arguments."""
+    """Remember a call signature by the kinds of its arguments."""
     with tracing:
         if len(kinds) >= _MOST_TYPES:
             kinds.clear()

@@ -1,6 +1,6 @@
-"""Which scope a thread or asyncio task has entered.
+"""Keep track of the scope that a thread or asyncio task has entered.
 
-Compiled by Cython where a compiler is present, as `calls` is.
+Cython compiles this module where a compiler is present, as `calls`.
 """
 
 import threading
@@ -29,12 +29,12 @@ class Entered:
         self.closed = False
 
     def call_block(self, block, args):
-        """What a call of a block gives."""
+        """Record a call of a block and return its results; subclasses implement it."""
         raise NotImplementedError
 
 
 def current_recording():
-    """The innermost scope that is open in this thread or asyncio task, or None."""
+    """Return the innermost scope that is open in this thread or asyncio task, or None."""
     scope = interpreter.recording()
     while scope is not None and (scope.closed or scope.thread != interpreter.thread()):
         scope = scope.outer  # scopes may end in any order, and threads inherit contexts
@@ -42,13 +42,12 @@ def current_recording():
 
 
 def enter(scope: Optional[Any]) -> None:
-    """Make this thread or asyncio task use another scope, or none."""
+    """Make this thread or asyncio task record into another scope, or into none."""
     interpreter.record_into(scope)
 
 
 def leave(scope: Any) -> None:
-    """Nobody uses it any more: neither this thread or task, whichever scope it entered last, nor a
-    task that began within the scope. May be called again."""
+    """Close a scope for this thread or task and for tasks begun in it; may be called again."""
     scope.closed = True
     if interpreter.recording() is scope:
         outer = current_recording()
@@ -59,6 +58,6 @@ def leave(scope: Any) -> None:
 
 
 def place():
-    """Where the user's code is, as `sites.site_at` takes it."""
+    """Return the user's present instruction, as `sites.site_at` takes it."""
     frame = interpreter.user_frame()
     return interpreter.code_of(frame), interpreter.instruction_of(frame)

@@ -1,4 +1,4 @@
-"""Several values as one: their rows one after the other, or ragged."""
+"""Join several values to one: by concatenating their rows, or as a ragged value."""
 
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -22,7 +22,7 @@ from .sites import current_site
 
 
 def concat(recording: Any, args: Sequence[Any]) -> LazyArray:
-    """Record that the rows of some values, one after the other, are a value."""
+    """Record a value that has the rows of some values, one after the other."""
     args = list(args)
     result = recording.concat_plain(args)
     if result is not None:
@@ -41,7 +41,7 @@ def concat(recording: Any, args: Sequence[Any]) -> LazyArray:
 
 
 def concat_form(recording: Any, spec: Spec, rows: int) -> Form:
-    """That of values with rows of this kind, and so many together."""
+    """Return the form of concatenations of values with rows of this kind, `rows` rows in all."""
     key = 'concat', spec.arena
 
     def of_any_rows() -> Form:
@@ -58,8 +58,7 @@ def concat_form(recording: Any, spec: Spec, rows: int) -> Form:
 
 
 def form_of_any_number(recording: Any, form: Form) -> Form:
-    """The form of calls that compute the same as a form of additions, or of concatenations along
-    axis 0, of any number of values."""
+    """Return the form that adds or joins any number of values, as `form` does a fixed number."""
     spec = form.node_type.output_specs(form.rows)[0]
     if form.node_type.joins_rows:
         return concat_form(recording, spec, spec.rows)
@@ -76,7 +75,7 @@ def ragged_unknown(
     dtype: Any,
     ctx: Optional[mx.Context],
 ) -> RaggedArray:
-    """Ragged values that are not all lazy and of one kind."""
+    """Make a ragged value of values that are not all lazy and of one kind."""
     if not values:
         if not shape:
             raise RecordError(
@@ -105,7 +104,7 @@ def ragged_unknown(
 
 
 def _of_one_kind(recording: Any, values: Sequence[NDArray]) -> Sequence[NDArray]:
-    """The values, all on the user's own tape (see `execute.eager`) if one of them is."""
+    """Return the values; all on the user's own tape (see `execute.eager`) if one of them is."""
     if not any(value._store.spec.eager for value in values):
         return values
     return [value if value._store.spec.eager else _eager_copy(recording, value) for value in values]

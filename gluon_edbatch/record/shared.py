@@ -1,4 +1,4 @@
-"""Arrays of the user that the calls of an operator share: weights, as parameters are to blocks."""
+"""The user's arrays that an operator's calls share: weights, like a block's parameters."""
 
 import sys
 from collections import OrderedDict
@@ -20,7 +20,7 @@ _MOST_ARRAYS = 64  # of one operator in a recording; more are data
 
 
 class SharedArray:
-    """An array as a type's parameter: what `gluon.Parameter` is asked for."""
+    """An array as a type's parameter, with the interface of `gluon.Parameter` that is needed."""
 
     _deferred_init = ()
     _grad_stype = 'default'
@@ -34,26 +34,26 @@ class SharedArray:
         self._data = [array]
 
     def data(self, ctx: mx.Context) -> NDArray:
-        """The array; raises RuntimeError if it is on another device."""
+        """Return the array; raise RuntimeError if it is on another device."""
         if ctx != self._ctx:
             raise RuntimeError(f'the array {self.name} is on {self._ctx}')
         return self._data[0]
 
     def is_forgotten(self) -> bool:
-        """Whether nobody else refers to the array."""
+        """Return whether there are no other references to the array."""
         return sys.getrefcount(self._data[0]) <= 2  # the list, and the argument of this call
 
     def variable(self) -> mx.sym.Symbol:
-        """What stands for it in a graph."""
+        """Return the Symbol that stands for the array in a graph."""
         return mx.sym.var(self.name, shape=self.shape, dtype=self.dtype)
 
 
 class Sharing:
-    """Which arrays of a recording its operators share.
+    """Decide which arrays are weights that an operator's calls share.
 
-    An array does not tell whether it is data of one sample or a weight. Taken for a weight are the
-    weights of layers, arrays with a gradient of their own, and large ones. Where batches cannot
-    read an array as it lies, it is data (see `device_of`).
+    An array does not tell whether it is data of one sample or a weight. Weights of layers, arrays
+    with their own gradient, and large arrays count as weights. An array that batches cannot read
+    where it is counts as data (see `device_of`).
     """
 
     def __init__(self):
@@ -62,7 +62,7 @@ class Sharing:
         self._of_operator: dict[str, set] = {}
 
     def positions(self, op: str, args: Sequence[Any]) -> tuple[int, ...]:
-        """Those of the arguments that are shared, if any argument is not."""
+        """Return the positions of shared weights; empty if every argument would be one."""
         found = [
             position
             for position, arg in enumerate(args)
@@ -76,7 +76,8 @@ class Sharing:
         return tuple(found)
 
     def data_among(self, args: Sequence[Any]) -> Optional[int]:
-        """Position of the array that is data, if any is an array: rather one that is no weight."""
+        """Return the position of the array that is data: the first that is not a weight, else the
+        first array. None without arrays."""
         found = [position for position, arg in enumerate(args) if isinstance(arg, NDArray)]
         data = [
             position
@@ -87,7 +88,7 @@ class Sharing:
         return next(iter(data + found), None)
 
     def is_weight(self, array: NDArray) -> bool:
-        """Whether an array is taken for a weight, and not for data of one sample."""
+        """Return whether an array counts as a weight, not as data of one sample."""
         return self._facts(array)[2]
 
     def _is_readable(self, array: NDArray) -> bool:
@@ -106,8 +107,8 @@ class Sharing:
 
 
 class SharedTypes:
-    """Types of operators on shared arrays. They hold these, as an array tells nobody when it goes;
-    so those go that nobody else refers to, and the least recently used ones."""
+    """Keep the types of operators on shared arrays. Types hold their arrays, so types are dropped
+    when nothing else refers to an array, or when they are the least recently used."""
 
     def __init__(self):
         self._types: OrderedDict[tuple, tuple[list[SharedArray], dict]] = OrderedDict()
@@ -115,8 +116,7 @@ class SharedTypes:
     def of(
         self, op: str, positions: Sequence[int], arrays: Sequence[NDArray]
     ) -> tuple[list[SharedArray], dict]:
-        """The parameters that stand for these arrays, arguments at these positions, and the types
-        that have them, by key."""
+        """Return the parameters for arrays at these positions, and the types that have them."""
         key = (op, *positions, *map(id, arrays))
         known = self._types.pop(key, None)
         if known is None:

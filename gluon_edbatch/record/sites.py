@@ -1,7 +1,7 @@
-"""Where in the user's code a call was recorded: two words per node, a line only when asked for.
+"""Find the user's line that recorded a call: two words per node, made a line only on demand.
 
-The user's line is the nearest outside of this package, MXNet and installed libraries. Where one of
-these, as gluonnlp, made the call, its line is told, too.
+The user's line is the nearest outside this package, MXNet and installed libraries. If a library
+such as gluonnlp made the call, its line is kept, too.
 """
 
 import dis
@@ -33,8 +33,7 @@ _called_numbers: dict[tuple[int, int, int], int] = {}
 
 
 class Site(NamedTuple):
-    """A place in a source file; of a call that a library made, the user's line, and in `library`
-    that of the library."""
+    """A source line of the user, and in `library` the line of the library that made the call."""
 
     filename: str
     line: int
@@ -46,8 +45,8 @@ class Site(NamedTuple):
 
 
 def kind_of(code: CodeType, names: dict[str, Any]) -> int:
-    """Whose code with these global names is: `USER`, `PASSED` for this package's and MXNet's, or
-    `LIBRARY`."""
+    """Return whose code it is: `USER`, `PASSED` for this package's and MXNet's, or `LIBRARY`.
+    `names` are its global names."""
     kind = _kinds.get(id(code))
     if kind is None:
         _codes[id(code)] = code
@@ -69,8 +68,8 @@ def _kind_of_file(filename: str, names: dict[str, Any]) -> int:
 
 
 def place_of(frame: FrameType) -> tuple[FrameType, Optional[FrameType]]:
-    """The frame of the user's line that this one is, or that called it; and that of the library's
-    line that made the call, if one did."""
+    """Return the frame of the user's line that runs or called `frame`, and the frame of the
+    library's line that made the call, if one did."""
     library = None
     for outer in _outwards(frame):
         kind = kind_of(outer.f_code, outer.f_globals)
@@ -88,14 +87,14 @@ def _outwards(frame: Optional[FrameType]) -> Iterator[FrameType]:
 
 
 def _installed(filename: str) -> str:
-    """A library's file as it is imported, without where libraries are."""
+    """Return a library's file name relative to the folder of installed libraries."""
     parts = filename.split(os.sep)
     where = [place for place, part in enumerate(parts) if part in _INSTALLED]
     return os.sep.join(parts[where[-1] + 1 :]) if where else filename
 
 
 def _cell(filename: str) -> Optional[str]:
-    """A cell of a notebook as its reader knows it, In[3]; None for other files."""
+    """Return the name of a notebook's cell as its reader knows it, In[3]; None for other files."""
     ipython: Any = sys.modules.get('IPython')
     shell = ipython.get_ipython() if ipython else None
     named = getattr(getattr(shell, 'compile', None), 'format_code_name', None)
@@ -104,7 +103,7 @@ def _cell(filename: str) -> Optional[str]:
 
 
 def through_library(library: CodeType, user: CodeType, instruction: int) -> int:
-    """A number for a library's code as it was called at an instruction of the user's."""
+    """Return a number for a library's code as called at an instruction of the user's code."""
     key = id(library), id(user), instruction
     number = _called_numbers.get(key)
     if number is None:
@@ -115,7 +114,7 @@ def through_library(library: CodeType, user: CodeType, instruction: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def site_at(code: int, instruction: int) -> Site:
-    """File and line of an instruction; a code is an id, or a number of `through_library`."""
+    """Return file and line of an instruction; `code` is an id, or a number of `through_library`."""
     if code >= 0:
         return site_of(_codes[code], instruction)
     library, user, called_at = _called[-2 - code]
@@ -123,19 +122,19 @@ def site_at(code: int, instruction: int) -> Site:
 
 
 def site_of(code: CodeType, lasti: int) -> Site:
-    """File and line of an instruction."""
+    """Return file and line of an instruction in a code object."""
     begun = takewhile(lambda start: start[0] <= lasti, dis.findlinestarts(code))
     numbers = [number for _, number in begun if number is not None]
     return Site(code.co_filename, numbers[-1] if numbers else code.co_firstlineno)
 
 
 def current_site() -> Site:
-    """The user's line that is running now."""
+    """Return the user's line that is running now."""
     return site_above(sys._getframe(1))
 
 
 def site_above(frame: FrameType) -> Site:
-    """The user's line that this frame is, or that called it."""
+    """Return the user's line that runs or called this frame."""
     user, library = place_of(frame)
     inner = () if library is None else (_line_of(library),)
     return _line_of(user)._replace(library=inner)
@@ -146,7 +145,7 @@ def _line_of(frame: FrameType) -> Site:
 
 
 def site_of_error(error: BaseException) -> Site:
-    """The innermost of the user's lines that an exception has passed."""
+    """Return the innermost of the user's lines that an exception has passed."""
     site = None
     for frame, line in walk_tb(error.__traceback__):
         kind = kind_of(frame.f_code, frame.f_globals)

@@ -1,4 +1,4 @@
-"""Where the results of recorded calls are: rows of arenas, which evaluations fill."""
+"""Store the results of recorded calls as rows of arenas, which evaluations fill."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional, Union
@@ -38,9 +38,9 @@ class Arena:
 
     @property
     def taped(self) -> Optional[NDArray]:
-        """The same memory as an output of the evaluation on autograd's tape, or None if nothing
-        has a gradient. Put there at the first use: every arena on the tape costs a gradient of
-        its whole size, and most of them nobody reads."""
+        """The arena as an output of the evaluation on autograd's tape; None if nothing has a
+        gradient. It is put on the tape at its first use, as each arena there costs a gradient of
+        its whole size."""
         if self._taped is None and self._connect is not None:
             self._show()
             self._taped = self._connect()
@@ -48,7 +48,7 @@ class Arena:
         return self._taped
 
     def take(self, rows: np.ndarray, taped: bool) -> tuple[NDArray, bool]:
-        """A copy of some rows, and whether it is connected to autograd, as is to be if `taped`."""
+        """Return a copy of some rows, and whether it is connected to autograd, as `taped` asks."""
         source = self.taped if taped else None
         found = self.handed() if source is None else source
         index = upload(rows.astype(np.int32), self.raw.ctx)
@@ -56,18 +56,18 @@ class Arena:
             return mx.nd.take(found, index), source is not None
 
     def handed(self) -> NDArray:
-        """The rows, for operators of the engine: their memory is not idle any more."""
+        """Return the rows for an operator of the engine; their memory counts as used then."""
         if self.memory is not None:
             self.memory.handed.append(None)
         return self.raw
 
     def _show(self) -> None:
-        """From now on views of the memory are about."""
+        """Note that there are views of the arena's memory from now on."""
         if self.memory is not None:
             self.memory.shown = True
 
     def read(self, begin: int, end: int, taped: bool) -> NDArray:
-        """A view of some rows, connected to autograd if they were recorded so."""
+        """Return a view of some rows, connected to autograd if they were recorded so."""
         self._show()
         source = self.taped if taped else None
         if source is None:
@@ -82,7 +82,7 @@ class Arena:
 
 
 class EagerArena:
-    """Results of one kind that are on the user's own tape, each an array of its own."""
+    """Results of one kind that are on the user's own tape, each in a separate array."""
 
     __slots__ = ('rows',)
 
@@ -90,11 +90,11 @@ class EagerArena:
         self.rows: dict[int, NDArray] = {}  # by first row, a number that has no memory behind it
 
     def read(self, begin: int, _end: int, taped: bool) -> NDArray:
-        """The value that begins at some row, connected to autograd if it was recorded so."""
+        """Return the value that begins at a row, connected to autograd if it was recorded so."""
         return alias(keep_on_tape(self.rows[begin])) if taped else detached(self.rows[begin])
 
     def values(self, rows: np.ndarray) -> Iterator[NDArray]:
-        """Those that have these rows, one after the other."""
+        """Yield the values that have these rows, one after the other."""
         place = 0
         while place < len(rows):
             value = self.rows[int(rows[place])]
@@ -102,7 +102,7 @@ class EagerArena:
             yield value
 
     def take(self, rows: np.ndarray, taped: bool) -> tuple[NDArray, bool]:
-        """See `Arena`."""
+        """Return a copy of some rows, and whether it is connected to autograd, as `taped` asks."""
         values = list(self.values(rows))
         if taped:
             values = list(map(keep_on_tape, values))
@@ -114,7 +114,7 @@ _OF_NONE = tuple([np.zeros(0, dtype) for dtype in (np.int32, np.int64, np.int64,
 
 
 class Locations:
-    """Where the values of one recording are: arrays by value."""
+    """Tell where the values of one recording are: arrays indexed by value."""
 
     # int32, the evaluation that computed it; -1 before, and -2 for a partial sum that was left out
     evaluation: np.ndarray
@@ -127,13 +127,13 @@ class Locations:
         self._copies = np.zeros(0, np.int64)
 
     def copies(self) -> np.ndarray:
-        """int64 by value, room for a plan to note where its copies of earlier results are."""
+        """Return (values,) int64, in which a plan notes where its copies of earlier results are."""
         if len(self._copies) < len(self.row):
             self._copies = np.empty(len(self.row), np.int64)
         return self._copies
 
     def grow(self, values: int) -> None:
-        """Make room for this many values. Other threads may look at those that are known."""
+        """Make room for this many values, while other threads may read those that are known."""
         known = len(self.evaluation)
         if values <= known:
             return
@@ -147,11 +147,11 @@ class Locations:
         self.row, self.rows, self.taped, self.evaluation = row, rows, taped, evaluation
 
     def known(self, value: int) -> bool:
-        """Whether the value was computed."""
+        """Return whether the value was computed."""
         return value < len(self.evaluation) and self.evaluation.item(value) >= 0
 
     def unknown(self, values: np.ndarray) -> np.ndarray:
-        """Those of some values that were not computed; what the user gave, below 0, is not."""
+        """Return the values that were not computed yet, without what the user gave (below 0)."""
         size = len(self.evaluation)
         known = values < 0
         inside = ~known & (values < size)
@@ -178,7 +178,7 @@ class Store:
         self.given: dict[int, Any] = {}
 
     def arena(self, evaluation: int) -> Union[Arena, EagerArena]:
-        """Where an evaluation's values are."""
+        """Return the arena with an evaluation's values; raise if it was forgotten."""
         found = self.arenas.get(evaluation)
         if found is None:
             raise forgotten(current_site())
@@ -186,11 +186,11 @@ class Store:
 
     @property
     def shown(self) -> Optional[tuple[int, ...]]:
-        """The shape as users see it, where that is another."""
+        """The shape as users see it, if it differs from the spec's; else None."""
         return None if self.shape == self.spec.shape else self.shape
 
     def read(self, value: int) -> NDArray:
-        """The computed value; if it is not there yet, run all that is recorded."""
+        """Return the computed value; if it is not there yet, run all that is recorded."""
         if value < 0:
             given = self.given.get(value)
             if isinstance(given, float):
@@ -214,8 +214,8 @@ class Store:
         return copied(array)  # the user may write to it
 
     def gathered(self, values: Sequence[int]) -> Optional[NDArray]:
-        """A copy of the rows of computed values, one after the other, by one gather; None if they
-        are not all in one arena, and alike to autograd."""
+        """Return a copy of the rows of computed values, concatenated by one gather. None unless all
+        are in one arena, and all or none on a tape."""
         found = self._among(values)
         if found is None:
             return None
@@ -228,7 +228,7 @@ class Store:
             return mx.nd.take(source, mx.nd.array(rows, ctx=self.spec.ctx, dtype='int32'))
 
     def neighbours(self, values: Sequence[int]) -> Optional[NDArray]:
-        """A view of the rows of computed values; None where these are not one after the other."""
+        """Return a view of the rows of computed values; None unless the rows are consecutive."""
         found = self._among(values)
         if found is None or (np.diff(found[1]) != 1).any():
             return None
@@ -236,8 +236,8 @@ class Store:
         return arena.read(int(rows[0]), int(rows[0]) + len(rows), False)
 
     def _among(self, values: Sequence[int]) -> Optional[tuple[Arena, np.ndarray, bool]]:
-        """The arena that holds all of some values, their rows in it, and whether autograd records
-        them; None if there is no such arena."""
+        """Return the arena that holds all of some values, their rows in it, and whether autograd
+        records them; None if there is no such arena."""
         ids, known = np.array(values), self.locations
         if self.spec.eager or any(value < 0 or not known.known(value) for value in values):
             return None
@@ -252,7 +252,7 @@ class Store:
 
 
 def forgotten(site: Site) -> StaleValueError:
-    """Who reads, in a scope that forgets, what was computed for others."""
+    """Return the error for reading an earlier sample's value in a scope that forgets results."""
     return StaleValueError(
         f'{site} reads a value that was computed for an earlier sample, and is not kept any more: '
         f'keep what it holds (value.asnumpy()), or compute it before the first sample'
@@ -260,6 +260,6 @@ def forgotten(site: Site) -> StaleValueError:
 
 
 def copied(array: NDArray) -> NDArray:
-    """A copy, which is on a tape if the array is."""
+    """Return a copy of an array, which is on a tape if the array is."""
     with modes(recording=True):
         return array.copy()

@@ -1,4 +1,4 @@
-"""Which numbers among the attributes of operators are data, as they vary from call to call."""
+"""Scalar promotion: decide which numbers among operators' attributes vary, and so become data."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ _constants: dict[tuple[str, Text, ArenaKey], set[Text]] = defaultdict(set)
 
 
 class Varying:
-    """The numbers of the calls of one operator, in one scope, on values of one kind.
+    """Track the numbers in calls of one operator, in one scope, on values of one kind.
 
-    The first remains an attribute, which is as fast as can be; the second shows that they vary,
-    unless it is another position of the same array, as of a loop over all of them: a view each.
-    So does a first one that is new after some scopes have begun with different ones.
+    The first number stays an attribute, which is fastest. A second one shows that numbers vary,
+    unless it is another position of the same array, as in a loop over positions: each is a view. A
+    new first number also shows it, once some scopes began with different ones.
     """
 
     def __init__(self, op: str, rest: Text, spec: Spec):
@@ -37,7 +37,7 @@ class Varying:
         self._varies = False
 
     def varies(self, attrs: Text, array: int) -> bool:
-        """Whether the number among these attributes is to be data."""
+        """Return whether the number among these attributes becomes data."""
         if attrs in self._constants:
             return False
         if self._array is None:
@@ -54,8 +54,8 @@ class Varying:
 def with_number(
     recording: Any, op: str, attrs: Text, leaves: Sequence[LazyArray]
 ) -> Optional[tuple[list[LazyArray], Form]]:
-    """Arguments and form of a call whose number, an attribute, is an argument, as it varies; None
-    if it does not, or if calls would not share a batch then."""
+    """Return the arguments and form of a call whose varying number, an attribute, becomes an
+    argument. None if it does not vary, or if calls would not share a batch then."""
     rule = op_of(op).number
     if rule is None or len(leaves) != 1:
         return None
@@ -79,7 +79,7 @@ def with_number(
 
 
 def _numbers_of_rows(recording: Any, numbered: Numbered, rows: int) -> LazyArray:
-    """A number as a value, one for each row if need be."""
+    """Return a number as a value, repeated for each row if the operator needs that."""
     rows = rows if numbered.each_row else 1
     if rows == 1 and numbered.dtype == SCALAR_DTYPE:
         return recording.number(numbered.number)

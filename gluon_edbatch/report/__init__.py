@@ -1,4 +1,4 @@
-"""What was done: counters, explanations line by line of the user's code, pictures."""
+"""Reports of what was done: counters, explanations line by line of the user's code, pictures."""
 
 from .counters import Report, TypeReport
 

@@ -1,4 +1,4 @@
-"""What a report of a fault needs: versions, what is compiled, how many threads."""
+"""What a bug report needs: versions, what is compiled, number of threads."""
 
 import platform
 from typing import NamedTuple, Optional
@@ -13,7 +13,7 @@ from ..version import __version__
 
 
 class About(NamedTuple):
-    """What `about` tells; as a text, a line for each.
+    """What `about` returns; as text, a line for each fact.
 
     Attributes
     ----------
@@ -27,9 +27,9 @@ class About(NamedTuple):
         The level of the native operators, ``'v3'`` of x86-64, say, and whether they were compiled
         at first use. None without native operators.
     threads : int
-        How many they may use (`set_num_threads`).
+        Number of threads that native operators may use (`set_num_threads`).
     gpus : int
-        How many MXNet finds.
+        Number of GPUs that MXNet finds.
     """
 
     version: str
@@ -58,9 +58,9 @@ class About(NamedTuple):
 
 
 def about() -> About:
-    """Tell what a report of a fault needs: ``print(edb.about())``.
+    """Return what a bug report needs: ``print(edb.about())``.
 
-    Loads the native operators, and compiles them if need be, as their first use would.
+    The call loads the native operators, and compiles them if needed, as their first use would.
 
     Returns
     -------

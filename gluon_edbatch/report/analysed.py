@@ -1,4 +1,4 @@
-"""The boundary of reports: an unexpected error of an analysis becomes text, and is not raised."""
+"""Convert an unexpected error of a report's analysis to text, which is not raised."""
 
 from typing import Any, Callable
 
@@ -7,7 +7,7 @@ strict = False  # whether such errors are raised, as in this package's tests
 
 
 def analysed(analysis: Callable[..., str], *args: Any) -> str:
-    """Return what an analysis says, or that it failed. Batches ran whatever a report says."""
+    """Return what an analysis says, or that it failed: batches ran whatever a report says."""
     try:
         return analysis(*args)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What was batched, and what not and why."""
+"""Counters of what was batched, and of what was not and why."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -17,23 +17,23 @@ from .analysed import analysed
 
 
 class TypeReport(NamedTuple):
-    """Calls of one type.
+    """Counters of the calls of one type.
 
     Attributes
     ----------
     name : str
     calls, batches : int
     note : str
-        Why calls run one by one, if they do; what was measured of those that run at once.
+        Why calls run one by one, or eagerly, if they do.
     hoisted : int
-        How often the part that depends on known values only ran ahead, for all calls at once, or
+        How often the part that depends on known values only ran ahead, for all calls together, or
         rows of tables with row_sparse gradients were looked up.
     passes : tuple of str
         The compile options that made a difference to the type (see `CompileOptions`).
     alike : str
-        The same for types that differ in shapes and constants only.
+        A key that is equal for types that differ in shapes and constants only.
     by_length : str
-        Why types that differ in lengths only are not padded to one, if there are such.
+        Why types that differ in lengths only are not padded to one length, if there are any.
     """
 
     name: str
@@ -54,29 +54,29 @@ class Report(NamedTuple):
     scheduler : str
     evaluations, nodes, batches, lower_bound : int
     types : tuple of TypeReport
-        Printed, a line has shapes of arguments without the batch axis, ``k`` for a ragged one, and
-        in brackets the compile options that made a difference (`CompileOptions` says each).
+        A printed line has shapes of arguments without the batch axis, ``k`` for a ragged axis, and
+        in brackets the compile options that had an effect (see `CompileOptions`).
     gathered_rows, sliced_rows : int
         Rows that batches read by index, and as slices of an arena.
     record_ms : float
-        From the beginning of the scope to the first evaluation (the user's code included), and
-        turning what was recorded into a graph.
+        Time from the beginning of the scope to the first evaluation, the user's code included, and
+        time to make graphs.
     learn_ms : float
-        Learning a policy before choosing batches, as the FSM scheduler does on the first
+        Time to learn a policy before choosing batches, as the FSM scheduler does on the first
         minibatches of a model.
     unseen_states : int
-        How often a policy had nothing learned to go by.
+        Number of choices in states without a learned type.
     schedule_ms, execute_ms : float
-        Choosing batches; planning them and handing them to MXNet, whose engine runs behind.
+        Time to choose batches; time to plan them and pass them to MXNet's asynchronous engine.
     forced : tuple of Site
-        The user's lines that asked for a value while the scope was still recording.
+        The user's lines that forced an evaluation while the scope was still recording.
     threads : int
-        How many native operators may use (`set_num_threads`).
+        Number of threads that native operators may use (`set_num_threads`).
     recurring : int
-        Of how many evaluations the plan was there already, as that of equal calls of an earlier
+        Number of evaluations whose plan came from the cache, made for equal calls of an earlier
         scope.
     kept_plans : int
-        How many such plans are kept of models that begin with the same types; at most 16.
+        Number of plans in the cache of models that begin with the same types; at most 16.
     """
 
     scheduler: str
@@ -99,11 +99,11 @@ class Report(NamedTuple):
 
     @property
     def mean_batch_size(self) -> float:
-        """Calls per batch."""
+        """Mean number of calls per batch."""
         return self.nodes / self.batches if self.batches else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """All counters, for JSON."""
+        """Return all counters as a dict for JSON."""
         fields = dict(self._asdict(), mean_batch_size=self.mean_batch_size)
         fields['types'] = [kind._asdict() for kind in self.types]
         fields['forced'] = [str(site) for site in self.forced]
@@ -143,7 +143,7 @@ class Report(NamedTuple):
 
 
 def _folded(types: Iterable[TypeReport]) -> list[TypeReport]:
-    """Types that differ in shapes and constants only as one, whose name says how many."""
+    """Merge types that differ in shapes and constants only; their name says how many they are."""
     groups: dict[tuple, list[TypeReport]] = {}
     for kind in types:
         groups.setdefault((kind.alike, kind.note, kind.passes), []).append(kind)
@@ -216,7 +216,7 @@ def make_report(
 
 
 def _by_length(counts: Collection[Counts], forms: Sequence[Form]) -> dict[int, str]:
-    """Why types are not padded to one length, by serial, where several differ in that."""
+    """Return why types that differ in lengths only are not padded to one length, by serial."""
     ran = {group.node_type.serial for count in counts for group in count.plan.groups}
     owners = {form.node_type: form.block for form in forms if form.node_type.serial in ran}
     families: dict[tuple, list[NodeType]] = {}
@@ -232,7 +232,7 @@ def _by_length(counts: Collection[Counts], forms: Sequence[Form]) -> dict[int, s
 
 
 def _alike(node_type: NodeType) -> str:
-    """All that distinguishes a type from others but shapes and constants."""
+    """Return a key that is equal for types that differ in shapes and constants only."""
     dtypes = ', '.join([np.dtype(argument.arena[1]).name for argument in node_type.arguments])
     modes = ''.join([f', {name}' for name, on in node_type.mode._asdict().items() if on])
     return f'{node_type.name}({dtypes}) on {node_type.ctx}{modes}'

@@ -1,4 +1,4 @@
-"""A page to draw on, which matplotlib writes as an SVG file."""
+"""Draw on a page, which matplotlib writes as an SVG file."""
 
 import colorsys
 import io
@@ -22,7 +22,7 @@ _STYLE = {
 
 
 def draw(path: Union[str, Path], fill: Callable[['Page'], None]) -> None:
-    """Write the page that `fill` draws on; an older file is replaced when all is written."""
+    """Write the page that `fill` draws on; a complete new file replaces an older one."""
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ def draw(path: Union[str, Path], fill: Callable[['Page'], None]) -> None:
 class Page:
     """Axes whose coordinates are pixels, to the right and downwards.
 
-    What is drawn may lie anywhere: the file shows all of it.
+    Objects may be anywhere: the file shows all of them.
     """
 
     def __init__(self, axes: Any, width: float, height: float) -> None:
@@ -59,7 +59,7 @@ class Page:
         self._titles: dict[str, Sequence[str]] = {}
 
     def box(self, x: float, y: float, width: float, height: float) -> 'Page':
-        """A framed page within the outermost one, with this upper left corner."""
+        """Return a framed page within the outermost one, with this upper left corner."""
         # The outermost axes are one inch wide and high; insets are in parts of them, upwards.
         bounds = (x / _DPI, 1 - (y + height) / _DPI, width / _DPI, height / _DPI)
         return Page(self.axes.inset_axes(bounds), width, height)
@@ -97,7 +97,7 @@ class Page:
             self.write(f'and {len(entries) - len(shown)} more {rest}', x + 20)
 
     def svg(self) -> str:
-        """The page as SVG, with its titles, which matplotlib cannot write."""
+        """Return the page as SVG, with its titles, which matplotlib cannot write."""
         for artist in self.axes.findobj():
             artist.set_clip_on(False)
         file, margin = io.BytesIO(), _MARGIN / _DPI
@@ -117,12 +117,12 @@ class Page:
 
 
 def colour(number: int) -> str:
-    """Hues a golden angle apart, so that those of successive numbers differ; as #rrggbb."""
+    """Return a colour as #rrggbb; hues of successive numbers are a golden angle apart."""
     hue, lightness = number * 137.508 % 360 / 360, (0.72, 0.82, 0.62)[number // 8 % 3]
     parts = colorsys.hls_to_rgb(hue, lightness, 0.7)
     return '#' + ''.join([f'{round(255 * part):02x}' for part in parts])
 
 
 def _printable(text: str) -> str:
-    """The text without control characters, which neither XML nor a line of text can have."""
+    """Return the text without control characters, which XML and lines of text cannot have."""
     return ''.join([letter if letter.isprintable() else ' ' for letter in text])

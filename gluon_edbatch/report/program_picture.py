@@ -1,4 +1,4 @@
-"""The control-flow graph of a program as a picture: blocks in their order, ways beside them."""
+"""Draw the control-flow graph of a program: blocks in their order, edges beside them."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ from .page import LINE, Page, colour
 
 TRUE, FALSE, ON, NEVER = '#2a7a4b', '#b5482e', '#777777', '#c4c4c4'
 _LETTERS, _ENTRY = 52, 60  # of a line in a box, and of an entry of the legend
-_BOLD = 0.85  # as many bold ones take that room
+_BOLD = 0.85  # share of bold letters that take the same space
 _WIDTH, _BETWEEN, _BESIDE = 370, 26, 110  # of boxes, and from box to box below and beside
 _PADDING = 4  # above and below the rows of a box
 _HEIGHT = 900  # of a column, if it has several boxes
@@ -31,7 +31,7 @@ Taken = Sequence[Sequence[int]]
 
 
 class _Row(NamedTuple):
-    """A line of a box: what stands at its two ends, the colour behind it, and of its letters."""
+    """A line of a box: the texts at its two ends, and the colours behind and of its letters."""
 
     text: str
     right: str = ''
@@ -40,7 +40,7 @@ class _Row(NamedTuple):
 
 
 class _Box(NamedTuple):
-    """A block, and where it is."""
+    """A block and its position."""
 
     rows: list[_Row]
     x: float
@@ -48,14 +48,14 @@ class _Box(NamedTuple):
 
     @property
     def bottom(self) -> float:
-        """Where the box ends."""
+        """Lower end of the box."""
         return self.y + LINE * len(self.rows) + 2 * _PADDING
 
 
 def draw_program(page: Page, graph: ProgramGraph, taken: Taken, runs: int) -> None:
-    """Draw blocks in columns, the ways between them, and a legend of the networks.
+    """Draw blocks in columns, the edges between them, and a legend of the networks.
 
-    `taken` has how many samples took each way of each block, in so many runs of blocks."""
+    `taken` counts the samples that took each edge of each block, in `runs` runs of blocks."""
     page.write(_heading(graph, taken, runs), weight='bold')
     top = page.y = page.y + LINE / 2
     boxes: list[_Box] = []
@@ -86,7 +86,7 @@ def _heading(graph: ProgramGraph, taken: Taken, runs: int) -> str:
 
 
 def _networks(graph: ProgramGraph) -> list[str]:
-    """A line for each network."""
+    """Return a line for each network."""
     lines = []
     for number, network in enumerate(graph.networks):
         counted = Counter(network.graph.operators).most_common()
@@ -97,7 +97,7 @@ def _networks(graph: ProgramGraph) -> list[str]:
 
 
 def _rows(graph: ProgramGraph, number: int, ways: Sequence[int], runs: int) -> list[_Row]:
-    """What is told of a block; the last rows are those of its ways."""
+    """Return the rows of a block's box; the last rows are those of its edges."""
     block = graph.blocks[number]
     where, _ = _site(block.name)
     rows = [_Row(f'block {number}: {where}', f'{sum(ways)} samples' if runs else '')]
@@ -123,7 +123,7 @@ def _rows(graph: ProgramGraph, number: int, ways: Sequence[int], runs: int) -> l
 
 
 def _condition(block: ProgramBlock, place: int) -> str:
-    """How it was computed, if that is here."""
+    """Return how a block's condition was computed, if that is in the block."""
     for step in block.steps:
         if isinstance(step, Calculate) and step.output == place:
             return shown_calculation(step)
@@ -131,7 +131,7 @@ def _condition(block: ProgramBlock, place: int) -> str:
 
 
 def _site(line: str) -> tuple[str, str]:
-    """File and line, and what is written there; or a block's name."""
+    """Return file and line, and the code there; or a block's name."""
     found = _SITE.match(line)
     if found is None:
         return line, ''
@@ -154,7 +154,7 @@ def _draw_box(page: Page, box: _Box) -> Any:
 
 
 def _draw_ways(page: Page, graph: ProgramGraph, taken: Taken, runs: int, boxes: list[_Box]) -> None:
-    """Draw an arrow for each way: straight to the next box, in a bow to other boxes of the column,
+    """Draw an arrow for each edge: straight to the next box, curved to other boxes of the column,
     and only its beginning to another column."""
     most = max([1, *[count for ways in taken for count in ways]])
     for number, (block, box) in enumerate(zip(graph.blocks, boxes)):

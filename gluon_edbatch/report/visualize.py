@@ -28,26 +28,26 @@ _ENTRY, _ENTRIES = 60, 12  # letters of an entry of a legend; entries that there
 _FULL = 1.2  # area of rows over that of samples, as rows have gaps at their ends
 _MARKERS = 'osD^hvp8'  # one for each type, over and over
 _NUMBER: dict[str, Any] = dict(ha='center', fontsize=7.5, in_layout=False)
-# Of explanations: bars of batches, letters in a line, types with a name in a row.
+# Sizes of explanations: bars of batches, letters in a line, types with a name in a row.
 _BAR_HEIGHT, _BARS_WIDTH, _LETTERS, _TYPES = 40, 900, 140, 6
 
 
 def schedule(source: Any, path: Union[str, Path], evaluation: Optional[int] = None) -> None:
-    """Draw what was recorded, with the batches that it ran in, as an SVG file.
+    """Draw the recorded graph, with the batches that it ran in, as an SVG file.
 
-    Each evaluation has a section. Samples, those parts of the graph that are not connected, stand
-    side by side, in rows. Nodes that ran together have one colour and the number of their batch;
-    the outline tells the type. Results are above what they were made from. A large picture is
-    scaled down to a screen, where its nodes tell what they are when pointed at, or zoomed in.
+    Each evaluation has a section. Samples, the connected parts of the graph, are side by side, in
+    rows. Nodes that ran together have one colour and the number of their batch; the outline shows
+    the type. Results are above their inputs. A large picture is scaled down to a screen; point at a
+    node to see what it is, or zoom in.
 
     Parameters
     ----------
     source : batching or (Graph, Schedule)
         A scope that was evaluated, or a graph with a schedule of it.
     path : str or Path
-        The file; an older one is replaced when all is written.
+        The file; a complete new one replaces an older one.
     evaluation : int, optional
-        Which evaluation of a scope; all by default.
+        Number of an evaluation of the scope; all by default.
 
     Raises
     ------
@@ -69,19 +69,19 @@ def schedule(source: Any, path: Union[str, Path], evaluation: Optional[int] = No
 
 
 def explanation(source: Any, path: Union[str, Path]) -> None:
-    """Draw why calls were batched as they were, as an SVG file.
+    """Draw an explanation of why calls were batched as they were, as an SVG file.
 
-    Places in the user's code are rows; each batch that calls of a place ran in is a bar, from left
-    to right as they ran, as high as it has calls (full height: the most that could be one batch),
-    in the colour of its type. Grey lines are borders of evaluations. Below the bars are the types,
-    and what kept calls apart.
+    Lines of the user's code are rows. Each batch with calls of a line is a bar, from left to right
+    in the order of running. Its height is its number of calls (full height: the most that could be
+    one batch), its colour is the type. Grey lines are borders of evaluations. Below the bars are
+    the types, and what kept calls apart.
 
     Parameters
     ----------
     source : batching or Explanation
-        A scope, or what its ``explain()`` gave.
+        A scope, or the result of its ``explain()``.
     path : str or Path
-        The file; an older one is replaced when all is written.
+        The file; a complete new one replaces an older one.
 
     Raises
     ------
@@ -95,18 +95,18 @@ def explanation(source: Any, path: Union[str, Path]) -> None:
 def program(program: Any, path: Union[str, Path]) -> None:
     """Draw a compiled program, with what samples did in it so far, as an SVG file.
 
-    Blocks are boxes, in their order; where there is no more room, the next column goes on. A block
-    says where it begins in the user's code, which networks it runs (each network has a colour, also
-    where it runs with other parameters), and on what it decides. Each way leads to a block, green
-    where the condition is true and red where it is not; it is as wide as many samples took it, and
-    grey and dashed if none did. Boxes tell all of their steps when pointed at.
+    Blocks are boxes, in their order, in columns. A box has the block's first line in the user's
+    code, the networks it runs, and its condition. Each network has a colour, whatever its
+    parameters. Edges lead to the next block, green where the condition is true and red where it is
+    false. Width shows how many samples took an edge; it is grey and dashed if none did. Point at a
+    box to see all of its steps.
 
     Parameters
     ----------
     program : Program, or what `load_program` gave
-        As it is in inference mode.
+        The program, drawn as in inference mode.
     path : str or Path
-        The file; an older one is replaced when all is written.
+        The file; a complete new one replaces an older one.
 
     Raises
     ------
@@ -118,12 +118,12 @@ def program(program: Any, path: Union[str, Path]) -> None:
 
 
 class _Placement:
-    """Where the nodes of a graph are within its samples, those parts that nothing connects.
+    """Place the nodes of a graph within its samples, the connected parts.
 
-    `edges` (m, 2) has which node is read by which, once each. Of each node, `joins` tells whether
-    it adds up samples, so that it is in a part of its own; `part` is counted by first nodes;
-    `column` and `level` are its place in its part, to the right and upwards. `widths` and `heights`
-    are the pixels of each part, with the space to the next one.
+    `edges` (m, 2) has each pair of a node and its reader once. For each node, `joins` tells whether
+    it adds up samples, and so is in a separate part. `part` is numbered by first nodes. `column`
+    and `level` are its position in its part, to the right and upwards. `widths` and `heights` are
+    the pixels of each part, with the space to the next one.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -144,7 +144,7 @@ class _Placement:
         np.maximum.at(self.heights, self.part, _STEP_Y * (self.level + 1) + _BETWEEN)
 
     def placed(self, widest: float) -> tuple[np.ndarray, np.ndarray]:
-        """Pixels of each node, with the parts in rows of this width, or of the widest part."""
+        """Return the pixels of each node, with parts in rows of this width or the widest part's."""
         widest = max([widest, *self.widths])
         joining = np.zeros(len(self.widths), bool)
         joining[self.part[self.joins]] = True
@@ -165,7 +165,7 @@ class _Placement:
 
 
 def _first_nodes(count: int, edges: np.ndarray) -> np.ndarray:
-    """The first node of each node's connected part."""
+    """Return the first node of each node's connected part."""
     before, first = np.empty(0, int), np.arange(count)
     while not np.array_equal(before, first):
         before = first.copy()
@@ -175,10 +175,10 @@ def _first_nodes(count: int, edges: np.ndarray) -> np.ndarray:
 
 
 def _columns(graph: Graph, part: np.ndarray) -> np.ndarray:
-    """A column for each node in its part.
+    """Return a column for each node in its part.
 
-    Nodes that read nothing stand side by side as they were recorded. Other nodes stand over the
-    middle of what they read, or to the right of it if another one is in their place.
+    Nodes without inputs are side by side in recorded order. Other nodes are above the middle of
+    their inputs, or to the right if that place is taken.
     """
     column = np.zeros(len(graph))
     free: dict[tuple[int, int], float] = {}  # of each part's level, where the next node can stand
@@ -196,7 +196,7 @@ def _columns(graph: Graph, part: np.ndarray) -> np.ndarray:
 
 
 def _draw_schedules(page: Page, sections: Sequence[tuple[str, Graph, Schedule]]) -> None:
-    """Draw evaluations below each other, with samples in rows, so that they fill a screen."""
+    """Draw evaluations below each other, with samples in rows, to fill a screen."""
     layouts = [_Placement(graph) for _, graph, _ in sections]
     room_x, room_y = _SCREEN[0] - _LEGEND, _SCREEN[1] - 2 * LINE * len(sections)
     area = sum([float(layout.widths @ layout.heights) for layout in layouts])
@@ -229,7 +229,7 @@ def _draw_edges(page: Page, layout: _Placement, places: np.ndarray, scale: float
 def _draw_nodes(
     page: Page, graph: Graph, made: Schedule, places: np.ndarray, scale: float
 ) -> list[tuple[str, str, str]]:
-    """Draw the nodes of each batch, and return the legend's entry of it."""
+    """Draw the nodes of each batch, and return the batch's entries of the legend."""
     names = graph.type_names or [f'type {kind}' for kind in range(graph.num_types)]
     entries = []
     for number, nodes in enumerate(made):
@@ -276,7 +276,7 @@ def _draw_explanation(page: Page, made: Explanation) -> None:
 def _draw_bars(
     page: Page, place: SiteReport, step: float, base: float, colours: dict[int, str]
 ) -> list[tuple[str, str, str]]:
-    """Draw what a place has in each batch, and return the legend's entries of its types."""
+    """Draw a line's share of each batch, and return the legend's entries of its types."""
     fills = [colours.setdefault(bar.type, colour(len(colours))) for bar in place.bars]
     left = [step * bar.batch for bar in place.bars]
     heights = [max(1.0, _BAR_HEIGHT * bar.calls / place.largest_possible) for bar in place.bars]

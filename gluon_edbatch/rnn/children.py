@@ -1,4 +1,4 @@
-"""Cells that take any number of children, in no order."""
+"""Base class of cells that take any number of children, in no order."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Optional
@@ -11,7 +11,7 @@ from ..api.functional import ragged
 
 
 def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: tuple[int, ...]) -> None:
-    """Parameters of a cell, each an attribute of its name; a size of 0 is found out later."""
+    """Add parameters to a cell, each as an attribute; a size of 0 is inferred later."""
     with cell.name_scope():
         for name, shape in shapes.items():
             parameter = cell.params.get(name, shape=shape, init=init, allow_deferred_init=True)
@@ -19,8 +19,9 @@ def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: tuple[int, ...]
 
 
 class ChildrenCell(gluon.HybridBlock):
-    """A cell whose last argument, the list of a node's children, becomes ragged arguments: one if
-    `values_of_child` is 1, as a child is one value; k if a child is a tuple of k."""
+    """A cell whose last argument, the list of a node's children, becomes ragged arguments. It
+    becomes one if a child is one value (`values_of_child` is 1), and k if a child is a tuple of
+    k."""
 
     values_of_child: ClassVar[int]
 
@@ -30,7 +31,7 @@ class ChildrenCell(gluon.HybridBlock):
         self._state_shape = (1, hidden_size)
 
     def ragged_children(self, x: Any, children: Sequence[Any]) -> tuple[NDArray, ...]:
-        """The ragged arguments; `x` tells dtype and context if there are no children."""
+        """Return the ragged arguments; `x` tells dtype and context if there are no children."""
         if x is None and not children:
             raise ValueError(f'{self.name} needs an input or children')
         parts: list[Sequence[Any]] = [children]
@@ -44,7 +45,8 @@ class ChildrenCell(gluon.HybridBlock):
         return tuple(ragged(part, self._state_shape, dtype, ctx) for part in parts)
 
     def forward(self, x: Any, *children: Any) -> Any:
-        """Eagerly, `children` is the list of them; a recorded call comes with ragged arguments."""
+        """Run the cell: eagerly with the list of children, in a recorded call with ragged
+        arguments."""
         if len(children) == 1 and isinstance(children[0], (list, tuple)):
             children = self.ragged_children(x, children[0])
         return super().forward(x, *children)

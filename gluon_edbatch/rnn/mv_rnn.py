@@ -9,9 +9,9 @@ from .children import add_parameters
 
 
 class MVRNNCell(gluon.HybridBlock):
-    """Composes two children, each a vector (what it means) and a matrix (what it does to others).
+    """Compose two children, each a vector (its meaning) and a matrix (its effect on others).
 
-    Vectors are rows, as everywhere in Gluon, so that matrices are the transposes of the paper's
+    Vectors are rows, as in all of Gluon, so matrices are the transposes of the paper's
     ([1]_, eq. 2 and 3)::
 
         p = tanh([a B, b A] W^T + bias)
@@ -23,9 +23,9 @@ class MVRNNCell(gluon.HybridBlock):
         H, the length of vectors.
     vector_weight_initializer, matrix_weight_initializer, vector_bias_initializer : str or \
 Initializer
-        Of W, W_M and the bias.
+        Initializers of W, W_M and the bias.
     prefix, params : optional
-        As of all blocks.
+        As for all blocks.
 
     Notes
     -----
@@ -60,7 +60,7 @@ Initializer
         add_parameters(self, matrix_weight_initializer, matrix_weight=both)
 
     def __call__(self, left: tuple[Any, Any], right: tuple[Any, Any]) -> Any:
-        """Vector and matrix of a node from those of its children."""
+        """Return vector and matrix of a node from those of its children."""
         return super().__call__(*left, *right)
 
     def hybrid_forward(
@@ -74,7 +74,7 @@ Initializer
         vector_bias: Any,
         matrix_weight: Any,
     ) -> Any:
-        """Vectors (N, H), matrices (N, H, H)."""
+        """Compute vectors (N, H) and matrices (N, H, H)."""
 
         def transformed(vector: Any, matrix: Any) -> Any:
             return F.squeeze(F.batch_dot(F.expand_dims(vector, axis=1), matrix), axis=1)

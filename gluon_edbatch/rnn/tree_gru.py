@@ -11,10 +11,10 @@ from .children import ChildrenCell, add_parameters
 
 
 class TreeGRUCell(ChildrenCell):
-    """Gated recurrent unit over the children of a node; any number of them, in no order.
+    """A gated recurrent unit over the children of a node; any number of them, in no order.
 
-    After Kokkinos and Potamianos ([1]_, eq. 1–4). With s the sum of the children's states and every
-    child its own reset gate r_k::
+    Follows Kokkinos and Potamianos ([1]_, eq. 1–4). With s the sum of the children's states, and a
+    reset gate r_k for every child::
 
         z   = sigmoid(W_z x + b_z + U_z s)
         r_k = sigmoid(W_r x + b_r + U_r h_k)
@@ -26,12 +26,12 @@ class TreeGRUCell(ChildrenCell):
     hidden_size : int
         H, the length of states.
     input_size : int, default 0
-        E, the length of inputs; 0 to find out at the first call. None for a cell of inner nodes
-        that has no input.
+        E, the length of inputs; 0 to infer it at the first call. None for a cell of inner nodes
+        without input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
-        Of the parameters.
+        Initializers of the parameters.
     prefix, params : optional
-        As of all blocks.
+        As for all blocks.
 
     Notes
     -----
@@ -74,14 +74,14 @@ class TreeGRUCell(ChildrenCell):
         )
 
     def forward(self, x: Any, children: Any) -> Any:
-        """h of a node from its input and its children's states.
+        """Return h of a node from its input and its children's states.
 
         Parameters
         ----------
         x : NDArray or None
             (1, E); None without input.
         children : sequence of NDArray
-            h of each, (1, H).
+            h of each child, (1, H).
 
         Returns
         -------
@@ -102,8 +102,8 @@ class TreeGRUCell(ChildrenCell):
     forward.recorded = True  # type: ignore[attr-defined]
 
     def _no_input(self, children: Sequence[Any]) -> Optional[NDArray]:
-        """Zeros, which change nothing: a graph that Gluon has compiled takes one structure of
-        arguments only."""
+        """Return zeros as input, which change nothing: a graph that Gluon has compiled takes one
+        structure of arguments only."""
         if not children or not isinstance(children[0], NDArray):
             return None
         like = children[0]
@@ -120,7 +120,7 @@ class TreeGRUCell(ChildrenCell):
         h2h_n_weight: Any,
         i2h_weight: Any = None,
     ) -> Any:
-        """x (N, E) or None, child_h (N, K, H), padded with zeros."""
+        """Compute h from x (N, E) or None, and child_h (N, K, H), padded with zeros."""
         size = self._hidden_size
         own = (
             i2h_bias

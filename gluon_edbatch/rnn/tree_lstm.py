@@ -1,7 +1,7 @@
 """Tree-LSTM cells (Tai, Socher and Manning, 2015: Improved Semantic Representations From
 Tree-Structured Long Short-Term Memory Networks, https://arxiv.org/abs/1503.00075).
 
-They use the operators that are fast on CPU: ``Activation`` rather than ``tanh`` and ``sigmoid``,
+The cells use operators that are fast on CPU: ``Activation`` rather than ``tanh`` and ``sigmoid``,
 slices rather than ``split``, and one product for all gates.
 """
 
@@ -16,7 +16,7 @@ from .children import ChildrenCell, add_parameters
 
 
 def gate(F: Any, x: Any, index: int, size: int, activation: str) -> Any:
-    """Activation of the `index`-th of the blocks of `size` columns of `x`."""
+    """Return the activation of the `index`-th block of `size` columns of `x`."""
     part = F.slice_axis(x, axis=-1, begin=index * size, end=(index + 1) * size)
     return F.Activation(part, act_type=activation)
 
@@ -29,11 +29,11 @@ class ChildSumTreeLSTMCell(ChildrenCell):
     hidden_size : int
         H, the length of states.
     input_size : int, default 0
-        E, the length of inputs; 0 to find out at the first call.
+        E, the length of inputs; 0 to infer it at the first call.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
-        Of the parameters.
+        Initializers of the parameters.
     prefix, params : optional
-        As of all blocks.
+        As for all blocks.
 
     Notes
     -----
@@ -82,7 +82,7 @@ class ChildSumTreeLSTMCell(ChildrenCell):
                 add_parameters(self, init, **{part.format(name): shape})
 
     def hybrid_forward(self, F: Any, x: Any, child_h: Any, child_c: Any, **weights: Any) -> Any:
-        """x (N, E), child_h and child_c (N, K, H), padded with zeros."""
+        """Compute h and c from x (N, E), child_h and child_c (N, K, H), padded with zeros."""
         size = self._hidden_size
 
         def own(name: str) -> Any:
@@ -116,12 +116,12 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
     arity : int, default 2
         Number of children.
     input_size : int, default 0
-        E, the length of inputs; 0 to find out at the first call. None for a cell of inner nodes
-        that has no input.
+        E, the length of inputs; 0 to infer it at the first call. None for a cell of inner nodes
+        without input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer : str or Initializer
-        Of the parameters.
+        Initializers of the parameters.
     prefix, params : optional
-        As of all blocks.
+        As for all blocks.
 
     Notes
     -----
@@ -162,14 +162,14 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         add_parameters(self, h2h_weight_initializer, h2h_weight=(rows, arity * hidden_size))
 
     def forward(self, x: Any, children: Sequence[tuple[Any, Any]]) -> Any:
-        """h and c of a node from its input and its children's states.
+        """Return h and c of a node from its input and its children's states.
 
         Parameters
         ----------
         x : NDArray or None
             (1, E); None without input.
         children : sequence of (NDArray, NDArray)
-            h and c of each, (1, H).
+            h and c of each child, (1, H).
 
         Returns
         -------
@@ -197,8 +197,8 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
     forward.recorded = True  # type: ignore[attr-defined]
 
     def _filled(self, x: Any, children: Any) -> tuple[Any, Any]:
-        """Zeros for what is missing, which changes nothing: a graph that Gluon has compiled takes
-        one structure of arguments only."""
+        """Return zeros for missing arguments, which change nothing: a graph that Gluon has compiled
+        takes one structure of arguments only."""
         like = children[0][0] if x is None else x
         if not isinstance(like, NDArray):
             return x, children
@@ -218,7 +218,7 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         h2h_weight: Any,
         i2h_weight: Any = None,
     ) -> Any:
-        """x (N, E) or None, children pairs of (N, H)."""
+        """Compute h and c from x (N, E) or None, and children, pairs of (N, H)."""
         size, gates = self._hidden_size, (3 + self._arity) * self._hidden_size
         total = None
         if x is not None:

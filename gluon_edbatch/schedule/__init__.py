@@ -1,7 +1,7 @@
-"""Schedulers: which recorded calls run together, and in which order. Needs NumPy only.
+"""Schedulers decide which recorded calls run together, and in which order. Needs NumPy only.
 
-``protocol`` says what a scheduler is. Schedulers that choose among ready types use ``frontier``,
-``run`` and ``rules``. ``bound`` tells how few batches are possible. README.md has the rest.
+``protocol`` defines schedulers. Schedulers that choose among ready types use ``frontier``, ``run``
+and ``rules``. ``bound`` computes the least possible number of batches. README.md has the rest.
 """
 
 from typing import Callable, Union
@@ -74,14 +74,14 @@ _SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
 
 
 def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
-    """The scheduler of a name; an object that is a scheduler is returned as it is.
+    """Return the scheduler of a name; an object that is a scheduler is returned as it is.
 
     Parameters
     ----------
     scheduler : str or Scheduler
         ``"agenda"``, ``"agenda-remaining"``, ``"beam"``, ``"depth"``, ``"fsm"``, ``"sufficient"``
         or ``"unbatched"``, or any object with a ``name`` and a method ``schedule(graph)``.
-        ``"fsm"`` is always the same object: its policies last as long as the process.
+        ``"fsm"`` is one object for the whole process, and keeps its policies.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def get_scheduler(scheduler: Union[str, Scheduler]) -> Scheduler:
     ValueError
         If no scheduler has this name.
     TypeError
-        If it is neither a name nor an object with these.
+        If it is neither a name nor such an object.
     """
     if isinstance(scheduler, str):
         return of_name('scheduler', scheduler, _SCHEDULERS)

@@ -11,15 +11,16 @@ from .run import Run
 
 
 class BeamScheduler:
-    """Keeps the best `width` partial schedules, by the lower bound of what they come to.
+    """Keep the best `width` partial schedules, by the lower bound of their total cost.
 
-    Of equal bounds the one wins whose ready nodes begin fewer and shorter ways to the end. It takes
-    seconds for graphs with thousands of decisions; put a `CachedScheduler` around it.
+    Of schedules with equal bounds, the one wins whose ready nodes begin fewer and shorter paths to
+    the end. The search takes seconds for graphs with thousands of decisions: put a
+    `CachedScheduler` around it.
 
     Parameters
     ----------
     width : int, default 20
-        Partial schedules that are kept.
+        Number of partial schedules to keep.
 
     Raises
     ------
@@ -37,7 +38,7 @@ class BeamScheduler:
         return f'BeamScheduler(width={self.width})'
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches, each the whole ready set of a type, but for nodes that must run alone."""
+        """Return batches of the whole ready set of a type, or of a node that must run alone."""
         # A width of 1 is quick, and enough where it reaches the lower bound.
         found = self._search(graph, 1)
         if self.width > 1 and len(found) > lower_bound(graph):
@@ -70,7 +71,7 @@ class BeamScheduler:
 
 
 class _State(NamedTuple):
-    """A partial schedule, a lower bound of its cost, and a sum that tells which nodes ran."""
+    """A partial schedule, a lower bound of its cost, and a hash of the nodes that ran."""
 
     run: Run
     togo: CostToGo
@@ -79,7 +80,7 @@ class _State(NamedTuple):
 
 
 def _step(state: _State, kind: int, marks: np.ndarray) -> _State:
-    """Run a type, and what is certainly right then."""
+    """Run a type, and then what is certainly right."""
     run, togo = state.run.copy(), state.togo.copy()
     run.advance(kind)
     run.settle()
@@ -92,7 +93,7 @@ def _step(state: _State, kind: int, marks: np.ndarray) -> _State:
 
 
 def _best(states: list[_State], height: np.ndarray, width: int) -> list[_State]:
-    """The best states in order; a finished one weighs nothing."""
+    """Return the best states in order; a finished one has weight zero."""
     ready = [height[_ready(state)] for state in states]
     highest = max((heights.max() for heights in ready if len(heights)), default=0)
     weights = [float(np.exp((heights - highest).astype(float)).sum()) for heights in ready]
@@ -103,7 +104,7 @@ def _best(states: list[_State], height: np.ndarray, width: int) -> list[_State]:
 
 
 def _ready(state: _State) -> np.ndarray:
-    """The ready nodes of the types that need more than one batch."""
+    """Return the ready nodes of the types that need more than one batch."""
     frontier = state.run.frontier
     ready = [frontier.ready(kind) for kind in frontier.kinds() if state.togo.left(kind) > 1]
     return np.concatenate(ready) if ready else np.zeros(0, np.int32)

@@ -1,4 +1,4 @@
-"""How few batches any schedule needs at least (see `lower_bound`)."""
+"""Compute the least number of batches that any schedule needs (see `lower_bound`)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,7 +12,7 @@ _CHUNK = 1 << 24
 
 
 def lower_bound(graph: Graph) -> int:
-    """The number of batches that no schedule of the graph can go below.
+    """Return a number of batches that no schedule of the graph can go below.
 
     Parameters
     ----------
@@ -22,8 +22,9 @@ def lower_bound(graph: Graph) -> int:
     Returns
     -------
     int
-        One for each node that must run alone; and for each other type, the largest number of its
-        nodes on one path, since these depend on each other [1]_. It is not always reached.
+        One for each node that must run alone. For each other type, the largest number of its nodes
+        on one path, since these depend on each other [1]_. Some graphs have no schedule that
+        reaches the bound.
 
     References
     ----------
@@ -34,7 +35,7 @@ def lower_bound(graph: Graph) -> int:
 
 
 def least_batches(graph: Graph) -> np.ndarray:
-    """(num_types,) intp, how many batches each type needs at least."""
+    """Return (num_types,) intp, the least number of batches of each type."""
     types, depth, counts = graph.types, graph.depth, graph.type_counts
     least = np.where(graph.alone, counts, counts > 0).astype(np.intp)
     # Nodes on one path differ in depth, so a type that is found at one depth needs one batch;
@@ -49,21 +50,21 @@ def least_batches(graph: Graph) -> np.ndarray:
 
 
 def portions(graph: Graph, kinds: np.ndarray) -> Iterator[np.ndarray]:
-    """Types in turn, as many as `path_counts` may have at a time."""
+    """Yield types in groups, each as large as `path_counts` may take at a time."""
     step = max(1, _CHUNK // max(1, len(graph)))
     for begin in range(0, len(kinds), step):
         yield kinds[begin : begin + step]
 
 
 def path_counts(graph: Graph, kinds: np.ndarray) -> np.ndarray:
-    """(n, k) int32, the most nodes of each of k types on a path that ends at each node."""
+    """Return (n, k) int32, the most nodes of each of k types on a path that ends at each node."""
     column = np.full(graph.num_types, -1, np.int32)
     column[kinds] = np.arange(len(kinds))
     return most_on_paths(*graph.edges, column[graph.types], len(kinds))
 
 
 def ranks(graph: Graph) -> np.ndarray:
-    """(n,) intp, the most nodes of its own type on a path that ends at each node.
+    """Return (n,) intp, the most nodes of its own type on a path that ends at each node.
 
     Nodes of a type with equal ranks do not depend on each other.
     """
@@ -95,18 +96,18 @@ class CostToGo:
         )
 
     def copy(self) -> 'CostToGo':
-        """A copy that further batches can be told to by itself."""
+        """Return an independent copy."""
         other = CostToGo.__new__(CostToGo)
         vars(other).update(vars(self))
         other._longest, other._counts = list(self._longest), self._counts.copy()
         return other
 
     def left(self, kind: int) -> int:
-        """The most nodes of a type on any path of what has not run yet."""
+        """Return the most nodes of a type on any path of what has not run yet."""
         return self._longest[kind]
 
     def run(self, batches: Iterable[np.ndarray]) -> None:
-        """Say that batches have run, in an order that the edges allow."""
+        """Note that batches have run, in an order that the edges allow."""
         for nodes in batches:
             kind = int(self._types[nodes[0]])
             if self._alone[kind]:

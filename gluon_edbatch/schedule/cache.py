@@ -1,4 +1,4 @@
-"""Schedules of graphs that recur: the same types and edges need not be scheduled again."""
+"""Keep schedules of graphs that recur: equal types and edges are scheduled once."""
 
 import threading
 from collections import OrderedDict
@@ -13,7 +13,7 @@ _BEGIN = 256  # nodes and edges
 
 
 class ScheduleCache:
-    """The last `capacity` schedules, by the value of their graphs; several threads may use it."""
+    """Keep the last `capacity` schedules, by the value of their graphs; safe for threads."""
 
     def __init__(self, capacity: int) -> None:
         if capacity < 0:
@@ -26,7 +26,7 @@ class ScheduleCache:
         return len(self._schedules)
 
     def get(self, graph: Graph) -> tuple['_Structure', Optional[Schedule]]:
-        """The key of a graph, and its schedule if there is one."""
+        """Return the key of a graph, and its schedule or None."""
         key = _Structure(graph)
         with self._lock:
             schedule = self._schedules.get(key)
@@ -35,20 +35,20 @@ class ScheduleCache:
         return key, schedule
 
     def put(self, key: '_Structure', schedule: Schedule) -> None:
-        """Keep a schedule under the key that `get` gave; the one used longest ago may go."""
+        """Keep a schedule under a key of `get`; the one used longest ago may be dropped."""
         with self._lock:
             self._schedules[key] = schedule
             while len(self._schedules) > self.capacity:
                 self._schedules.popitem(last=False)
 
     def clear(self) -> None:
-        """Keep none."""
+        """Drop all schedules."""
         with self._lock:
             self._schedules.clear()
 
 
 class _Structure:
-    """What makes the schedule of a graph, by value; only the beginning of a graph is hashed."""
+    """What determines the schedule of a graph, by value; only the graph's beginning is hashed."""
 
     __slots__ = ('_arrays', '_names', '_hash')
 
@@ -73,14 +73,14 @@ class _Structure:
 
 
 class CachedScheduler:
-    """A scheduler that makes the schedule of a graph once.
+    """Schedule a graph once, and keep its schedule.
 
     Parameters
     ----------
     scheduler : Scheduler
         Makes the schedules.
     capacity : int, default 64
-        How many are kept.
+        Number of schedules to keep.
     """
 
     def __init__(self, scheduler: Scheduler, capacity: int = 64) -> None:
@@ -92,7 +92,7 @@ class CachedScheduler:
         return f'CachedScheduler({self.scheduler!r}, capacity={self.cache.capacity})'
 
     def schedule(self, graph: Graph) -> Schedule:
-        """What the scheduler makes of the graph, or made of an equal one."""
+        """Return the inner scheduler's schedule of the graph, made now or for an equal graph."""
         key, schedule = self.cache.get(graph)
         if schedule is None:
             schedule = self.scheduler.schedule(graph)

@@ -1,7 +1,7 @@
-"""State encodings: what a policy sees of a graph on its way, as a tuple of small integers.
+"""State encodings: what a policy sees of a running graph, as a tuple of small integers.
 
-``E_base``, ``E_sort`` and ``E_max`` are those of ED-Batch (Chen et al., 2023). Where chains of
-different types compete, only ``E_path`` tells which type holds up the longest way to the end.
+``E_base``, ``E_sort`` and ``E_max`` come from ED-Batch (Chen et al., 2023). Where chains of
+different types compete, only ``E_path`` tells which type begins the longest path to the end.
 """
 
 import warnings
@@ -16,42 +16,42 @@ State = tuple[int, ...]
 
 
 class StateEncoding(Protocol):
-    """What a policy sees; write another for chains that these do not tell apart.
+    """Define what a policy sees; write your own for chains that the others do not tell apart.
 
-    Types in a state are the policy's numbers, which are those of the graph that is run. Anything
-    else in a state must not depend on them, on the process, or on the size of the minibatch.
+    Types in a state are the policy's numbers, which are also those of the graph that runs. Anything
+    else in a state must not depend on these numbers, the process, or the size of the minibatch.
 
     Attributes
     ----------
     name : str
-        Tells it from others in the files of policies (see `Policy.load`).
+        Name of the encoding in files of policies (see `Policy.load`).
     """
 
     name: str
 
     def follow(self, run: Run) -> Callable[[], State]:
-        """A function that gives the state of a run, whenever there is a type to choose.
+        """Return a function that returns the state of a run, for each choice of a type.
 
         Parameters
         ----------
         run : Run
-            At its beginning; the function is asked as it goes on.
+            A run at its beginning; the function is called as the run goes on.
 
         Returns
         -------
         callable
-            Of no arguments; gives a state, a tuple of int. (Of any hashable states a policy can be
-            learned, but one that is saved is read again only if they are such tuples.)
+            Takes no arguments; returns a state, a tuple of int. Any hashable state works for
+            learning, but a saved policy can be loaded only with tuples of int.
         """
         ...
 
     def coarser(self, state: State) -> Optional[State]:
-        """A state to look up if this one is unknown; None if there is none.
+        """Return a state to look up if this one is unknown; None if there is none.
 
         Parameters
         ----------
         state : hashable
-            One that `follow` gave.
+            A state that the function of `follow` returned.
 
         Returns
         -------
@@ -69,53 +69,53 @@ class _Encoding:
         return f'{type(self).__name__}()'
 
     def coarser(self, state: State) -> Optional[State]:
-        """There is none."""
+        """Return None: there are no coarser states."""
         return None
 
 
 class BaseEncoding(_Encoding):
-    """The ready types, ascending: E_base of ED-Batch (see `get_encoding`)."""
+    """Encode the ready types, ascending: E_base of ED-Batch (see `get_encoding`)."""
 
     name = 'E_base'
 
     def follow(self, run: Run) -> Callable[[], State]:
-        """See `StateEncoding`."""
+        """Return a function that returns the state of a run."""
         return run.frontier.kinds
 
 
 class SortEncoding(_Encoding):
-    """The ready types, those with more ready nodes first, then those with lower numbers.
+    """Encode the ready types, those with more ready nodes first, then those with lower numbers.
 
-    E_sort of ED-Batch (see `get_encoding`).
+    This is E_sort of ED-Batch (see `get_encoding`).
     """
 
     name = 'E_sort'
 
     def follow(self, run: Run) -> Callable[[], State]:
-        """See `StateEncoding`."""
+        """Return a function that returns the state of a run."""
         return run.frontier.by_size
 
 
 class MaxEncoding(_Encoding):
-    """The ready types, ascending, and the one with most ready nodes once more.
+    """Encode the ready types, ascending, and then the one with most ready nodes.
 
-    E_max of ED-Batch (see `get_encoding`).
+    This is E_max of ED-Batch (see `get_encoding`).
     """
 
     name = 'E_max'
 
     def follow(self, run: Run) -> Callable[[], State]:
-        """See `StateEncoding`."""
+        """Return a function that returns the state of a run."""
         frontier = run.frontier
         return lambda: frontier.kinds() + frontier.by_size()[:1]
 
 
 class PathEncoding(_Encoding):
-    """The ready types by the longest ways to the end that their ready nodes begin.
+    """Encode the ready types by the longest paths to the end that their ready nodes begin.
 
-    The first is the type that presses most: a way weighs e**2 times as much as one that is a node
-    shorter. Each type is followed by how many nodes its longest way is shorter than that of the
-    type before: -1 to 2, which stands for more, too. Coarser states leave out types from the end.
+    The first type has the heaviest paths: a path weighs e**2 times as much as one that is a node
+    shorter. Each type is followed by the number of nodes that its longest path has less than that
+    of the type before, from -1 to 2 (or more). Coarser states leave out types from the end.
 
     Parameters
     ----------
@@ -134,21 +134,21 @@ class PathEncoding(_Encoding):
             )
 
     def follow(self, run: Run) -> Callable[[], State]:
-        """See `StateEncoding`."""
+        """Return a function that returns the state of a run."""
         return LongestWay(run).state
 
     def coarser(self, state: State) -> Optional[State]:
-        """The state without its last type.
+        """Return the state without its last type.
 
         Parameters
         ----------
         state : tuple of int
-            One that `follow` gave.
+            A state that the function of `follow` returned.
 
         Returns
         -------
         tuple of int or None
-            None where one type is left.
+            None if only one type is left.
         """
         return state[:-2] if len(state) > 2 else None
 
@@ -162,7 +162,7 @@ _ENCODINGS: dict[str, Callable[[], StateEncoding]] = {
 
 
 def get_encoding(encoding: Union[str, StateEncoding]) -> StateEncoding:
-    """The encoding of a name; an object that is an encoding is returned as it is.
+    """Return the encoding of a name; an object that is an encoding is returned as it is.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from .rules import LeastDeep
 
 
 class UnbatchedScheduler:
-    """Every node alone, in the order in which the nodes were recorded."""
+    """Run every node alone, in the order in which the nodes were recorded."""
 
     name = 'unbatched'
 
@@ -17,18 +17,18 @@ class UnbatchedScheduler:
         return 'UnbatchedScheduler()'
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches of one node each."""
+        """Return batches of one node each."""
         n = len(graph)
         return Schedule(np.arange(n, dtype=np.int32), np.arange(n + 1, dtype=np.int64))
 
 
 class DepthScheduler:
-    """Batches by (depth, type), as TensorFlow Fold does (Looks et al., 2017 [1]_, section 2).
+    """Batch nodes by (depth, type), as TensorFlow Fold does (Looks et al., 2017 [1]_, section 2).
 
-    A node's depth is one more than the largest depth among its inputs, and 0 if it has none, so
+    A node's depth is one more than the largest depth among its inputs, and 0 without inputs. So
     nodes of one depth do not depend on each other. Nothing is decided step by step, which makes
-    this quicker than all schedulers that choose; it splits nodes that could have run together but
-    lie at different depths.
+    this faster than schedulers that choose. It splits nodes that could run together but have
+    different depths.
 
     References
     ----------
@@ -42,7 +42,7 @@ class DepthScheduler:
         return 'DepthScheduler()'
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches in the order of depth, then type."""
+        """Return batches in the order of depth, then type."""
         if not len(graph):
             return Schedule.from_batches([])
         depth = graph.depth.astype(np.int64)
@@ -57,7 +57,7 @@ class DepthScheduler:
 
 
 class AgendaScheduler:
-    """Runs the ready type with the least mean depth, as DyNet does (Neubig et al., 2017 [1]_).
+    """Run the ready type with the least mean depth, as DyNet does (Neubig et al., 2017 [1]_).
 
     Types whose nodes must run alone go first, since waiting does not make their batches larger.
     Of types with equal means the one with the lowest number goes first (DyNet prefers cheap
@@ -66,9 +66,9 @@ class AgendaScheduler:
     Parameters
     ----------
     remaining : bool
-        Whether the mean is taken over the nodes that have not run yet, after every batch anew, as
-        ED-Batch's agenda does [2]_; better on trees and worse on chains in its benchmarks. DyNet
-        takes it once, over all nodes.
+        Whether the mean is taken over the nodes that have not run yet, again after each batch, as
+        in ED-Batch's agenda [2]_. That is better on trees and worse on chains in ED-Batch's
+        benchmarks. DyNet takes it once, over all nodes.
 
     References
     ----------
@@ -86,7 +86,7 @@ class AgendaScheduler:
         return f'AgendaScheduler(remaining={self.remaining})'
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches, each the whole ready set of a type."""
+        """Return batches, each the whole ready set of a type."""
         frontier = Frontier(graph)
         frontier.finish(LeastDeep(graph, frontier, self.remaining))
         return frontier.schedule()

@@ -1,8 +1,8 @@
-"""The frontier: which nodes could run next, by type.
+"""The frontier: the nodes that could run next, by type.
 
 A scheduler looks at the ready types, chooses one, and takes all its ready nodes as one batch.
 Cython compiles this module by ``frontier.pxd`` where there is a compiler. Compiled modules read the
-memoryviews of a frontier; others have methods and properties.
+memoryviews of a frontier; others use methods and properties.
 """
 
 import heapq
@@ -17,10 +17,10 @@ _FEW = 24  # nodes that are sorted faster one by one than by a call of NumPy
 
 
 class Rule:
-    """Chooses among ready types, as a function that `Frontier.finish` and `Run.finish` call."""
+    """Choose among ready types; `Frontier.finish` and `Run.finish` call a rule."""
 
     def choose(self) -> int:
-        """A ready type."""
+        """Return a ready type."""
         raise NotImplementedError
 
 
@@ -30,22 +30,22 @@ class Frontier:
     Attributes
     ----------
     order, bounds : memoryview
-        What ran, as `Schedule` has it; `batches` tells how many.
+        What ran, as in `Schedule`; `batches` is the number of batches.
     left : memoryview
         int32 by type, nodes that have not run.
     size : memoryview
         int32 by type, nodes that are ready.
     last, before : memoryview
-        int32, the ready node that was added last, by type, and the one that was added before each
-        ready node, both -1 where there is none. Not of types whose nodes must run alone.
+        int32: by type, the ready node that was added last; by ready node, the one added before.
+        Both are -1 where there is none. Types whose nodes must run alone have none.
     countdown : Countdown
-        Which inputs of each node have not run.
+        Counts the inputs of each node that have not run.
     takes : memoryview
-        int32 by type, how often it ran.
+        int32 by type, how often the type ran.
     ready_types, grown_types, fresh_types : memoryview
-        int32; the first `num_ready` are the ready types, in no special order; the first `num_grown`
-        those that nodes were added to by the last `advance`, or that were ready at the start; the
-        first `num_fresh` those that it made ready, see `fresh`.
+        int32. The first `num_ready` are the ready types, in no special order. The first `num_grown`
+        are the types that got nodes by the last `advance`, or at the start. The first `num_fresh`
+        are the types that it made ready, see `fresh`.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -61,7 +61,7 @@ class Frontier:
         self._begin()
 
     def _divide(self) -> None:
-        """Give each array its part of the memory."""
+        """Assign each array its part of the memory."""
         count, kinds, memory = self._count, self._num_types, self._memory.data
         self.order, self.bounds = self._order.data, memory[: count + 1]
         self.before = memory[count + 1 : 2 * count + 1]
@@ -86,7 +86,7 @@ class Frontier:
         return f'Frontier({{{ready}}})'
 
     def copy(self) -> 'Frontier':
-        """A frontier that goes on from here by itself."""
+        """Return an independent copy of the frontier."""
         other = Frontier.__new__(Frontier)
         other._count, other._num_types = self._count, self._num_types
         other.types, other.alone = self.types, self.alone
@@ -100,33 +100,33 @@ class Frontier:
 
     @property
     def counts(self) -> dict[int, int]:
-        """How many nodes are ready, for each type that has any, ascending."""
+        """Number of ready nodes for each ready type, ascending."""
         return {kind: self.size[kind] for kind in self.kinds()}
 
     @property
     def fresh(self) -> list[int]:
-        """The types that the last `advance` made ready or took a node alone of, if still ready; at
-        first all ready types."""
+        """The ready types that the last `advance` made ready, or took a single node of. At first,
+        all ready types."""
         return [self.fresh_types[place] for place in range(self.num_fresh)]
 
     def is_ready(self, kind: int) -> bool:
-        """Whether there are ready nodes of a type; there need be no such type."""
+        """Return whether there are ready nodes of a type; the type may be unknown."""
         return 0 <= kind < self._num_types and self.size[kind] > 0
 
     def kinds(self) -> tuple[int, ...]:
-        """The ready types, ascending."""
+        """Return the ready types, ascending."""
         found = [self.ready_types[place] for place in range(self.num_ready)]
         found.sort()
         return tuple(found)
 
     def by_size(self) -> tuple[int, ...]:
-        """The ready types, those with more ready nodes first, then those with lower numbers."""
+        """Return the ready types, by descending number of ready nodes, then ascending."""
         found = [(-self.size[kind], kind) for kind in self.kinds()]
         found.sort()
         return tuple([kind for _, kind in found])
 
     def ready(self, kind: int) -> np.ndarray:
-        """(k,) int32, the ready nodes of a type, ascending.
+        """Return (k,) int32, the ready nodes of a type, ascending.
 
         Parameters
         ----------
@@ -138,12 +138,12 @@ class Frontier:
         return nodes
 
     def since(self, batch: int) -> list[np.ndarray]:
-        """The nodes of each batch from that one on."""
+        """Return the nodes of each batch from number `batch` on."""
         bounds = self._memory[batch : self.batches + 1].tolist()
         return [self._order[begin:end] for begin, end in zip(bounds, bounds[1:])]
 
     def schedule(self) -> Schedule:
-        """What ran, as a schedule."""
+        """Return what ran as a schedule."""
         bounds = self._memory[: self.batches + 1].astype(np.int64)
         return Schedule(self._order[: self.bounds[self.batches]], bounds)
 
@@ -153,13 +153,13 @@ class Frontier:
             self.advance(rule.choose())
 
     def take(self, kind: int) -> np.ndarray:
-        """Run the ready nodes of a type, see `advance`; gives them, ascending."""
+        """Run the ready nodes of a type (see `advance`); return them, ascending."""
         self.advance(kind)
         begin, end = self.bounds[self.batches - 1], self.bounds[self.batches]
         return self._order[begin:end].astype(np.intp)
 
     def advance(self, kind: int) -> int:
-        """Run the ready nodes of a type: they leave the frontier, those they held up enter it.
+        """Run the ready nodes of a type: they leave the frontier, and nodes that waited enter it.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class Frontier:
         Returns
         -------
         int
-            How many nodes ran.
+            Number of nodes that ran.
         """
         if not self.is_ready(kind):
             raise KeyError(kind)
@@ -220,14 +220,14 @@ class Frontier:
             nodes[at] = node
 
     def _remove(self, kind: int) -> None:
-        """From the ready types; the last one moves to its place."""
+        """Remove a type from the ready types; the last one moves to its place."""
         self.num_ready -= 1
         other = self.ready_types[self.num_ready]
         self.ready_types[self._place[kind]] = other
         self._place[other] = self._place[kind]
 
     def _add(self, node: int) -> None:
-        """A node became ready."""
+        """Add a node that became ready."""
         kind = self.types[node]
         if self.size[kind] == 0:
             self.ready_types[self.num_ready], self._place[kind] = kind, self.num_ready

@@ -1,4 +1,4 @@
-"""The FSM scheduler: a policy learned on the first minibatches says which type to run."""
+"""The FSM scheduler: a policy learned on the first minibatches tells which type to run."""
 
 import threading
 import time
@@ -21,17 +21,17 @@ _MODELS = 64  # models that are remembered
 
 
 class FSMScheduler:
-    """Looks up which type to run; learns that on the first minibatches of each model.
+    """Run the types that a policy chooses, learned on the first minibatches of each model.
 
-    A finite state machine as ED-Batch's [1]_: what is ready is the state, and a policy says for
-    each state which type runs next. In a state that was not met the rule in `Policy.unseen`
-    decides, and without a policy the sufficient condition, as in `SufficientConditionScheduler`.
+    This is a finite state machine like ED-Batch's [1]_: the ready nodes are the state, and a policy
+    maps each state to the next type. In an unknown state the rule in `Policy.unseen` decides.
+    Without a policy it is the sufficient condition, as in `SufficientConditionScheduler`.
 
-    Each model, known by the names of its types, has a policy for minibatches of any size. Learning
-    ends with a further minibatch on which the policy reaches the lower bound and meets no new
-    state, or after four minibatches. New types in a model begin it anew, up to seven times.
-    Minibatches of more than ``10 * config.effort`` calls are not learned from. Several threads may
-    use one scheduler; while one learns, others do with what is known.
+    Each model, identified by the names of its types, has one policy for minibatches of any size.
+    Learning ends when the policy reaches the lower bound on another minibatch without a new state,
+    or after four minibatches. New types in a model restart it, up to seven times. Minibatches of
+    more than ``10 * config.effort`` calls are not learned from. Several threads may share a
+    scheduler; while one learns, others use the present policy.
 
     Parameters
     ----------
@@ -42,21 +42,21 @@ class FSMScheduler:
     config : QLearningConfig, default QLearningConfig(effort=10000)
         How to learn, each time; the default takes about a second or two at most.
     cache : int, default 16
-        How many schedules are kept for minibatches that recur; none if 0.
+        Number of schedules to keep for minibatches that recur; none if 0.
 
     Attributes
     ----------
     learn_s : float
         Seconds that learning took so far.
     unseen_states : int
-        How often there was nothing learned to go by.
+        Number of choices in states without a learned type.
 
     Raises
     ------
     ValueError
         If `cache` is less than 0.
     TypeError
-        If `policy` is something else, as the name of a file.
+        If `policy` is not a Policy, such as the name of a file.
 
     References
     ----------
@@ -98,11 +98,11 @@ class FSMScheduler:
 
     @property
     def policies(self) -> list[Policy]:
-        """The policies learned so far, one a model."""
+        """The policies learned so far, one for each model."""
         return [model.policy for model in self._models if model.policy is not None]
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches, each the whole ready set of a type, but for nodes that must run alone."""
+        """Return batches of the whole ready set of a type, or of a node that must run alone."""
         key, schedule = self._cache.get(graph)
         if schedule is not None:
             return schedule
@@ -120,7 +120,7 @@ class FSMScheduler:
         return replace(schedule, learn_s=learn_s) if learn_s else schedule
 
     def _known(self, kinds: frozenset) -> Optional['_KnownModel']:
-        """The model with all of these types, or else one that has some of them."""
+        """Return the model with all of these types, or else one that has some of them."""
         models = self._models
         for model in models:
             if kinds <= model.kinds:
@@ -128,7 +128,7 @@ class FSMScheduler:
         return next((model for model in models if kinds & model.kinds), None)
 
     def _study(self, graph: Graph, kinds: frozenset) -> float:
-        """Learn from a graph if its model needs that; gives the seconds that it took."""
+        """Learn from a graph if its model needs that; return the seconds that it took."""
         model = self._known(kinds)
         if model is not None and model.done and kinds <= model.kinds:
             return 0.0
@@ -162,7 +162,7 @@ class _KnownModel:
         self._lessons: list[Graph] = []
 
     def study(self, graph: Graph, config: QLearningConfig) -> None:
-        """Learn from one minibatch more, unless it needs no better policy."""
+        """Learn from one more minibatch, unless the policy is good enough."""
         self._studied += 1
         self.done = self._studied >= _LESSONS
         if self.policy is not None and self.kinds <= set(self.policy.types):
@@ -176,7 +176,7 @@ class _KnownModel:
             self._lessons = []
 
     def extend(self, kinds: frozenset) -> None:
-        """There are more types than were known: learn again."""
+        """Add types that the model did not have, and learn again."""
         self.kinds |= kinds
         self._extended += 1
         if self._extended <= _EXTENSIONS:  # else a model that has new types in each minibatch
@@ -184,7 +184,7 @@ class _KnownModel:
 
 
 def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
-    """The schedule that a policy gives; None is that of `SufficientConditionScheduler`."""
+    """Return the schedule of a policy; for None, that of `SufficientConditionScheduler`."""
     if policy is None or len(graph) <= policy.small:
         return SufficientConditionScheduler().schedule(graph)
     run, unseen = Run(policy.number(graph)), 0

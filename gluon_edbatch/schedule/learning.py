@@ -1,6 +1,6 @@
-"""Learning a policy: imitation of the schedules of fixed rules, then Q-learning.
+"""Learn a policy: imitate the schedules of fixed rules, then improve by Q-learning.
 
-README.md lists what differs from ED-Batch (Chen et al., 2023), and what that brought.
+README.md lists differences from ED-Batch (Chen et al., 2023), and their effect.
 """
 
 import warnings
@@ -33,8 +33,8 @@ def learn_policy(
     graphs : sequence of Graph
         Minibatches as `gluon_edbatch` records them; types are told apart by their names.
     encoding : str or StateEncoding, optional
-        What a state is. By default ``"E_base"``, ``"E_sort"`` or ``"E_path"``, the first with which
-        the lower bound is reached, or else that which comes closest to it.
+        What a state is. The default is the first of ``"E_base"``, ``"E_sort"`` and ``"E_path"``
+        that reaches the lower bound, or else the one that comes closest.
     config : QLearningConfig
         Limits and rates.
     progress : bool, optional
@@ -43,7 +43,7 @@ def learn_policy(
     Returns
     -------
     Policy
-        The same, bit for bit, for the same graphs and configuration.
+        Equal graphs and configurations give the same policy, bit for bit.
 
     Raises
     ------
@@ -52,8 +52,8 @@ def learn_policy(
 
     Notes
     -----
-    The return of a decision is ED-Batch's [1]_: what the next few batches cost, of which those that
-    lower the lower bound cost nothing. Before it learns so, it imitates schedules of fixed rules.
+    The return of a decision is ED-Batch's [1]_: the cost of the next few batches, where batches
+    that lower the lower bound cost nothing. Imitation of fixed rules' schedules comes first.
 
     References
     ----------
@@ -99,8 +99,8 @@ def learn_policy(
 
 
 def _unseen(lessons: Sequence['_Lesson'], small: int) -> str:
-    """The best of the cheap rules that never took more batches than the sufficient condition, or
-    that. Small graphs are not asked: they are left to it anyway."""
+    """Return the best cheap rule that never took more batches than the sufficient condition, else
+    that one. Small graphs do not count, as they use the sufficient condition anyway."""
     lessons = [lesson for lesson in lessons if len(lesson.graph) > small] or lessons
     never_worse = [
         name
@@ -114,7 +114,7 @@ def _unseen(lessons: Sequence['_Lesson'], small: int) -> str:
 
 
 def _small(lessons: Sequence['_Lesson']) -> int:
-    """Up to how many nodes the sufficient condition reached the lower bound."""
+    """Return the most nodes up to which the sufficient condition reached the lower bound."""
     nodes = 0
     for lesson in sorted(lessons, key=lambda lesson: len(lesson.graph)):
         if lesson.taken['sufficient'] > lesson.bound:
@@ -124,18 +124,18 @@ def _small(lessons: Sequence['_Lesson']) -> int:
 
 
 class _Effort:
-    """What learning may still cost, in batches."""
+    """The batches that learning may still run."""
 
     def __init__(self, effort: int) -> None:
         self.left = float(effort)
 
     def spend(self, run: Run) -> None:
-        """Count a run; 100 nodes cost about as much as one batch more."""
+        """Count a run; 100 nodes cost about as much as one more batch."""
         self.left -= len(run) + len(run.graph) / 100
 
 
 class _Lesson:
-    """A graph to learn from, and what each rule makes of it."""
+    """A graph to learn from, and the schedule of each rule for it."""
 
     def __init__(self, graph: Graph, effort: _Effort, taught: bool) -> None:
         self.graph, self.taught, self.bound = graph, taught, lower_bound(graph)
@@ -151,7 +151,7 @@ class _Lesson:
 
 
 class _Learner:
-    """Learns a table for one encoding: the best so far, and the batches of all graphs with it."""
+    """Learn a table for one encoding: keep the best, and the batches of all graphs with it."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Learner:
         self.batches = sum(lesson.taken[unseen] for lesson in lessons)
 
     def imitate(self) -> None:
-        """Take in each state the type that the best schedules, or those of a rule, took most."""
+        """Choose, in each state, the type that the best schedules, or those of a rule, ran most."""
         for schedules in zip(*[lesson.choices for lesson in self._taught]):
             votes: dict[State, dict[int, float]] = {}
             for lesson, choices in zip(self._taught, schedules):
@@ -192,7 +192,7 @@ class _Learner:
         self._effort.spend(run)
 
     def _levels(self, state: Optional[State]) -> Iterator[State]:
-        """A state, and the coarser ones."""
+        """Yield a state, and then the coarser ones."""
         while state is not None:
             yield state
             state = self.encoding.coarser(state)
@@ -241,7 +241,7 @@ class _Learner:
         epsilon: float,
         rng: Random,
     ) -> tuple[list[tuple[State, int]], list[int]]:
-        """Decisions, and how far above the bound the run was at each of them and at the end."""
+        """Run an episode; return decisions, and the excess over the bound at each and the end."""
         state_of, seen = self.encoding.follow(run), 0
         decisions, wasted = [], []
         while run.settle():
@@ -262,7 +262,7 @@ class _Learner:
     def _greedy(
         self, state: State, values: dict[State, dict[int, float]], frontier: Frontier
     ) -> Optional[int]:
-        """The best ready type of those that are known in a state, or in a coarser one."""
+        """Return the best ready type known in a state, or in a coarser one; else None."""
         for level in self._levels(state):
             known = values.get(level, {})
             some = {kind: value for kind, value in known.items() if frontier.is_ready(kind)}
@@ -272,5 +272,5 @@ class _Learner:
 
 
 def _best(values: dict[int, float]) -> int:
-    """The type with the highest value; of equal ones that with the lowest number."""
+    """Return the type with the highest value; of equal ones, that with the lowest number."""
     return max(values, key=lambda kind: (values[kind], -kind))

@@ -1,4 +1,4 @@
-"""A learned policy as a value: states to types, saved as JSON and checked when loaded."""
+"""A learned policy as a value: it maps states to types, and is saved as JSON."""
 
 import json
 import os
@@ -44,22 +44,21 @@ UNSEEN: dict[str, Callable[[Run], Rule]] = {
 
 @dataclass(frozen=True)
 class QLearningConfig:
-    """How a policy is learned: rates and limits of `learn_policy`, which is after ED-Batch's
-    Q-learning [1]_.
+    """Rates and limits of `learn_policy`, which follows ED-Batch's Q-learning [1]_.
 
-    All limits count work, not time, so that a seed gives one policy on any machine.
+    All limits count work, not time, so a seed gives the same policy on any machine.
 
     Parameters
     ----------
     seed : int
-        Of the random choices.
+        Seed of the random choices.
     learning_rate : float
-        By what share a value moves to the return that was seen.
+        Share by which a value moves to the observed return.
     steps : int
-        Decisions over which a return adds up rewards; nothing is added for what comes after.
+        Number of decisions over which a return adds up rewards; later ones do not count.
     epsilon, epsilon_decay, epsilon_min : float
-        Share of random decisions in the first episode, its factor from one episode to the next,
-        and its least value.
+        Share of random decisions in the first episode, factor from one episode to the next, and
+        least share.
     check_every : int
         Episodes between two checks of the table without random decisions; the best is kept.
     tolerance : float
@@ -72,8 +71,8 @@ class QLearningConfig:
     Raises
     ------
     ValueError
-        If a value is no number, or out of its range, which the message names: shares go from 0 to
-        1, `tolerance` from 1.
+        If a value is not a number, or out of its range, which the message names: shares are between
+        0 and 1, `tolerance` is at least 1.
 
     References
     ----------
@@ -123,7 +122,7 @@ class QLearningConfig:
 
 
 class Reached(NamedTuple):
-    """What a policy came to on the graphs that it was learned from, in batches."""
+    """The batches of a policy on the graphs that it was learned from."""
 
     graphs: int
     nodes: int
@@ -134,9 +133,9 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """Which type to run in which state: the state machine of ED-Batch [1]_, as a table.
+    """Map states to types to run: the state machine of ED-Batch [1]_, as a table.
 
-    `learn_policy` makes it, `FSMScheduler` runs it, `save` and `load` keep it in a file.
+    `learn_policy` makes a policy, `FSMScheduler` runs it, `save` and `load` keep it in a file.
 
     Parameters
     ----------
@@ -145,20 +144,19 @@ class Policy:
     types : tuple of str
         The names of the types, all different; states and choices hold their positions.
     table : mapping of tuple of int to int
-        The type to run, by state (see `StateEncoding`).
+        Maps a state (see `StateEncoding`) to the type to run.
     config : QLearningConfig
-        How it was learned.
+        How the policy was learned.
     reached : Reached
-        What it came to on the graphs that it was learned from: how many ``graphs`` and ``nodes``
-        they were, and for all of them together its ``batches``, the ``lower_bound``, and the
-        batches of the ``sufficient`` condition.
+        Results on the graphs that it was learned from: numbers of ``graphs`` and ``nodes``; for all
+        together, its ``batches``, the ``lower_bound``, and batches of the ``sufficient`` condition.
     small : int, default 0
-        Graphs of up to so many nodes are left to the sufficient condition, which reached the
-        lower bound on all of that size that were learned from.
+        Graphs of up to so many nodes use the sufficient condition, which reached the lower bound on
+        all learned graphs of that size.
     unseen : {"sufficient", "least deep", "longest way", "look ahead"}, default "sufficient"
         The rule for states that are not in the table: the sufficient condition
-        (`SufficientConditionScheduler`), the least mean depth (`AgendaScheduler`), the longest ways
-        to the end (`PathEncoding`), or a search of a few batches. Where no table was better than
+        (`SufficientConditionScheduler`), the least mean depth (`AgendaScheduler`), the longest
+        paths to the end (`PathEncoding`), or a search of a few batches. If no table was better than
         this rule alone, the table is empty.
 
     References
@@ -183,12 +181,12 @@ class Policy:
         )
 
     def number(self, graph: Graph) -> Graph:
-        """The graph with types as the policy numbers them; unknown ones follow.
+        """Return the graph with its types numbered as in the policy; unknown ones follow.
 
         Parameters
         ----------
         graph : Graph
-            Whose types have names.
+            A graph whose types have names.
 
         Returns
         -------
@@ -197,22 +195,22 @@ class Policy:
         return numbered(graph, self.types)
 
     def follow(self, run: Run) -> LookUp:
-        """The rule that looks up the type to run, and goes by `otherwise` where it is not known.
+        """Return the rule that looks up the type to run, and uses `otherwise` in unknown states.
 
         Parameters
         ----------
         run : Run
-            Of a graph as `number` gives it.
+            A run of a graph that `number` returned.
         """
         return LookUp(run, self.encoding, self.table, self.otherwise)
 
     def otherwise(self, run: Run) -> Rule:
-        """The rule that decides in states that are not known, from where a run stands.
+        """Return the rule that decides in unknown states, from a run's present position on.
 
         Parameters
         ----------
         run : Run
-            Which is not finished.
+            A run that is not finished.
 
         Returns
         -------
@@ -221,7 +219,7 @@ class Policy:
         return UNSEEN[self.unseen](run)
 
     def content(self) -> dict[str, Any]:
-        """What `save` writes, as dicts, lists, strings and numbers that ``json.dumps`` takes."""
+        """Return the content of the policy's file, as dicts, lists, strings and numbers."""
         return {
             'format': FORMAT,
             'version': VERSION,
@@ -264,8 +262,7 @@ class Policy:
         path : str or Path
             The file.
         encoding : StateEncoding or str, optional
-            Of a policy that was learned with an encoding of your own; it has the name that the file
-            says.
+            The encoding, if it is your own; it must have the name in the file.
 
         Returns
         -------
@@ -274,10 +271,10 @@ class Policy:
         Raises
         ------
         PolicyError
-            If the file is not a whole and consistent policy of this version, or was learned with
+            If the file is not a complete and consistent policy of this version, or was learned with
             another encoding.
         OSError
-            If it cannot be read.
+            If the file cannot be read.
         """
         path = Path(path)
         if path.stat().st_size > _LARGEST:
@@ -296,7 +293,7 @@ class Policy:
 
 
 def names_of(graph: Graph) -> tuple[str, ...]:
-    """A name for each type of a graph, all different: of equal ones later ones get a number."""
+    """Return distinct names of a graph's types; equal ones get a number."""
     return _told_apart(
         tuple(graph.type_names) or tuple(f'type {kind}' for kind in range(graph.num_types))
     )
@@ -314,7 +311,7 @@ def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def numbered(graph: Graph, types: tuple[str, ...]) -> Graph:
-    """The graph with its types numbered by their places among names; unknown ones follow."""
+    """Return the graph with its types numbered by position in `types`; unknown ones follow."""
     mapping, count = _mapping(types, names_of(graph))
     if mapping is None:
         return graph
@@ -325,7 +322,7 @@ def numbered(graph: Graph, types: tuple[str, ...]) -> Graph:
 
 @lru_cache(maxsize=_SAME_NAMES)
 def _mapping(types: tuple[str, ...], names: tuple[str, ...]) -> tuple[Optional[np.ndarray], int]:
-    """The new number of each name, None if it is its place; and how many numbers there are."""
+    """Return the new number of each name, None if none changes, and how many numbers there are."""
     known = {name: number for number, name in enumerate(types)}
     for name in names:
         known.setdefault(name, len(known))
@@ -335,7 +332,7 @@ def _mapping(types: tuple[str, ...], names: tuple[str, ...]) -> tuple[Optional[n
 
 
 def policy_of(content: Any, encoding: Optional[StateEncoding] = None) -> Policy:
-    """A policy from what its JSON says; ``ValueError`` says what is wrong with it."""
+    """Return a policy made of its JSON content; raise a ValueError if the content is wrong."""
     if not isinstance(content, dict) or content.get('format') != FORMAT:
         raise ValueError(f'this is no policy: it has no "format": "{FORMAT}"')
     if content.get('version') != VERSION:
@@ -432,7 +429,7 @@ def _reached(values: Any) -> Reached:
 
 
 def _is_text(value: Any) -> bool:
-    """Half of a surrogate pair, which JSON can hold, could not be written again."""
+    """Return whether a value is a string without half a surrogate pair, which cannot be written."""
     return isinstance(value, str) and value.encode(errors='replace').decode() == value
 
 

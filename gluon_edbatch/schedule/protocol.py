@@ -1,4 +1,4 @@
-"""What a scheduler is: a graph in, batches out."""
+"""The protocol of schedulers: a graph in, batches out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Schedule:
     learn_s : float
         Seconds that the scheduler learned before it made this schedule.
     unseen_states : int
-        How often it had nothing learned to go by.
+        Number of choices in states without a learned type.
     """
 
     order: np.ndarray
@@ -32,12 +32,12 @@ class Schedule:
 
     @classmethod
     def from_batches(cls, batches: Sequence[np.ndarray]) -> 'Schedule':
-        """A schedule from the node ids of each batch in turn.
+        """Make a schedule from the node ids of each batch in turn.
 
         Parameters
         ----------
         batches : sequence of numpy.ndarray
-            Integers, ascending in each.
+            Integers, ascending in each batch.
 
         Returns
         -------
@@ -49,11 +49,11 @@ class Schedule:
         return cls(order, bounds)
 
     def __len__(self) -> int:
-        """Number of batches."""
+        """Return the number of batches."""
         return len(self.bounds) - 1
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """The node ids of each batch in turn."""
+        """Yield the node ids of each batch in turn."""
         bounds = self.bounds.tolist()
         for begin, end in zip(bounds[:-1], bounds[1:]):
             yield self.order[begin:end]
@@ -62,15 +62,15 @@ class Schedule:
         return f'Schedule({len(self.order)} nodes in {len(self)} batches)'
 
     def fault(self, graph: Graph) -> str:
-        """Why this is no schedule of a graph; empty if it is one.
+        """Return why this is not a schedule of a graph; empty if it is one.
 
-        Every node once; producers before consumers, not in the same batch; one type a batch, whose
-        nodes ascend; nodes that must run alone do.
+        A schedule has every node once, and producers in earlier batches than consumers. A batch has
+        nodes of one type, ascending; nodes that must run alone do.
 
         Parameters
         ----------
         graph : Graph
-            Of which it is to be one.
+            The graph that was scheduled.
 
         Returns
         -------
@@ -112,12 +112,12 @@ class Schedule:
         return ''
 
     def of_types(self, graph: Graph) -> str:
-        """One line a batch of the graph: its type, and how many nodes.
+        """Return the schedule as text, one line for each batch: its type and number of nodes.
 
         Parameters
         ----------
         graph : Graph
-            Of which it is a schedule.
+            The graph that was scheduled.
 
         Returns
         -------
@@ -131,17 +131,17 @@ class Schedule:
 
 
 class Scheduler(Protocol):
-    """Decides which nodes run together, and in which order (see `Schedule.fault` for the rules)."""
+    """Decide which nodes run together, and in which order (see `Schedule.fault` for the rules)."""
 
     name: str
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches of one type each that hold every node once, producers before consumers.
+        """Return batches of one type each that hold every node once, producers before consumers.
 
         Parameters
         ----------
         graph : Graph
-            Of a minibatch; it is not changed.
+            The graph of a minibatch; it is not changed.
 
         Returns
         -------
@@ -154,7 +154,7 @@ Made = TypeVar('Made')
 
 
 def of_name(what: str, name: str, known: Mapping[str, Callable[[], Made]]) -> Made:
-    """What is known by a name."""
+    """Return what `known` has under a name; raise a ValueError with all names otherwise."""
     if name not in known:
         names = ', '.join(repr(each) for each in sorted(known))
         raise ValueError(f'there is no {what} {name!r}; there are {names}')

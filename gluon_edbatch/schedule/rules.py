@@ -22,10 +22,10 @@ _ROUNDED = 1e9  # sums of the same numbers in another order are to be the same
 
 
 class LeastDeep(Rule):
-    """The ready type with the least mean depth, those that must run alone before others.
+    """Choose the ready type with the least mean depth; types that must run alone come first.
 
-    Of types with equal means the one with the lowest number. With `remaining` the mean is taken
-    over the nodes that have not run yet, else over all. Nothing of the frontier has run.
+    Of types with equal means, the one with the lowest number is chosen. With `remaining` the mean
+    is taken over the nodes that have not run yet, else over all. Nothing has run at the start.
     """
 
     def __init__(self, graph: Any, frontier: Frontier, remaining: bool = False) -> None:
@@ -39,7 +39,7 @@ class LeastDeep(Rule):
         self._sum_up()
 
     def choose(self) -> int:
-        """See the class."""
+        """Return the ready type with the least mean depth."""
         frontier = self._frontier
         if self._remaining:
             self._catch_up()
@@ -66,7 +66,7 @@ class LeastDeep(Rule):
             self._mean[kind] = self._total[kind] / max(self._count[kind], 1)
 
     def _catch_up(self) -> None:
-        """Leave out what ran since the last time."""
+        """Leave out what ran since the last call."""
         frontier = self._frontier
         while self._seen < frontier.batches:
             begin, end = frontier.bounds[self._seen], frontier.bounds[self._seen + 1]
@@ -79,9 +79,9 @@ class LeastDeep(Rule):
 
 
 class LongestWay(Rule):
-    """The ready type that presses most, by the longest ways to the end from its ready nodes.
+    """Choose the ready type whose nodes begin the heaviest paths to the end.
 
-    A way weighs e**2 times as much as one that is a node shorter.
+    A path weighs e**2 times as much as one that is a node shorter.
     """
 
     def __init__(self, run: Any) -> None:
@@ -96,7 +96,7 @@ class LongestWay(Rule):
         self._slack: Any = np.zeros(count).data  # -logarithm of the weight, in units of 1e-9
 
     def choose(self) -> int:
-        """See the class; of equal ones that with the lowest number."""
+        """Return the ready type with the heaviest paths; of equal ones, the lowest number."""
         frontier, best = self._frontier, -1
         for place in range(frontier.num_ready):
             kind = frontier.ready_types[place]
@@ -110,8 +110,8 @@ class LongestWay(Rule):
         return best
 
     def state(self) -> tuple[int, ...]:
-        """The ready types, heaviest first, each followed by how many nodes its longest way is
-        shorter than that of the type before: -1 to 2."""
+        """Return the ready types, heaviest first, each followed by the number of nodes by which its
+        longest path is shorter than that of the type before: -1 to 2."""
         found, state = [], []
         for place in range(self._frontier.num_ready):
             kind = self._frontier.ready_types[place]
@@ -125,7 +125,7 @@ class LongestWay(Rule):
         return tuple(state)
 
     def _look_at(self, kind: int) -> None:
-        """Add the ways from nodes that became ready since the last time."""
+        """Add the paths from nodes that became ready since the last call."""
         frontier = self._frontier
         if self._taken[kind] != frontier.takes[kind]:  # the type ran since
             self._taken[kind] = frontier.takes[kind]
@@ -155,11 +155,11 @@ class LongestWay(Rule):
 
 
 class LookAhead(LongestWay):
-    """The type that a search begins with for the next few batches whose ways weigh most together.
+    """Choose the first type of the heaviest sequence of a few batches, found by a search.
 
-    Nodes much nearer to the end than the farthest count for nothing; where many are about as far,
-    the heaviest type is chosen, which is cheaper to find. What runs and is released in the search
-    is undone at once; `Frontier` is as before.
+    Nodes much nearer to the end than the farthest do not count. If many are about as far, the
+    heaviest type is chosen, which is cheaper to find. The search undoes its changes, so `Frontier`
+    stays as it was.
     """
 
     def __init__(self, run: Any) -> None:
@@ -178,7 +178,7 @@ class LookAhead(LongestWay):
         self._best = 0.0
 
     def choose(self) -> int:
-        """See the class; of equal sequences the one that begins with the type that weighs most."""
+        """Return the type that begins the best sequence; of equal ones, the heaviest type."""
         frontier = self._frontier
         self._top = -1
         for place in range(frontier.num_ready):
@@ -200,7 +200,7 @@ class LookAhead(LongestWay):
         return self._choice
 
     def _search(self, step: int, gained: float) -> None:
-        """Try the types that weigh most at this step, after earlier ones that weigh so much."""
+        """Try the heaviest types at this step, after earlier ones of total weight `gained`."""
         row, total, kind = step * self._count, 0.0, -1
         for other in range(self._count):
             total += self._gain[row + other]
@@ -221,7 +221,7 @@ class LookAhead(LongestWay):
             self._judge(gained)
 
     def _following(self, row: int, before: int) -> int:
-        """The type that weighs most among those that weigh less than another, or -1."""
+        """Return the heaviest type among those lighter than type `before`, or -1."""
         found = -1
         for kind in range(self._count):
             gain = self._gain[row + kind]
@@ -241,7 +241,7 @@ class LookAhead(LongestWay):
             self._best, self._choice = gained, self._first
 
     def _run(self, step: int, kind: int, gained: float) -> None:
-        """Search on as if a type ran."""
+        """Continue the search as if a type had run."""
         row, following, used = step * self._count, (step + 1) * self._count, self._used
         for other in range(self._count):
             self._head[following + other] = self._head[row + other]
@@ -253,8 +253,7 @@ class LookAhead(LongestWay):
         self._used = used
 
     def _count_down(self, place: int, row: int, by: int) -> None:
-        """Change how many inputs the readers of the nodes in a list wait for; list those that wait
-        for none then."""
+        """Change the counts of inputs that readers of listed nodes wait for; list ready ones."""
         countdown = self._frontier.countdown
         link = self._head[place]
         while link >= 0:
@@ -267,7 +266,7 @@ class LookAhead(LongestWay):
             link = self._next[link]
 
     def _push(self, row: int, node: int) -> None:
-        """Add a node to the list of its type, if it is not much nearer to the end than others."""
+        """Add a node to the list of its type, unless it is much nearer to the end than others."""
         behind = self._top - self._height[node]
         if behind > _NEAR:
             return
@@ -288,9 +287,9 @@ class LookAhead(LongestWay):
 
 
 class LookUp(Rule):
-    """The type that a table gives for the state of a run; another rule's where it has none.
+    """Choose the type that a table has for the state of a run, else that of another rule.
 
-    `otherwise` makes the other rule, at the first of the `unseen` states that need it.
+    `otherwise` makes the other rule at the first unknown state; `unseen` counts such states.
     """
 
     def __init__(
@@ -308,7 +307,7 @@ class LookUp(Rule):
         self.unseen = 0
 
     def choose(self) -> int:
-        """See the class."""
+        """Return the type for the present state."""
         state: Any = self._state_of()
         while state is not None:
             found = self._table.get(state)

@@ -1,4 +1,4 @@
-"""One graph on its way to a schedule: what is certainly right is done, the rest is asked for.
+"""Run a graph to a schedule: do what is certainly right, and leave the rest to a rule.
 
 Cython compiles this module by ``run.pxd`` where there is a compiler.
 """
@@ -11,10 +11,10 @@ from .protocol import Schedule
 
 
 class Run:
-    """Takes batches from the frontier of a graph, by itself where nothing can be lost.
+    """Run batches of a graph, by itself where no choice can be wrong.
 
-    No schedule can do without a batch if all nodes of its type that have not run are ready, if its
-    nodes must run alone, or if no other type is ready. The other decisions are a `Rule`'s.
+    A batch is in any schedule if all remaining nodes of its type are ready, if its nodes must run
+    alone, or if no other type is ready. A `Rule` makes the other decisions.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Run:
     ----------
     graph : Graph
     frontier : Frontier
-        What is ready, and what ran. To be read only.
+        What is ready, and what ran. Read-only.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -35,23 +35,23 @@ class Run:
         self._find_safe()
 
     def __len__(self) -> int:
-        """How many batches ran so far."""
+        """Return how many batches ran so far."""
         return self.frontier.batches
 
     @property
     def batches(self) -> list[np.ndarray]:
-        """What ran so far."""
+        """The batches that ran so far."""
         return self.frontier.since(0)
 
     def copy(self) -> 'Run':
-        """A run that goes on from here by itself; of use in the same thread only."""
+        """Return an independent copy of the run, for use in the same thread."""
         other = Run.__new__(Run)
         other.graph, other.frontier = self.graph, self.frontier.copy()
         other._safe = list(self._safe)
         return other
 
     def settle(self) -> bool:
-        """Run what is certainly right; gives whether there is a type to choose then."""
+        """Run what is certainly right; return whether there is a type to choose then."""
         frontier = self.frontier
         while frontier.num_ready:
             if self._safe:
@@ -63,24 +63,24 @@ class Run:
         return False
 
     def finish(self, rule: Rule) -> None:
-        """Run the types that a rule chooses where there is one to choose, until nothing is left."""
+        """Run to the end; a rule chooses among types where there is a choice."""
         while self.settle():
             self.advance(rule.choose())
 
     def take(self, kind: int) -> np.ndarray:
-        """Run the ready nodes of a type; gives them. See `Frontier.take`."""
+        """Run the ready nodes of a type, and return them (see `Frontier.take`)."""
         nodes = self.frontier.take(kind)
         self._find_safe()
         return nodes
 
     def advance(self, kind: int) -> int:
-        """The same, but gives only how many they are."""
+        """Run the ready nodes of a type, and return how many ran."""
         ran = self.frontier.advance(kind)
         self._find_safe()
         return ran
 
     def schedule(self) -> Schedule:
-        """What ran, as a schedule."""
+        """Return what ran as a schedule."""
         return self.frontier.schedule()
 
     def _find_safe(self) -> None:

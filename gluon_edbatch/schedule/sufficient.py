@@ -1,8 +1,8 @@
-"""The sufficient condition for a batch that costs nothing, and the scheduler that goes by it.
+"""The sufficient condition for a batch without extra cost, and the scheduler that uses it.
 
-The first nodes of a type are those that have not run and wait for no other of the type. Running
-the type is right if all of them are ready (Chen et al., 2023); else the share that is ready counts.
-Cython compiles this module by ``sufficient.pxd`` where there is a compiler.
+The first nodes of a type are those that have not run and wait for no other node of the type.
+Running the type is right if all of them are ready (Chen et al., 2023); otherwise the ready share
+counts. Cython compiles this module by ``sufficient.pxd`` where there is a compiler.
 """
 
 from typing import Any
@@ -19,10 +19,10 @@ _NONE, _LAST = -1, -2  # no pair; the end of the list of pairs that are free
 
 
 class SufficientConditionScheduler:
-    """Runs the ready type with the largest share of ready first nodes; learns nothing.
+    """Run the ready type with the largest share of ready first nodes, without learning.
 
-    The forward form of ED-Batch's greedy scheduler [1]_. Of types with equal shares the one with
-    more ready nodes goes first, then the one with the lower number.
+    This is the forward form of ED-Batch's greedy scheduler [1]_. Of types with equal shares, the
+    one with more ready nodes goes first, then the one with the lower number.
     """
 
     name = 'sufficient'
@@ -31,7 +31,7 @@ class SufficientConditionScheduler:
         return 'SufficientConditionScheduler()'
 
     def schedule(self, graph: Graph) -> Schedule:
-        """Batches, each the whole ready set of a type."""
+        """Return batches, each the whole ready set of a type."""
         run = Run(graph)
         if run.settle():  # many a graph has nothing to decide
             run.finish(SufficientCondition(run))
@@ -39,9 +39,9 @@ class SufficientConditionScheduler:
 
 
 class SufficientCondition(Rule):
-    """The ready type that comes nearest to the sufficient condition.
+    """Choose the ready type that comes nearest to the sufficient condition.
 
-    It keeps pairs of a type and a node that has not run: a node of the type, or one on a way
+    The rule keeps pairs of a type and a node that has not run: a node of the type, or one on a path
     between two of them. A pair is free when no node of its type is left above it.
     """
 
@@ -80,7 +80,7 @@ class SufficientCondition(Rule):
         self._pass_on()
 
     def choose(self) -> int:
-        """The ready type with the largest share."""
+        """Return the ready type with the largest share of ready first nodes."""
         self._catch_up()
         frontier, best, most = self._frontier, -1, -1.0
         for place in range(frontier.num_ready):
@@ -97,7 +97,7 @@ class SufficientCondition(Rule):
         return best
 
     def _catch_up(self) -> None:
-        """Note what ran since the last time."""
+        """Note what ran since the last call."""
         frontier = self._frontier
         while self._seen < frontier.batches:
             begin, end = frontier.bounds[self._seen], frontier.bounds[self._seen + 1]
@@ -110,7 +110,7 @@ class SufficientCondition(Rule):
             self._seen += 1
 
     def _pass_on(self) -> None:
-        """Count the nodes that are free; what only lies on a way holds up nothing then."""
+        """Count free nodes of their own type as first; free pairs of others hold up nothing."""
         while self._free != _LAST:
             cell = self._free
             self._free = self._cells[cell]
@@ -122,7 +122,7 @@ class SufficientCondition(Rule):
                 self._release(node, column)
 
     def _release(self, node: int, column: int) -> None:
-        """Let a pair hold up no other any longer."""
+        """Note that a pair no longer holds up the pairs of its readers."""
         for edge in range(self._offsets[node], self._offsets[node + 1]):
             cell = self._readers[edge] * self._width + column
             if self._cells[cell] != _NONE:

@@ -1,7 +1,8 @@
-"""Calls that add or join values of one kind: they run as calls that take any number of values.
+"""Run calls that add or join values of one kind as calls with any number of arguments.
 
-`graph.edges.addition_trees` finds such calls in an evaluation by the numbers that are given here.
-Those whose results only another one of them reads become part of that.
+`graph.edges.addition_trees` finds such calls in an evaluation by the numbers that
+`kind_of_addition` returns. A call whose result only another such call reads becomes part of that
+call.
 """
 
 import itertools

@@ -1,10 +1,10 @@
-"""Calls that return something along the ragged axis, as calls for each value.
+"""Split calls whose results keep the ragged axis into calls for each value.
 
-What such a call returns for a value depends on that value, and on sums or other reductions of all:
-attention weights are ``exp(x - m) / s`` with m and s of all scores. So it is one call for all
-values, which gives what has no ragged axis, and a call for each value; both are of one type,
-however many values there are. A call for a value sees it as (N, 1, ...), so that operators keep
-their attributes.
+Such a result depends, for each value, on that value and on reductions over all values. Attention
+weights are ``exp(x - m) / s`` with m and s of all scores. So one call for all values computes what
+has no ragged axis, and one call for each value computes the rest. The number of values does not
+change the type of either. A call for a value sees it as (N, 1, ...), so operators keep their
+attributes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _AXIS = 1
 
 
 class SubgraphPart(NamedTuple):
-    """One of the two kinds of calls."""
+    """One part of a call: the part for all values at once, or the part for each value."""
 
     graph: StaticGraph  # that returns a list
     # what it takes, by position among the arguments of the call, and behind these what the call for
@@ -31,7 +31,7 @@ class SubgraphPart(NamedTuple):
 
 
 class Elements(NamedTuple):
-    """The two kinds of calls."""
+    """The two parts of a call: one for all values at once, and one for each value."""
 
     whole: Optional[SubgraphPart]  # of all values; None if there is nothing that depends on several
     # of one value, (N, ...), of each ragged argument; None if no output is ragged along axis 1
@@ -44,23 +44,22 @@ class Elements(NamedTuple):
 def elements(
     graph: StaticGraph, shapes: Mapping[str, Shape], ragged: Sequence[str], arguments: int
 ) -> Optional[Elements]:
-    """The two kinds of calls for a graph of which results have the ragged axis.
+    """Split a graph whose results have the ragged axis into two parts (see `Elements`).
 
     Parameters
     ----------
     graph : StaticGraph
     shapes : dict
-        Of its inputs for some numbers of rows and values.
+        Shapes of the inputs for some numbers of rows and values.
     ragged : sequence of str
         Names of the ragged inputs.
     arguments : int
-        How many the call has.
+        Number of arguments of the call.
 
     Returns
     -------
     Elements or None
-        None where it is not proved that values have their results to themselves, or all outputs
-        are of neither part.
+        None if results are not proved to belong to single values, or no output needs either part.
     """
     axes = dict.fromkeys(ragged, _AXIS)
     found = ragged_axes(graph.subgraph, shapes, axes)
@@ -75,8 +74,7 @@ def elements(
 
 
 def _taken_apart(graph: Subgraph, shapes: Mapping[str, Shape], found: RaggedAxes) -> Subgraph:
-    """With reductions in the place of operators that work across the values, where that is known
-    of them."""
+    """Return the graph with reductions in place of operators across values if there is a rule."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
         apart = op_of(node.op).apart
@@ -88,12 +86,12 @@ def _taken_apart(graph: Subgraph, shapes: Mapping[str, Shape], found: RaggedAxes
 
 
 def _outputs(graph: Subgraph, index: int) -> list[Entry]:
-    """Those of a node that are read."""
+    """Return the outputs of a node that are read."""
     return [Entry(index)] + [each for each in graph.uses if each.node == index and each.output]
 
 
 class _InTwo:
-    """A graph that is cut where operators on values read what is there for all of them."""
+    """Cut a graph where operators on single values read what is computed for all values."""
 
     def __init__(self, graph: StaticGraph, axes: Mapping[Entry, int], arguments: int):
         self._graph, self._axes, self._arguments = graph, axes, arguments
@@ -101,7 +99,7 @@ class _InTwo:
         self.axes_of_heads = tuple([axes.get(head) for head in self._subgraph.heads])
 
     def elements(self) -> Elements:
-        """The two parts."""
+        """Return the two parts."""
         of_all = [head for head in self._subgraph.heads if head not in self._axes]
         read = self._read_by_values()
         whole = Subgraph.of(self._subgraph.nodes, of_all + read) if of_all or read else None
@@ -117,7 +115,7 @@ class _InTwo:
         return [head for head in self._subgraph.heads if self._axes.get(head) == _AXIS]
 
     def _read_by_values(self) -> list[Entry]:
-        """What operators on values read that has no ragged axis, and is computed of arguments."""
+        """Return the computed entries without a ragged axis that operators on values read."""
         graph, computed = self._subgraph, self._computed()
         found = {
             entry: None
@@ -129,8 +127,7 @@ class _InTwo:
         return list(found)
 
     def _computed(self) -> set[int]:
-        """Operators that compute something of arguments: to look at these otherwise is as cheap
-        for each value."""
+        """Return the operators that compute numbers, not only views of arguments."""
         nodes = self._subgraph.nodes
         found: set[int] = set()
         reached = {index for index, node in enumerate(nodes) if is_argument(node.name)}
@@ -143,7 +140,7 @@ class _InTwo:
         return found
 
     def _for_each(self, read: Mapping[Entry, int]) -> Subgraph:
-        """The part for one value, in which `read` are inputs of these numbers."""
+        """Return the part for one value, whose inputs `read` are numbered as given."""
         graph, rewriter = self._subgraph, Rewriter()
         moved = {entry: rewriter.variable(INPUT % number) for entry, number in read.items()}
         for index, node in enumerate(graph.nodes):
@@ -156,7 +153,7 @@ class _InTwo:
         return Subgraph.of(rewriter.nodes, [head.entry for head in heads])
 
     def _part(self, subgraph: Subgraph) -> SubgraphPart:
-        """With its inputs numbered from 0 on."""
+        """Return a part with its inputs numbered from 0."""
         graph, prefix = self._graph, len(INPUT % 0) - 1
         inputs = sorted(int(name[prefix:]) for name in subgraph.variables if is_argument(name))
         renamed = {INPUT % old: INPUT % new for new, old in enumerate(inputs)}

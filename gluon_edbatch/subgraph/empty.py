@@ -1,9 +1,9 @@
-"""Specialisation for batches in which no sample has a value for some ragged argument.
+"""Specialise a graph for batches in which no sample has a value for some ragged argument.
 
-Leaves of a tree have no children: whatever a cell computes of them is a sum over nothing. MXNet
-has no arrays of size zero, so the graph is rewritten instead. An *empty* entry has length 0 along
-axis 1; its sum over that axis is *zero*; zero vanishes in sums and products. If an operator
-outside these rules meets an empty or zero entry, the caller pads with one row of zeros.
+A tree's leaves have no children, so a cell's sum over children is zero. MXNet has no arrays of size
+zero, so the graph is rewritten instead. An *empty* entry has length 0 along axis 1. Its sum over
+that axis is *zero*, which is dropped from sums and products. If an operator without a rule meets an
+empty or zero entry, the caller pads with one row of zeros.
 """
 
 from typing import Optional, Union
@@ -16,7 +16,7 @@ _EMPTY, _ZERO = 'empty', 'zero'
 
 
 def specialise(graph: Subgraph, empty: set[str]) -> Optional[Subgraph]:
-    """The subgraph for the case that the inputs named in `empty` have length 0 along axis 1.
+    """Return the subgraph for inputs of length 0 along axis 1; `empty` names these inputs.
 
     Returns None if that cannot be expressed.
     """
@@ -45,8 +45,7 @@ def specialise(graph: Subgraph, empty: set[str]) -> Optional[Subgraph]:
 
 
 def _rule(node: Node, states: list[Optional[str]]) -> Union[str, Entry, None]:
-    """What an operator makes of empty or zero inputs: a state, the entry that stands for its
-    result, or None."""
+    """Return an operator's result for empty or zero inputs: a state, an equal entry, or None."""
     op, attrs, inputs = op_of(node.op), node.attrs, node.inputs
     if _EMPTY in states:
         if node.op == 'sum' and attrs.integers('axis') == (1,) and not attrs.flag('exclude'):
@@ -62,7 +61,7 @@ def _rule(node: Node, states: list[Optional[str]]) -> Union[str, Entry, None]:
 
 
 def _is_zero(node: Node, states: list[Optional[str]]) -> bool:
-    """Whether a result is zero: sums are as padding is, but have no ragged axis."""
+    """Return whether an operator's result is zero, given which inputs are zero."""
     op, attrs = op_of(node.op), node.attrs
     if None not in states and (op.is_view or node.op == 'Concat'):
         return True

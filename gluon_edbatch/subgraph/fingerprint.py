@@ -1,10 +1,10 @@
-"""What a block's calls read besides their arguments, to notice that it changed.
+"""Fingerprint what a block's calls read besides their arguments, to notice changes.
 
-A block is traced once for many calls, so whatever its Python code reads becomes a constant. It is
-found from the block: its attributes, children, parameters and hooks; attributes of its classes;
-what its functions have in closures, defaults and global variables; and so on from there. Of
-objects, classes and modules only what code that was found mentions by name counts: that keeps the
-search small, and what else happens to an object is nobody's business.
+A block is traced once for many calls, so whatever its Python code reads becomes a constant. The
+search starts at the block: its attributes, children, parameters and hooks; attributes of its
+classes; closures, defaults and global variables of its functions; and so on from there. Only
+attributes of objects, classes and modules that the code names are tracked, which keeps the search
+small.
 """
 
 import functools
@@ -54,7 +54,7 @@ _code_names: dict[int, tuple[types.CodeType, frozenset[str]]] = {}  # by id; the
 
 
 class Same:
-    """Stands for an object, and equals what stands for the same one, while that lives."""
+    """A hashable stand-in for an object: stand-ins of one object are equal while it lives."""
 
     __slots__ = ('_id', '_reference')
 
@@ -78,12 +78,12 @@ class Same:
 
     @property
     def object(self) -> Any:
-        """The object, while it lives; None if it cannot be referred to."""
+        """The object, while it lives; None afterwards, or if it has no weak references."""
         return None if self._reference is None else self._reference()
 
 
 class Kept:
-    """The fingerprint of a block, for as long as nothing that it was made of was changed.
+    """The fingerprint of a block, valid until something that it was computed from changes.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ _kept: dict[int, Kept] = {}  # by id
 
 
 def _kept_of(block):
-    """What was kept of a block that is as it was."""
+    """Return the kept fingerprint of a block if the block is unchanged, else None."""
     known = _kept.get(id(block))
     if known is None or known.block() is not block or not versions.unchanged(known.entries):
         return None
@@ -113,7 +113,7 @@ def _kept_of(block):
 
 
 def fingerprint(block: gluon.Block) -> Fingerprint:
-    """What the calls of a block read besides their arguments: differs if that does.
+    """Return what a block's calls read besides their arguments, as a comparable value.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def fingerprint(block: gluon.Block) -> Fingerprint:
 
 
 def state_of(block: gluon.Block, constants: Sequence[Any]) -> Fingerprint:
-    """What the calls of a block read of objects among its arguments."""
+    """Fingerprint the objects among a call's constant arguments, as far as the block reads them."""
     if block not in _names:
         fingerprint(block)
 
@@ -145,8 +145,7 @@ def state_of(block: gluon.Block, constants: Sequence[Any]) -> Fingerprint:
 
 
 def fingerprint_of_function(function: Any, but: Sequence[str] = ()) -> Fingerprint:
-    """What the calls of an `autograd.Function` read besides their arguments: all its attributes,
-    except for some, and what its code reads."""
+    """Fingerprint an `autograd.Function`: all attributes except `but`, and what its code reads."""
 
     def walk(search: _Search) -> None:
         search.mentioned |= _CALLED_OF_FUNCTIONS
@@ -159,7 +158,7 @@ def fingerprint_of_function(function: Any, but: Sequence[str] = ()) -> Fingerpri
 
 
 def _searched(block: Any, walk: Callable[['_Search'], Any]) -> '_Search':
-    """A walk that looks for all names that a block's code mentions."""
+    """Search until all names that a block's code mentions are known; return the last search."""
     names = _names.get(block, frozenset())
     while True:
         search = _Search(names)
@@ -171,13 +170,13 @@ def _searched(block: Any, walk: Callable[['_Search'], Any]) -> '_Search':
 
 
 def changed(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """Names of what differs between two fingerprints."""
+    """Return the names of values that differ between two fingerprints."""
     old, new = dict(before), dict(after)
     return [name for name in {**old, **new} if old.get(name, _names) != new.get(name, _names)]
 
 
 def containers(block: gluon.Block) -> list[Any]:
-    """The attributes of `block` and its descendants that users may change in place.
+    """Return the attributes of a block and its descendants that users may change in place.
 
     Gluon's own blocks keep the keywords of their operators in dicts that nobody touches.
     """
@@ -201,28 +200,28 @@ def containers(block: gluon.Block) -> list[Any]:
 
 
 def contents(found: list[Any]) -> Hashable:
-    """What such containers hold now; other objects in them count by identity."""
+    """Return the present contents of containers; other objects in them count by identity."""
     search = _Search(None)
     return tuple([search.frozen(value, '') for value in found])
 
 
 class _Search:
-    """One walk through what can be reached from a block.
+    """Search everything that can be reached from a block.
 
     Parameters
     ----------
     names : frozenset of str or None
-        What the code mentions that was found so far; None to walk through containers only.
+        Names that the code found so far mentions; None to search containers only.
 
     Attributes
     ----------
     found : list of (str, hashable)
     mentioned : set of str
-        What the code mentions that was found in this walk.
+        Names mentioned by code that this search found.
     entries : list or None
-        What was looked at, by its versions (see `versions`); None if something has none.
+        Versions of what was read (see `versions`); None if something has no version.
     held : list
-        What these need to stay.
+        Objects that must live as long as `entries`.
     """
 
     def __init__(self, names: Union[frozenset[str], Any]) -> None:
@@ -236,7 +235,7 @@ class _Search:
         self.held: list[Any] = []
 
     def block(self, block: gluon.Block, path: str) -> None:
-        """All attributes of a block count, and how it is called."""
+        """Add a block's attributes, parameters, children, code and hooks."""
         if not self._is_new(block):
             return
         cls, children, parameters = type(block), block._children, block._reg_params
@@ -261,15 +260,15 @@ class _Search:
             self.block(child, place)
 
     def frozen(self, value: Any, path: str, key: Any = _NO_KEY) -> Hashable:
-        """What a value is now; what can be reached from it is appended to `found`.
+        """Return a hashable form of a value; append what can be reached from it to `found`.
 
         Parameters
         ----------
         value
         path : str
-            What the user calls it, or the container that has it
+            Name that users know for the value, or for the container that has it.
         key : optional
-            at this place.
+            Key of the value in that container.
         """
         self._left -= 1
         if type(value) in EQUAL_IF_SAME:
@@ -293,7 +292,7 @@ class _Search:
         return Same(value)
 
     def _items(self, value, path):
-        """What a container holds; None for anything else."""
+        """Return what a container holds; None for other objects."""
         if isinstance(value, dict):
             self._versioned(versions.DICT, value)
         elif isinstance(value, _UNVERSIONED):
@@ -316,7 +315,7 @@ class _Search:
         return (bytearray, bytes(value)) if isinstance(value, bytearray) else None
 
     def _reached(self, value, path) -> None:
-        """An object that is no container: what is read of it by name."""
+        """Search the named attributes of an object that is not a container."""
         if isinstance(value, gluon.Block):
             self.block(value, path)
         elif isinstance(value, _FUNCTIONS):
@@ -336,12 +335,12 @@ class _Search:
             self.attributes_of_class(value, type(value), path)
 
     def _named(self, values, path) -> None:
-        """Those of these variables whose names were mentioned."""
+        """Add those of some variables whose names the code mentions."""
         for name in sorted(self._names & values.keys()):
             self.add(values[name], f'{path}.{name}')
 
     def attributes_of_class(self, owner: Any, cls: type, path: str) -> None:
-        """Attributes of a class and of what it is derived from, slots, and methods."""
+        """Add the named attributes, slots and methods of a class and its bases."""
         taken = set(() if owner is cls else getattr(owner, '__dict__', ()))
         for base in cls.__mro__:
             if _is_library(base.__module__):
@@ -365,7 +364,7 @@ class _Search:
                     self.add(value, f'{path}.{name}')
 
     def _function(self, function, path) -> None:
-        """What a function reads: closure, defaults and global variables."""
+        """Add what a function reads: closure, defaults and global variables."""
         if isinstance(function, functools.partial):
             self.entries = None
             self.add((function.args, function.keywords), path)
@@ -399,11 +398,11 @@ class _Search:
         self._named(function.__dict__, path)
 
     def add(self, value: Any, path: str) -> None:
-        """Append what a value is now to `found`."""
+        """Append the present form of a value to `found`."""
         self.found.append((path, self.frozen(value, path)))
 
     def _versioned(self, kind: int, value: Any) -> None:
-        """Something that was looked at."""
+        """Note the version of an object that was read."""
         if self.entries is not None:
             entry = versions.entry(kind, value)
             if entry is None:
@@ -412,14 +411,14 @@ class _Search:
                 self.entries.append(entry)
 
     def _hold(self, defaults: tuple) -> None:
-        """Keep what may be replaced, so that nothing else gets its address."""
+        """Keep defaults alive, so that no other object gets their addresses."""
         if all([isinstance(value, PLAIN) for value in defaults]):
             self.held.append(defaults)
         else:  # it might hold the block itself
             self.entries = None
 
     def _is_new(self, value) -> bool:
-        """Whether it was not met before in this walk."""
+        """Return whether this search has not met an object before."""
         if id(value) in self._seen:
             return False
         self._seen[id(value)] = value
@@ -427,12 +426,12 @@ class _Search:
 
 
 def has_hooks(block: gluon.Block) -> bool:
-    """Whether forward hooks are registered on it."""
+    """Return whether a block has forward hooks."""
     return bool(block._forward_hooks or block._forward_pre_hooks)
 
 
 def has_operator_hook(block: gluon.Block) -> bool:
-    """Whether Gluon would call what ``register_op_hook`` was given, as it does if hybridized."""
+    """Return whether Gluon would call a hook of ``register_op_hook``, as on a hybridized block."""
     return bool(getattr(block, '_callback', None) and block._active)
 
 
@@ -444,7 +443,7 @@ def _cell_contents(cell: Any) -> Any:
 
 
 def _names_in(code: types.CodeType) -> frozenset[str]:
-    """Names that a function and those inside it mention, strings included (getattr takes such)."""
+    """Return the names that a function and its inner functions mention, strings included."""
     known = _code_names.get(id(code))
     if known is None:
         names = set(code.co_names)
@@ -467,8 +466,7 @@ _INSTALLED = tuple(os.path.join(sysconfig.get_paths()[name], '') for name in ('p
 
 @functools.cache
 def _is_library(module: str) -> bool:
-    """Whether a module is of Python itself, NumPy, MXNet or this package: none of these has
-    variables that a model would be changed by."""
+    """Return whether a module of Python, NumPy, MXNet or this package has this name."""
     if module == '__main__' or module not in sys.modules:
         return False
     path = getattr(sys.modules[module], '__file__', None)

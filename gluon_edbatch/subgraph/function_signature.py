@@ -1,4 +1,4 @@
-"""Calls of an `autograd.Function`: what tells them apart, and a subgraph that stands for them.
+"""Compare calls of an `autograd.Function`, and represent them as a subgraph.
 
 A call signature has the class, the attributes, and what the code of `forward` and `backward` reads
 (see `fingerprint`), all by value. A call whose signature cannot be compared runs eagerly.
@@ -41,17 +41,17 @@ _MOST_ELEMENTS = 1 << 16  # of an array among the attributes, which is read to b
 
 
 class Signature:
-    """What tells calls of Functions apart, but for their arguments; it compares by value.
+    """What distinguishes Functions besides their arguments; it compares by value.
 
     Parameters
     ----------
     function : mxnet.autograd.Function
-        A new one, which was not called yet.
+        A new Function, which was not called yet.
 
     Attributes
     ----------
     name : str
-        For users.
+        Name for users.
     fault : str
         Why such calls cannot be recorded; empty if they can.
     """
@@ -73,11 +73,11 @@ class Signature:
         self.key = type(function), self.fingerprint
 
     def new(self) -> autograd.Function:
-        """A new Function with the attributes of the one that was called."""
+        """Return a new Function with the attributes of the one that was called."""
         return copy.copy(self._template)
 
     def changed(self) -> str:
-        """What of it is not as it was when it was made, in words; empty if nothing."""
+        """Return which attributes have changed since the call, as text; empty if none."""
         return ', '.join(changed(self.fingerprint, self._look()))
 
     def check(self) -> None:
@@ -91,7 +91,7 @@ class Signature:
             )
 
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        """The plain attributes in words, for reports."""
+        """Return the plain attributes as (name, text), for reports."""
         return tuple(
             [
                 (name, repr(value))
@@ -127,7 +127,7 @@ def _fault(found: Fingerprint) -> str:
 
 
 def _objects(value: Any) -> Iterator[Any]:
-    """What counts by identity in a part of a fingerprint; None for what is not held there."""
+    """Yield the objects that a part of a fingerprint identifies; None for one that is not kept."""
     if isinstance(value, Same):
         yield value.object
     elif isinstance(value, (tuple, frozenset)):
@@ -136,18 +136,18 @@ def _objects(value: Any) -> Iterator[Any]:
 
 
 class Results:
-    """What a call returned: its structure, and shape and dtype of each array.
+    """The structure of a call's results, and shape and dtype of each array.
 
     Parameters
     ----------
     returned : NDArray or sequence of NDArray
     rows : int
-        Of the first argument.
+        Rows of the first argument.
 
     Raises
     ------
     TypeError
-        If it is neither.
+        If `returned` is neither.
     """
 
     def __init__(self, returned: Any, rows: int):
@@ -159,7 +159,7 @@ class Results:
         self.specs: list[tuple[Shape, Any]] = [(array.shape, array.dtype) for array in arrays]
 
     def for_rows(self, rows: int) -> 'Results':
-        """What a call of so many rows returns, where results have rows as the arguments have."""
+        """Return the results for another number of rows, where results have the arguments' rows."""
         found = copy.copy(self)
         found.rows = rows
         found.specs = [
@@ -169,7 +169,7 @@ class Results:
 
 
 class FunctionCall:
-    """What calls of one batch signature share: the Function, and what was proved of it.
+    """What calls of one batch signature share: the Function, and what was proved about it.
 
     Attributes
     ----------
@@ -178,11 +178,11 @@ class FunctionCall:
     constants : tuple
         All inputs of a call, with None for arrays.
     types : dict
-        Where its types are remembered.
+        Remembers the types of these calls.
     proved : bool
         Whether a batch was compared with calls that run alone.
     apart : str
-        Why calls run one by one; empty if they do not.
+        Why calls run one by one; empty if they are batched.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class FunctionCall:
         self.types: dict[tuple, Any] = {}
 
     def graph(self) -> StaticGraph:
-        """A subgraph of one operator, which MXNet does not know."""
+        """Return a subgraph of one operator, which MXNet does not know."""
         inputs = sum([constant is None for constant in self.constants])
         count = len(self.results.specs)
         graph = Subgraph.opaque(self.signature.name, [INPUT % i for i in range(inputs)], count)
@@ -219,12 +219,12 @@ _MOST_KINDS = 1024
 
 
 def why_eager(cls: type) -> str:
-    """Why calls of a class run eagerly; empty if they need not."""
+    """Return why calls of a class run eagerly; empty if they are recorded."""
     return _eager.get(cls, '')
 
 
 def run_eagerly(cls: type, why: str) -> None:
-    """Record no calls of a class any more."""
+    """Stop recording calls of a class, for a reason."""
     _eager[cls] = why
 
 
@@ -234,10 +234,10 @@ def run_apart(cls: type, why: str) -> None:
 
 
 def _look_at_code(cls: type) -> None:
-    """Note what the code of a class has to run for each call, or eagerly.
+    """Find out whether the code of a class has to run for each call, or eagerly.
 
-    Code that reads values may decide by those of other rows, and noise has to be drawn for each
-    call. What others see may change only when the user's program says so.
+    Code that reads values may depend on other rows, and each call draws its own noise. Side effects
+    must happen in the order of the user's program.
     """
     for base in cls.__mro__[: cls.__mro__.index(autograd.Function)]:
         for method in vars(base).values():
@@ -263,10 +263,10 @@ def _look_at_method(cls: type, method: FunctionType) -> None:
 def known_call(
     signature: Signature, specs: Sequence[Spec], constants: tuple, mode: tuple
 ) -> Optional[FunctionCall]:
-    """What calls with such arguments share; None if it is not known what they return.
+    """Return what calls with such arguments share; None if their results are not known.
 
-    A float among the attributes is taken not to change shapes, and two numbers of rows tell how
-    those of results depend on them; both are checked when the calls run.
+    Floats among the attributes are assumed not to change shapes. Two numbers of rows tell how
+    shapes of results depend on them. Both assumptions are checked when the calls run.
     """
     kinds = tuple([spec.arena for spec in specs])
     rows = specs[0].rows
@@ -298,7 +298,7 @@ def known_call(
 def note_returned(
     signature: Signature, specs: Sequence[Spec], constants: tuple, results: Results
 ) -> None:
-    """Know what calls with such arguments return."""
+    """Remember what calls with such arguments return."""
     known = _returned.setdefault(signature.key[0], {})
     if len(known) >= _MOST_KINDS:
         known.clear()

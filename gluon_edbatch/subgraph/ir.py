@@ -1,7 +1,7 @@
-"""The one representation of static subgraphs: from MXNet's Symbol, and back.
+"""The intermediate representation of static subgraphs, read from MXNet's Symbol and written back.
 
-Analyses, passes, splits and the lowering to native programs all read a `Subgraph`. MXNet's JSON is
-read and written here only.
+Analyses, passes, splits and the lowering to native programs all read a `Subgraph`. Only this module
+reads and writes MXNet's JSON.
 """
 
 import json
@@ -21,7 +21,7 @@ _VARIABLE = 'null'  # what MXNet calls the operator of a variable
 
 
 def is_argument(name: str) -> bool:
-    """Whether a variable of this name is an input, not a parameter."""
+    """Return whether a variable of this name is an argument, not a parameter."""
     return name.startswith(INPUT[: -len('%d')])
 
 
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A variable, or an operator that is applied."""
+    """A variable, or an operator with its attributes and inputs."""
 
     op: str  # of MXNet's registry; empty for a variable
     name: str  # unique among the operators of a subgraph, and among its variables
@@ -43,33 +43,32 @@ class Node(NamedTuple):
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is an argument, a parameter or an auxiliary state."""
+        """Whether the node is an argument, a parameter or an auxiliary state."""
         return not self.op
 
     @property
     def is_parameter(self) -> bool:
-        """Whether it is a variable, and no argument."""
+        """Whether the node is a variable and not an argument."""
         return not self.op and not is_argument(self.name)
 
 
 class Outputs(NamedTuple):
-    """What is inferred of a node's outputs."""
+    """Inferred shapes of a node's outputs, and dtype of the first."""
 
     shapes: list[Shape]
     dtype: Optional[type]  # of the first, where those of the inputs tell
 
 
 class Subgraph:
-    """Nodes in an order in which inputs come first, and which outputs of them are the results.
+    """A graph of nodes in topological order, and the outputs that are its results; immutable.
 
-    It is not changed once it is made. Its nodes are in MXNet's own order, so that what MXNet infers
-    of them can be told apart.
+    Nodes are in MXNet's own order, so that MXNet's inferred shapes can be assigned to them.
 
     Parameters
     ----------
     symbol : mxnet.symbol.Symbol
     from_json : bool, default False
-        Whether it was read from JSON, which has no casts of MXNet's AMP.
+        Whether `symbol` was read from JSON, which has no casts of MXNet's AMP.
 
     Attributes
     ----------
@@ -96,10 +95,9 @@ class Subgraph:
 
     @classmethod
     def of(cls, nodes: Sequence[Node], heads: Iterable[Entry]) -> 'Subgraph':
-        """From nodes of which inputs come first; those that no head needs are left out.
+        """Make a graph of nodes in topological order; leave out those that no head needs.
 
-        A compiled graph writes neither a variable to its results nor one entry to two of them: such
-        heads become copies.
+        A compiled graph cannot return a variable, or one entry twice: such heads become copies.
         """
         nodes, distinct = list(nodes), []
         for entry in heads:
@@ -119,7 +117,7 @@ class Subgraph:
 
     @classmethod
     def opaque(cls, op: str, inputs: Sequence[str], outputs: int) -> 'Subgraph':
-        """One operator that MXNet does not know: such a graph has no symbol."""
+        """Make a graph of one operator that MXNet does not know; such a graph has no symbol."""
         graph = cls.__new__(cls)
         nodes = [Node('', name, Attrs()) for name in inputs]
         nodes.append(Node(op, op, Attrs(), tuple(map(Entry, range(len(inputs))))))
@@ -130,7 +128,7 @@ class Subgraph:
         return graph
 
     def __str__(self) -> str:
-        """One line a node."""
+        """Return the graph as text, one line for each node."""
         lines = []
         for index, node in enumerate(self.nodes):
             arguments = [self._named(entry) for entry in node.inputs]
@@ -151,21 +149,21 @@ class Subgraph:
 
     @cached_property
     def variables(self) -> list[str]:
-        """Names of its variables, in the order in which a compiled call takes them."""
+        """Names of the variables, in the order in which a compiled call takes them."""
         return self.symbol.list_inputs()
 
     def variable(self, name: str) -> mx.sym.Symbol:
-        """One of them, to build another graph on."""
+        """Return a variable's Symbol, to build another graph on."""
         return self._internals[name]
 
     @cached_property
     def states(self) -> list[str]:
-        """Names of those that operators write to."""
+        """Names of the variables that operators write to."""
         return self.symbol.list_auxiliary_states()
 
     @cached_property
     def operators(self) -> list[str]:
-        """Names of its operators, one for each node that is one."""
+        """Names of the operators, one for each node that is not a variable."""
         return [node.op for node in self.nodes if node.op]
 
     @cached_property
@@ -179,8 +177,7 @@ class Subgraph:
 
     @cached_property
     def structure(self) -> Optional[tuple]:
-        """What is equal in graphs that differ in the names of operators only, and can be hashed;
-        None if operators have graphs of their own."""
+        """What graphs share that differ in names of operators only; None if there are bodies."""
         if any([node.bodies for node in self.nodes]):
             return None
         nodes = [
@@ -190,11 +187,11 @@ class Subgraph:
         return (*nodes, self.heads)
 
     def with_variables(self, renamed: Mapping[str, str]) -> 'Subgraph':
-        """With other names of some variables."""
+        """Return the graph with some variables renamed."""
         return self._with(lambda node: node._replace(name=renamed.get(node.name, node.name)))
 
     def with_dtypes(self, dtypes: Mapping[str, Any]) -> 'Subgraph':
-        """With dtypes written at some variables, as Gluon does at parameters."""
+        """Return the graph with dtypes written at some variables, as Gluon does at parameters."""
 
         def changed(node: Node) -> Node:
             if node.name not in dtypes:
@@ -205,18 +202,18 @@ class Subgraph:
         return self._with(changed)
 
     def _with(self, changed: Callable[[Node], Node]) -> 'Subgraph':
-        """With other variables."""
+        """Return the graph with a function applied to each variable."""
         nodes = [changed(node) if node.is_variable else node for node in self.nodes]
         return Subgraph.of(nodes, self.heads)
 
     def ancestors(self, heads: Iterable[Entry]) -> set[int]:
-        """All nodes that some entries need."""
+        """Return all nodes that some entries need."""
         return _ancestors(self.nodes, heads)
 
     # --- shapes and dtypes -----------------------------------------------------------------------
 
     def infer(self, shapes: Mapping[str, Shape]) -> Optional[list[list[Shape]]]:
-        """Shapes of each node's outputs; None if they cannot be inferred.
+        """Return shapes of each node's outputs; None if they cannot be inferred.
 
         Raises
         ------
@@ -234,7 +231,7 @@ class Subgraph:
     def outputs(
         self, shapes: Mapping[str, Shape], dtypes: Optional[Mapping[str, Any]] = None
     ) -> Optional[list[Outputs]]:
-        """Shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
+        """Return shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
         known = self.known(shapes), self.known(dtypes or {})
         last = self._last_outputs
         if last[0] != known:  # most passes ask the same of a graph that stays
@@ -256,12 +253,12 @@ class Subgraph:
     def results(
         self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
     ) -> list[tuple[Shape, type]]:
-        """Shape and dtype of each result."""
+        """Return shape and dtype of each result."""
         _, found, _ = infer_shape(self.symbol, self.known(shapes))
         return list(zip(found, infer_type(self.symbol, self.known(dtypes))[1]))
 
     def known(self, of_variables: Mapping[str, Any]) -> dict[str, Any]:
-        """What is told of variables, without those that it does not have."""
+        """Return the items of a dict whose keys are variables of this graph."""
         return {name: of_variables[name] for name in self.variables if name in of_variables}
 
     @cached_property
@@ -270,7 +267,7 @@ class Subgraph:
 
     @cached_property
     def _bounds(self) -> list[int]:
-        """Where the outputs of each node begin among all, and where the last end."""
+        """Positions of each node's first output among all outputs, and the end of the last."""
         names = [output.name for output in self._internals]
         bounds: list[int] = []
         for position, name in enumerate(names):
@@ -311,7 +308,7 @@ def _parsed(graph: dict[str, Any]) -> tuple[tuple[Node, ...], tuple[Entry, ...]]
 
 
 class Body:
-    """A subgraph inside an operator, as MXNet wrote it; only looked at."""
+    """A read-only subgraph inside an operator, as MXNet wrote it."""
 
     def __init__(self, graph: dict[str, Any]):
         self.json = graph
@@ -339,5 +336,5 @@ def _as_json(nodes: Sequence[Node], heads: Sequence[Entry]) -> dict[str, Any]:
 
 @cache
 def _version() -> dict[str, Any]:
-    """What says which MXNet wrote a graph, as it takes others for older than they are."""
+    """Return the graph attributes with MXNet's version: graphs without it count as older."""
     return json.loads(mx.sym.var('x').tojson())['attrs']

@@ -1,10 +1,9 @@
-"""A subgraph for whole values: the batch gets an axis of its own, in front of all others.
+"""Add an extra batch axis in front of all axes of a subgraph, as JAX's ``vmap`` does.
 
-Of a value (n, m) that an operator treats as a matrix, not as n rows, a batch is (N, n, m). In the
-arenas that is N n rows of m, one value after the other, so a reshape before and after is all that
-it takes; in between each operator works on one axis more. What it becomes is a rule here; an
-operator that leaves rows alone (see `rowwise`) needs none, as the rows of all values are rows, too.
-The idea is that of JAX's ``vmap``.
+An operator that treats a value (n, m) as a matrix, not as n rows, needs a batch (N, n, m). Arenas
+hold it as N n rows of m, one value after the other, so a reshape before and after is enough. In
+between, each operator works on one axis more, by a rule of this module. An operator that keeps rows
+independent (see `rowwise`) needs no rule.
 """
 
 import mxnet as mx
@@ -16,24 +15,24 @@ from .ir import Entry, Subgraph
 
 
 def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
-    """The subgraph for a batch of whole values.
+    """Return the subgraph for a batch with an extra axis.
 
     Parameters
     ----------
     graph : Subgraph
     shapes : dict
-        Of its inputs in one call, (n, ...) each. In the result they are (N n, ...); all other
-        variables are shared by the calls, and their shapes must be known to MXNet.
+        Shapes of the inputs of one call, (n, ...) each. In the result they are (N n, ...). The
+        calls share all other variables, whose shapes MXNet must know.
 
     Returns
     -------
     Subgraph
-        Results that are (p, ...) of one call are (N p, ...).
+        A result that is (p, ...) for one call is (N p, ...).
 
     Raises
     ------
     NoRule
-        If an operator has none for what it is applied to.
+        If an operator has no rule for its arguments.
     """
     found = graph.infer(shapes)
     if found is None:
@@ -67,7 +66,7 @@ def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
 
 
 def _lifted(call: LiftedCall) -> tuple[mx.sym.Symbol, bool]:
-    """The results of an operator, and whether they differ from call to call."""
+    """Return the results of an operator, and whether they differ from call to call."""
     op = op_of(call.op)
     if not any(call.batched):
         if not call.inputs or op.noise:
@@ -81,7 +80,7 @@ def _lifted(call: LiftedCall) -> tuple[mx.sym.Symbol, bool]:
 
 
 def _by_rows(call: LiftedCall) -> mx.sym.Symbol:
-    """An operator that leaves rows alone: the rows of all values at once."""
+    """Apply an operator with independent rows to the rows of all values at once."""
     rows = {shape[0] for batched, shape in zip(call.batched, call.inputs) if batched}
     rule = op_of(call.op).rows
     if (

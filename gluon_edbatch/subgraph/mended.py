@@ -1,4 +1,4 @@
-"""Operators of MXNet 1.9.1 that do harm in a graph, by others that do the same (`ops.mending`)."""
+"""Replace operators that are harmful in graphs of MXNet 1.9.1 by equal ones (`ops.mending`)."""
 
 from math import prod
 from typing import Any
@@ -11,20 +11,20 @@ from .rewrite import NodeView, Rewriter, rewrite
 
 
 def mended(graph: Subgraph, shapes: dict[str, Shape], trial: bool = False) -> Subgraph:
-    """The subgraph without such operators.
+    """Return the subgraph with harmful operators replaced by equal ones.
 
     Parameters
     ----------
     graph : Subgraph
     shapes : dict
-        Of its inputs for some number of rows.
+        Shapes of the inputs for some number of rows.
     trial : bool, default False
-        Whether these are not shapes of a call, because the lengths of ragged arguments differ.
+        Whether `shapes` are made up, because the lengths of ragged arguments differ.
 
     Raises
     ------
     RecordError
-        If no other operator does the same without harm.
+        If no operator can replace a harmful one.
     """
 
     def rule(rewriter: Rewriter, node: NodeView) -> Any:
@@ -38,7 +38,7 @@ def mended(graph: Subgraph, shapes: dict[str, Shape], trial: bool = False) -> Su
 
 
 def _check_size(node: NodeView) -> None:
-    """MXNet does not: the gradient, or the result, is then beyond the array."""
+    """Raise if an operator such as a reshape changes the number of elements, which MXNet allows."""
     old = node.inputs[0].shape
     if prod(old) != prod(node.shape):
         raise RecordError(

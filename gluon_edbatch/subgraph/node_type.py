@@ -1,9 +1,9 @@
-"""Node types: calls that agree in everything that matters, and so may run as one batch.
+"""Batch signatures: calls of one `NodeType` may run as one batch.
 
-What matters: block and template of its arguments, or operator, attributes and shared arrays; mode
-of autograd; compile options; shape of rows, dtype, context and kind of each argument; numbers of
-rows where rows depend on each other; lengths where padding could show. `record.forms` makes
-these keys.
+Such calls agree in block and structure of arguments, or in operator, attributes and shared arrays.
+They agree in the mode of autograd, the compile options, and shape of rows, dtype, context and kind
+of each argument. They agree in numbers of rows where rows depend on each other, and in lengths
+where padding could change results. `record.forms` makes the keys.
 """
 
 import itertools
@@ -47,7 +47,7 @@ _serial = itertools.count()
 
 
 class Mode(NamedTuple):
-    """The state of MXNet in which a call was made: of autograd, and whether arrays are NumPy's."""
+    """The state of MXNet at a call: autograd's modes, and whether arrays are NumPy's."""
 
     recording: bool
     training: bool
@@ -55,7 +55,7 @@ class Mode(NamedTuple):
 
 
 class Kind(Enum):
-    """How the rows of an argument come from values."""
+    """How values form the rows of an argument."""
 
     ROWS = 'rows'  # one value
     RAGGED = 'ragged'  # any number of values of one spec, stacked along axis 1
@@ -64,12 +64,12 @@ class Kind(Enum):
 
     @property
     def counted(self) -> bool:
-        """Whether each call says how many values it is."""
+        """Whether each call tells how many values the argument has."""
         return self in (Kind.RAGGED, Kind.FLAT)
 
 
 class Argument(NamedTuple):
-    """An array argument of a type."""
+    """An array argument of a node type."""
 
     arena: ArenaKey  # where its rows live
     kind: Kind
@@ -81,9 +81,9 @@ class Argument(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NodeType:
-    """A type of node: its static subgraph, and what is known of it. Types compare by identity.
+    """A batch signature: a static subgraph, and what is known about it. Types compare by identity.
 
-    What was compiled for a type stands in `compiled`, and only `execute.executable` looks there."""
+    `compiled` holds what was compiled for a type; only `execute.executable` uses it."""
 
     # counts types in the order in which the process met them; parts have that of the whole
     serial: int
@@ -131,14 +131,14 @@ class NodeType:
         factors: Sequence[int],
         tables: tuple[gluon.Parameter, ...] = (),
     ) -> 'NodeType':
-        """A type for a part of this one's subgraph (see `split`).
+        """Return a type for a part of this one's subgraph (see `split`).
 
         Parameters
         ----------
         outputs : sequence of (tuple of int, dtype)
             Shape for some number of rows, and dtype, of each output.
         shapes : dict
-            Of the inputs.
+            Shapes of the inputs.
         factors : sequence of int
             Rows of each output per row of the arguments.
         """
@@ -166,7 +166,7 @@ class NodeType:
 
     @property
     def name(self) -> str:
-        """Block or operator, for people."""
+        """Name of the block or operator, for users."""
         return self.graph.name
 
     def __repr__(self) -> str:
@@ -174,30 +174,29 @@ class NodeType:
 
     @property
     def why_one_by_one(self) -> str:
-        """Why calls run one by one, be it within a batch; empty if they do not."""
+        """Why calls run one by one, even within a batch; empty if they do not."""
         if self.graph.function is not None:
             return self.reason or self.graph.function.apart
         return self.reason if self.alone else ''
 
     @cached_property
     def parameters(self) -> list[gluon.Parameter]:
-        """In the order of the graph's."""
+        """The parameters, in the order of the graph's."""
         return list(self.graph.parameters.values())
 
     @cached_property
     def nested(self) -> Any:
-        """The results as a call returns them, with the number of an output in place of each."""
+        """The structure of a call's results, with the number of an output in place of each."""
         return unflatten(self.graph.results, iter(self.graph.leaves))
 
     @cached_property
     def of_many(self) -> int:
-        """How many arguments are of any number of values."""
+        """Number of arguments that have any number of values."""
         return sum([argument.kind.counted for argument in self.arguments])
 
     @cached_property
     def places(self) -> list[int]:
-        """Where each argument is among those of a call: its number; or, as each call says how many
-        values it has, -1 - its number among such."""
+        """Position of each argument among a call's arguments; -1 - k for the k-th counted one."""
         places, fixed, counted = [], 0, -1
         for argument in self.arguments:
             if argument.kind.counted:
@@ -219,7 +218,7 @@ class NodeType:
 
     @cached_property
     def random(self) -> bool:
-        """Whether it may draw random numbers."""
+        """Whether the type may draw random numbers."""
         return any(op_of(op).noise for op in self.graph.subgraph.operators)
 
     @cached_property
@@ -247,7 +246,7 @@ class NodeType:
 
     @cached_property
     def elements(self) -> Optional[Elements]:
-        """Its calls as calls for each value, where results have the ragged axis."""
+        """How calls are recorded for each value, if results have the ragged axis; else None."""
         if (
             self.neutral
             or self.lengths is not None
@@ -261,26 +260,24 @@ class NodeType:
         return None if drawn_twice else found
 
     def why_by_length(self) -> str:
-        """What is in the way of calls with other lengths; nothing, if they were such as padding
-        does not allow."""
+        """Why only calls with equal lengths are batched; empty if padding is proved harmless."""
         return self._analysed_padding().reason
 
     @cached_property
     def neutral(self) -> bool:
-        """Whether ragged arguments may be padded: calls of a type that is not neutral get types of
-        their own by the lengths of these arguments."""
+        """Whether ragged arguments may be padded; otherwise their lengths belong to the type."""
         return self._padding.neutral
 
     @property
     def masked(self) -> Optional[Subgraph]:
-        """The subgraph for padded arguments, where zeros alone would show (see `padding_proof`).
-        Calls of such a type have at least one row of zeros for each ragged argument, as they have
-        eagerly; others may have none."""
+        """The subgraph for padded arguments, if zeros alone would change results (see
+        `padding_proof`). Its calls have at least one row of zeros for each ragged argument, as
+        eager calls do."""
         return self._padding.masked
 
     @cached_property
     def linked(self) -> tuple[tuple[int, int], ...]:
-        """Ragged arguments of which a call must have equally many values for that."""
+        """Pairs of ragged arguments that must have equally many values in a call to be padded."""
         position = dict(zip(self._ragged_inputs, self.ragged))
         return tuple((position[a], position[b]) for a, b in sorted(self._padding.linked))
 
@@ -291,8 +288,8 @@ class NodeType:
 
     @cached_property
     def by_segments(self) -> Optional[Subgraph]:
-        """The subgraph for ragged arguments that are not padded (see `segments`), where that was
-        measured to be faster, and all ragged arguments have one length."""
+        """The subgraph for ragged arguments without padding (see `segments`), if that is faster and
+        all ragged arguments have one length; else None."""
         if (
             not (self.options.segments and self.ragged and self.neutral and self.has_one_length)
             or self.packed
@@ -309,12 +306,12 @@ class NodeType:
 
     @cached_property
     def joins_rows(self) -> bool:
-        """Whether its calls are MXNet's concatenations along axis 0."""
+        """Whether calls are MXNet's concatenations along axis 0."""
         return self.made_with[0] == 'Concat' and dict(self.made_with[1]).get('dim') == '0'
 
     @cached_property
     def addition(self) -> int:
-        """See `additions.kind_of_addition`."""
+        """Number shared by types whose calls may be parts of one sum (see `kind_of_addition`)."""
         if (
             not self.options.additions
             or self.parameters
@@ -332,22 +329,21 @@ class NodeType:
 
     @cached_property
     def stable_name(self) -> str:
-        """The same for the same model in another process: without the counter in the model's name.
+        """The type's representation without the model's counter, equal in each process.
 
-        MXNet numbers the blocks of a process that have no enclosing name scope; those inside one
-        are numbered within it.
+        MXNet numbers blocks without an enclosing name scope through the whole process; blocks
+        inside one are numbered within it.
         """
         return re.sub(r'(?<=\()([a-z_]+?)\d+(?=[_)])', r'\1', repr(self), count=1)
 
     @cached_property
     def fused_up_to(self) -> int:
-        """The most rows of a batch that runs with horizontal fusion."""
+        """Most rows of a batch that runs with horizontal fusion."""
         columns = max(spec.row_shape[-1] if spec.row_shape else 1 for spec in self.outputs)
         return most_rows(columns) if self.options.horizontal else 0
 
     def fits(self) -> bool:
-        """Whether the parameters have the dtypes that it was made for: the arguments of a block
-        that takes ids do not tell that it was cast."""
+        """Return whether the parameters still have the dtypes that the type was made for."""
         given = [parameter.dtype for parameter in self.parameters]
         if given != self.__dict__.get('_fitting'):  # asked in each scope, and most often the same
             if self.parameter_dtypes != _dtypes_of(self.parameters):
@@ -356,7 +352,7 @@ class NodeType:
         return True
 
     def output_specs(self, rows: int, length: int = 0) -> tuple[Spec, ...]:
-        """Specs of the outputs of a call with this many rows; packed ones of this length."""
+        """Return the specs of a call's outputs for a number of rows; packed ones for a length."""
         if self.packed:
             return tuple(
                 spec_of((length if packed else 1,) + spec.row_shape, spec.dtype, spec.ctx)
@@ -370,7 +366,7 @@ class NodeType:
 
 
 def is_sparse(parameter: gluon.Parameter) -> bool:
-    """Whether its gradient has only the rows that were looked up."""
+    """Return whether a parameter's gradient has only the rows that were looked up."""
     return getattr(parameter, '_grad_stype', 'default') != 'default'
 
 
@@ -416,7 +412,7 @@ def make_type(
     eager : bool, default False
         Whether calls run on the user's own tape even if nothing in the subgraph asks for it.
     scalars : tuple of int
-        Which array arguments have no axes for users, in NumPy mode.
+        Array arguments that have no axes for users, in NumPy mode.
 
     Raises
     ------
@@ -512,7 +508,7 @@ def make_type(
 def _of_inputs(
     graph: Subgraph, leaves: Sequence[tuple[Spec, Kind]], lengths: Optional[tuple[int, ...]]
 ) -> tuple[dict[str, Shape], dict[str, Any]]:
-    """Shapes and dtypes of the inputs that a graph has."""
+    """Return shapes and dtypes of the inputs that a graph has."""
     shapes, dtypes = {}, {}
     ragged_lengths = itertools.repeat(_TRIAL_LENGTH) if lengths is None else iter(lengths)
     for position, (spec, kind) in enumerate(leaves):
@@ -531,7 +527,7 @@ def _type_of_function(
     leaves: Sequence[tuple[Spec, Kind]],
     ctx: mx.Context,
 ) -> NodeType:
-    """The type of calls of a Function, of which it is known what they return."""
+    """Make the type of an `autograd.Function`'s calls, whose results are known."""
     arguments = tuple(
         Argument(spec.arena, kind, np.issubdtype(spec.dtype, np.floating)) for spec, kind in leaves
     )
@@ -558,7 +554,7 @@ def _type_of_function(
 def _why_eager(
     graph: StaticGraph, mode: Mode, leaves: Sequence[tuple[Spec, Kind]], eager: bool
 ) -> str:
-    """Why calls are to run as without a scope; nothing if they need not."""
+    """Return why calls have to run eagerly; empty if they need not."""
     heads = own_gradients(graph.subgraph) if mode.recording else ()
     if heads:
         return f'{", ".join(heads)} {EAGER}, so it belongs to its own call'
@@ -573,10 +569,10 @@ def _lifted(
     shapes: dict[str, tuple[int, ...]],
     trial: bool,
 ) -> tuple[Optional[Subgraph], str]:
-    """The subgraph for batches of whole values, or None and for which operator there is no rule.
+    """Return the subgraph for batches with an extra axis, or None and the operator without a rule.
 
-    Ragged values of one row each are one whole value where all calls have as many as are in
-    `shapes`; `trial` says that they need not.
+    Ragged values of one row each are one dense value if all calls have as many as in `shapes`;
+    `trial` says that they need not.
     """
     if (
         trial
@@ -593,7 +589,7 @@ def _lifted(
 
 
 def _infer(graph, shapes, dtypes, ctx, eager, trial):
-    """Specs of the outputs; parameters whose shapes were unknown are initialised."""
+    """Infer the specs of the outputs; initialise parameters whose shapes were unknown."""
     symbol, arguments = graph.subgraph.symbol, _described(shapes, dtypes)
     if trial:
         arguments += (
@@ -661,7 +657,7 @@ def _verdict(graph, mode, leaves, shapes) -> RowwiseResult:
 
 
 def used_only(graph: StaticGraph, role: str) -> set[str]:
-    """Names of the variables that occur only as inputs of operators in this role (see `Op`)."""
+    """Return names of the variables that are only inputs of operators in this role (see `Op`)."""
     nodes = graph.subgraph.nodes
     found: set[str] = set()
     other: set[str] = set()

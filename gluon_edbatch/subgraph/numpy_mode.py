@@ -1,8 +1,8 @@
-"""Operators of ``mx.np`` by those of ``mx.nd`` that do the same, with the same gradients.
+"""Replace operators of ``mx.np`` by equal ones of ``mx.nd``, with equal gradients.
 
-All stages after this one know one set of operators. What has no equal here stays as it is. Values
-with no axes, of which MXNet's NumPy mode has many, are (1,) in what comes out, as ``mx.nd`` has
-them, and so they are wherever they are kept; ``()`` is what users see.
+All later stages know one set of operators. An operator without an equal stays as it is. Values
+without axes, frequent in MXNet's NumPy mode, are (1,) in the new graph and in all storage, as in
+``mx.nd``. Users see ``()``.
 """
 
 import math
@@ -30,15 +30,15 @@ def in_terms_of_nd(
     dtypes: dict[str, Any],
     others: Sequence[dict[str, Shape]] = (),
 ) -> StaticGraph:
-    """A graph that was traced in NumPy mode, with operators of ``mx.nd`` where they are as good.
+    """Return a graph traced in NumPy mode with operators of ``mx.nd`` where they are equal.
 
     Parameters
     ----------
     graph : StaticGraph
     shapes, dtypes : dict
-        Of its inputs, as the user sees them.
+        Shapes and dtypes of the inputs, as the user sees them.
     others : sequence of dict
-        Further shapes that it is for.
+        Further shapes of inputs for which the graph must be right.
     """
     if graph.subgraph.infer(shapes) is None:
         return graph._replace(scalars=(False,) * len(graph.subgraph.heads))
@@ -57,15 +57,15 @@ def in_terms_of_nd(
 
 
 def _of_other_rows(shapes: dict[str, Shape]) -> list[dict[str, Shape]]:
-    """Calls of a type may have any number of rows, but NumPy's ``squeeze`` and ``broadcast_to`` do
-    something else of one."""
+    """Return shapes with other numbers of rows, for which calls of a type must be right, too:
+    NumPy's ``squeeze`` and ``broadcast_to`` treat one row differently."""
     if not all(shapes.values()) or len({shape[0] for shape in shapes.values()}) > 1:
         return []  # calls have these rows
     return [{name: (rows, *shape[1:]) for name, shape in shapes.items()} for rows in OTHER_LENGTHS]
 
 
 def _as_large(one: Subgraph, other: Subgraph, shapes: dict[str, Shape]) -> bool:
-    """Whether they give results of the same shapes, if they take such arguments."""
+    """Return whether two graphs have results of the same shapes for these arguments."""
     found = [_shapes_of(graph, shapes) for graph in (one, other)]
     return None in found or found[0] == found[1]
 
@@ -87,7 +87,7 @@ def _equal_or_kept(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _kept(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """The operator itself; what it takes and gives without axes is such while it runs only."""
+    """Keep an operator; reshape its inputs and outputs without axes around it."""
     if all(operand.shape for operand in node.inputs) and all(node.shapes):
         return None
     if op_of(node.op).elementwise:
@@ -107,12 +107,12 @@ def _with_axis(rewriter: Rewriter, operand: Operand) -> Operand:
 
 
 def _alike(op: str) -> Rule:
-    """The same where all dtypes are one; of integers, NumPy makes other numbers."""
+    """Return a rule that puts `op` in place of an operator if all dtypes are one floating type."""
     return lambda rewriter, node: _applied(rewriter, node, op) if node.floating else None
 
 
 def _comparison(op: str) -> Rule:
-    """Truth values, where ``mx.nd`` has ones and zeros of the dtype compared."""
+    """Return a rule for comparisons: NumPy has truth values where ``mx.nd`` has ones and zeros."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
         types = set(node.input_dtypes)
@@ -124,13 +124,13 @@ def _comparison(op: str) -> Rule:
 
 
 def _applied(rewriter: Rewriter, node: NodeView, op: str) -> Operand:
-    """Another operator in the place of one, with the number that it has, if any."""
+    """Apply `op` to a node's inputs, with the node's scalar if there is one."""
     number = {'scalar': node.attrs['scalar']} if 'scalar' in node.attrs else {}
     return rewriter.instead(node, op, **number)
 
 
 def _or_of_truth(op: str) -> Rule:
-    """The same, and of numbers and truth values, too, as of a mask: these become numbers."""
+    """Return a rule that puts `op` in place of an operator; truth values become numbers first."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
         dtype = node.result_dtype
@@ -150,7 +150,7 @@ def _or_of_truth(op: str) -> Rule:
 
 
 def _where(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """That of ``mx.nd`` does not broadcast, and takes numbers."""
+    """Apply ``where`` of ``mx.nd``, which takes numbers and does not broadcast."""
     condition, one, other = node.inputs
     dtypes = {*node.input_dtypes[1:]}
     if (
@@ -178,7 +178,7 @@ def _full_like(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _reduction(op: str) -> Rule:
-    """NumPy's result may be of another dtype: the sum of truth values is an integer."""
+    """Return a rule for a reduction: NumPy's dtype may differ, as in a sum of truth values."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
         if node.result_dtype is None or node.attrs.get('initial', 'None') != 'None':
@@ -201,7 +201,7 @@ def _reduction(op: str) -> Rule:
 
 
 def _over_all(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """What has no equal, with axes until it is done."""
+    """Apply a reduction without an equal to an array with axes, and remove them from the result."""
     (operand,) = node.inputs
     if node.shape or not operand.shape:
         return None
@@ -211,7 +211,7 @@ def _over_all(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _arg(op: str) -> Rule:
-    """A position, which is an integer in NumPy."""
+    """Return a rule for positions, such as ``argmax``, which are integers in NumPy."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
         (operand,) = node.inputs
@@ -234,7 +234,7 @@ def _concatenate(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _vstack(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """Vectors become rows."""
+    """Stack vectors as rows."""
     ranks = {len(operand.shape) for operand in node.inputs}
     if not node.same_dtypes or min(ranks) < 1 or ranks == {1, 2}:
         return None
@@ -244,7 +244,7 @@ def _vstack(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _column_stack(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """Vectors become columns; in graphs MXNet computes no gradient of them."""
+    """Stack vectors as columns; MXNet has no gradient of that operator in graphs."""
     vectors = [len(operand.shape) < 2 for operand in node.inputs]
     if not all(operand.shape for operand in node.inputs) or len({*vectors}) > 1:
         return None
@@ -262,7 +262,7 @@ def _stack(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _split(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """In equal parts, for which there are native operators."""
+    """Split an array in equal parts by an operator that has a native kernel."""
     parts = node.attrs.integer('sections', 0)
     if not parts or node.attrs.flag('squeeze_axis') or len(set(node.shapes)) > 1:
         return None
@@ -280,7 +280,7 @@ def _flip(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _of_no_axes(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """What has one element, in whichever shape."""
+    """Reshape an array of one element."""
     if node.inputs[0].shape:
         return None
     return rewriter.instead(node, 'Reshape', shape=node.shape or (1,))
@@ -360,7 +360,7 @@ def _dot(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """Matrix by matrix, of one head or of several."""
+    """Multiply matrices, of one head or of several."""
     one, other = node.inputs
     if len(other.shape) <= 2:
         return _dot(rewriter, node)
@@ -383,7 +383,7 @@ def _matmul(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _batch_dot(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """Without turning an array before, which native operators know as an attribute."""
+    """Multiply matrices without a transposed copy: native operators transpose by an attribute."""
     one, other = node.inputs
     other, turned = _not_turned(rewriter, other)
     if not turned:
@@ -398,7 +398,7 @@ def _batch_dot(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _not_turned(rewriter: Rewriter, operand: Operand) -> tuple[Operand, bool]:
-    """What an operand is made of by turning each matrix, if it is; and whether."""
+    """Return the operand before a transposition of its matrices, and whether there is one."""
     made, rank = rewriter.nodes[operand.node], len(operand.shape)
     if made.op not in ('transpose', 'SwapAxis'):
         return operand, False
@@ -409,7 +409,7 @@ def _not_turned(rewriter: Rewriter, operand: Operand) -> tuple[Operand, bool]:
 
 
 def _of_one_matrix(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """One of a stack, as MXNet ends the process where the gradient has no axes."""
+    """Apply an operator to a stack of one matrix: MXNet crashes on a gradient without axes."""
     (operand,) = node.inputs
     if node.shape:
         return None
@@ -423,7 +423,7 @@ def _of_one_matrix(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 
 def _of_one_position(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """A position without axes is one row, which is then the result."""
+    """Look up a position without axes as one row, which is the result."""
     position = node.inputs[1 if node.op == 'take' else 0]
     if position.shape or len(node.shape) != 1:
         return None

@@ -1,4 +1,4 @@
-"""What a type is compiled with: every optimisation has a name, and can be switched off by it."""
+"""Compile options: each optimisation has a name that switches it off."""
 
 import threading
 import warnings
@@ -24,35 +24,35 @@ def _without_gone(options: dict[str, Any], stacklevel: int = 3) -> dict[str, Any
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Which optimisations types are compiled with. They change the speed, not the results.
+    """Select the optimisations that types are compiled with; they change speed, not results.
 
-    Types that were compiled with different options are different types. What some of them did
-    is in ``scope.report()``.
+    Types that were compiled with different options are different types. ``scope.report()`` shows
+    the effect of some options.
 
     Parameters
     ----------
     native : bool, default True
-        Runs of batches by the native operators, where there are such.
+        Run batches by native operators, where there are any.
     whole_values : bool, default True
-        Batches of calls whose rows depend on each other, with an axis of their own.
+        Batch calls whose rows depend on each other, with an extra batch axis.
     at_once : bool, default True
-        Large calls run eagerly on a CPU, where copies of their arrays into a batch would take
-        longer. Shapes decide that, so that each run decides the same.
+        Run large calls eagerly on a CPU if copying their arrays into a batch would take longer.
+        Shapes decide, so each run decides the same.
     buckets : bool, default True
-        Calls of a block on arrays of different lengths, such as whole sentences, padded to a few
-        lengths, where that is proved to change nothing.
+        Pad a block's calls on arrays of different lengths, such as sequences, to a few lengths, if
+        that is proved to change nothing.
     segments : bool, default True
-        Ragged arguments without padding, where all that is done with them allows it.
+        Compute ragged arguments without padding, where all operators on them allow it.
     additions : bool, default True
-        Additions whose partial sums nobody reads run as one sum of any number of values, as
-        ``edb.add_n`` records it. ``mx.nd.add_n``, and ``mx.nd.concat`` along axis 0, are one type
-        whatever the number of their arguments.
+        Run additions whose partial sums nobody reads as one sum of any number of values, as
+        ``edb.add_n`` does. ``mx.nd.add_n``, and ``mx.nd.concat`` along axis 0, are one type for any
+        number of arguments.
     hoisting : bool, default True
-        What needs known values only runs once for all batches of a type.
+        Run what depends on known values only once, for all batches of a type.
     horizontal : bool, default True
-        Products with the same input, and what follows them, as one; not by native operators.
+        Run products with the same input, and what follows them, as one; not by native operators.
     operators : bool, default True
-        The operators that compute the same faster on the device.
+        Replace operators by equal ones that are faster on the device.
     common_subexpressions, constants, middle_axis, row_layout, sums : bool, optional
         Deprecated: they have no effect.
 
@@ -96,25 +96,25 @@ class CompileOptions:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Of all options, in the order in which the report lists them."""
+        """Return the names of all options, in the order of the report."""
         return tuple(field.name for field in fields(cls))
 
     @classmethod
     def none(cls) -> 'CompileOptions':
-        """All of them off: plain batches by MXNet's operators."""
+        """Return options with all optimisations off: plain batches by MXNet's operators."""
         return cls(**dict.fromkeys(cls.names(), False))
 
     def items(self) -> list[tuple[str, bool]]:
-        """(name, value) of all options, in the order of `names`."""
+        """Return (name, value) of all options, in the order of `names`."""
         return [(name, getattr(self, name)) for name in self.names()]
 
     def but(self, **changes: Any) -> 'CompileOptions':
-        """These options with some of them changed.
+        """Return these options with some of them changed.
 
         Parameters
         ----------
         **changes
-            Options by name, with what they are to be.
+            New values of options, by name.
 
         Returns
         -------
@@ -123,7 +123,7 @@ class CompileOptions:
         Raises
         ------
         TypeError
-            If there is no option of a name.
+            If no option has a name.
         ValueError
             If a value is not True or False.
         """
@@ -145,7 +145,7 @@ _local = _ThreadOptions()
 
 
 def current_options() -> CompileOptions:
-    """Those that a new scope of this thread gets."""
+    """Return the options that a new scope of this thread gets."""
     return _local.options
 
 
@@ -155,12 +155,12 @@ class compile_options:
     Parameters
     ----------
     **changes : bool
-        Options by name (see `CompileOptions`); the others stay as they are around it.
+        Options by name (see `CompileOptions`); others keep their value.
 
     Raises
     ------
     TypeError
-        If there is no option of a name.
+        If no option has a name.
     ValueError
         If a value is not True or False.
 

@@ -1,10 +1,10 @@
-"""Operators that make a gradient of their own, whatever that of their result is.
+"""Find operators whose gradient does not depend on the gradient of their result.
 
-In eager MXNet such a loss head takes part in a backward pass if the loss is reached from it, and
-the gradient that it then gives to its input belongs to its own call alone: some divide it by the
-number of their rows. In a batch neither would be so: MXNet hands a batch one gradient of all its
-rows, where nothing tells a row that is zero from one that has no part in the loss. So under
-autograd their calls, and those that read their results, run as in eager code (see `execute.eager`).
+In eager MXNet, such a loss head takes part in a backward pass if the loss depends on it. Its
+input's gradient belongs to its own call: some heads divide it by their number of rows. In a batch,
+MXNet passes one gradient for all rows, in which a zero row looks like a row without a part in the
+loss. So under autograd these calls, and calls that read their results, run eagerly (see
+`execute.eager`).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from .ir import Node, Subgraph
 
 
 def own_gradients(graph: Subgraph) -> list[str]:
-    """Names of such operators in a subgraph, also in the bodies of its loops and conditions."""
+    """Return names of such operators in a subgraph, in bodies of its loops and conditions, too."""
     return sorted(_own(graph.nodes))
 
 

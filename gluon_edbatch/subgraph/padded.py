@@ -1,9 +1,9 @@
-"""Calls on arrays of different lengths as calls of a few lengths, to which these are padded.
+"""Bucketing: pad calls on arrays of different lengths to a few lengths.
 
-A sentence that is one value, (1, L, C), has a type for each L. Where padding is proved to change
-nothing (see `padding_proof`), it is padded to the next of a few lengths, and what the block returns
-for the padding is cut off: nothing is given back there, so no gradient comes from there. How long
-the sentence is, is a further argument of the block's graph, where masks need it.
+A sequence that is one value, (1, L, C), has a type for each L. If padding is proved to change
+nothing (see `padding_proof`), the sequence is padded to the next bucket's length, and the result is
+cut to its own. So no gradient comes from the padding. If masks need the length, it is a further
+argument of the block's graph.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _FEW = 4  # operators that cost less for each length than to pad and to cut
 
 
 class PaddedGraph(NamedTuple):
-    """What runs in the place of a block's graph."""
+    """The graph that replaces a block's graph for padded arguments."""
 
     # with lengths, (1,) each, as further inputs; None where this is not proved
     graph: Optional[StaticGraph]
@@ -36,20 +36,19 @@ class PaddedGraph(NamedTuple):
     original: Any = None  # the block's
 
     def takes(self, shapes: Sequence[Shape]) -> bool:
-        """Whether it is for arguments of these shapes: some must have the same length."""
+        """Return whether the graph is for arguments of these shapes: some lengths must be equal."""
         length = {position: shapes[position][axis] for position, axis in self.axes.items()}
         return self.graph is not None and all(length[a] == length[b] for a, b in self.linked)
 
 
 def padded_length(length: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …: less than a half more, and less than a quarter
-    on average."""
+    """Return the bucket for a length, the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …"""
     step = 1 << max(0, (length - 1).bit_length() - 2)
     return -(-length // step) * step
 
 
 def differing_axes(one: Sequence[Shape], other: Sequence[Shape]) -> Optional[dict[int, int]]:
-    """In which axis each array differs, if it does; None if one differs in anything else."""
+    """Return the axis in which each array differs; None if one differs in anything else."""
     found = {}
     for position, (mine, others) in enumerate(zip(one, other)):
         axes = unlike(mine, others)
@@ -67,19 +66,19 @@ def padded_graph(
     training: bool,
     numpy_dtypes: Sequence[Any] = (),
 ) -> PaddedGraph:
-    """The graph for arguments of these shapes that are padded.
+    """Return the graph for padded arguments of these shapes.
 
     Parameters
     ----------
     graph : StaticGraph
     shapes : sequence of tuple of int
-        Of the arguments of a call.
+        Shapes of the arguments of a call.
     axes : dict
-        By the position of an argument, the axis along which it is padded.
+        Maps the position of an argument to the axis along which it is padded.
     training : bool
         Whether calls are made in training mode.
     numpy_dtypes : sequence, optional
-        Of the arguments, of a graph that was traced in NumPy mode.
+        Dtypes of the arguments, if the graph was traced in NumPy mode.
     """
     if numpy_dtypes:
         try:
@@ -128,7 +127,7 @@ def _in_terms_of_nd(
 def _with_arguments(
     graph: Subgraph, positions: list[int], count: int
 ) -> tuple[Subgraph, tuple[int, ...]]:
-    """The graph with lengths as arguments after the `count` others, and of which these are."""
+    """Return the graph with lengths as arguments after `count` others, and their inputs."""
     names = {position: LENGTHS % (INPUT % position) for position in positions}
     used = tuple([position for position, name in names.items() if name in graph.variables])
     renamed = {names[position]: INPUT % (count + i) for i, position in enumerate(used)}

@@ -1,11 +1,10 @@
-"""Does the padding of some arguments leave a static subgraph's results alone?
+"""Prove that the padding of some arguments does not change a static subgraph's results.
 
-Such an argument is padded with zeros along one axis: ragged ones, (N, K, ...), along axis 1. What
-each operator makes of that is a rule (see `ops.padding_rules`). Where one needs something else at
-the padding than what is there, a mask writes it first: before a softmax along the axis, before a
-sum of what is not zero. So calls with any number of values are one type, in gradients too. What has
-no rule is not proved, and such calls batch only with calls of the same lengths, which need no
-padding.
+An argument is padded with zeros along one axis: ragged ones, (N, K, ...), along axis 1. A rule of
+each operator tells what becomes of the padding (see `ops.padding_rules`). If an operator needs
+other numbers there, a mask writes them first, as before a softmax or a sum. So calls with any
+number of values are one type, gradients included. Without a rule there is no proof. Such calls
+batch only with calls of equal lengths, which need no padding.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -28,7 +27,7 @@ _TRIAL_LENGTHS = _LENGTH, _OTHER_LENGTH = 7, 11
 
 
 class Padding(NamedTuple):
-    """Under which conditions padding changes nothing."""
+    """The conditions under which padding changes nothing."""
 
     neutral: bool  # False: under no condition that is known
     reason: str = ''  # why it is not
@@ -50,12 +49,12 @@ def padding_of(
     ----------
     graph : Subgraph
     shapes : dict
-        Of its inputs for some numbers of rows and values.
+        Shapes of the inputs for some numbers of rows and values.
     axes : dict
-        By the name of an input, the axis along which it is padded.
+        Maps the name of an input to the axis along which it is padded.
     of_results : bool, default False
-        Whether results may be padded, too. Then padding of inputs may be any numbers, results have
-        some there, and if these are given no gradient, inputs get none.
+        Whether results may be padded, too. Then padding of inputs and results may be any numbers.
+        If padding of results gets no gradient, padding of inputs gets none.
     """
     walk = _Walk(graph, shapes, axes, At.FINITE if of_results else At.ZERO)
     try:
@@ -72,7 +71,7 @@ def padding_of(
 
 
 def all_linked(members: Collection[Any], links: Collection[tuple[Any, Any]]) -> bool:
-    """Whether links join all members."""
+    """Return whether links join all members."""
     group = set(list(members)[:1])
     for _ in members:
         for pair in links:
@@ -82,7 +81,7 @@ def all_linked(members: Collection[Any], links: Collection[tuple[Any, Any]]) -> 
 
 
 class RaggedAxes(NamedTuple):
-    """Which entries of a graph are ragged."""
+    """Which entries of a graph have the ragged axis, and where."""
 
     axes: dict[Entry, int]  # entry -> its ragged axis, of those that have one
     across: frozenset[int]  # operators that have results for each value, but of others, too
@@ -91,8 +90,8 @@ class RaggedAxes(NamedTuple):
 def ragged_axes(
     graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int]
 ) -> Optional[RaggedAxes]:
-    """Where the axis of some inputs goes; None where padding would not be proved, or an entry has
-    several. The arguments are those of `padding_of`."""
+    """Follow the ragged axis of some inputs through a graph. None if padding is not proved, or an
+    entry has several. Parameters are as for `padding_of`."""
     walk = _Walk(graph, shapes, axes, At.FINITE)
     try:
         walk.heads()
@@ -105,14 +104,14 @@ def ragged_axes(
 
 
 class _Shapes(NamedTuple):
-    """Of the inputs and results of an operator."""
+    """Shapes of an operator's inputs and results."""
 
     inputs: list[Shape]
     results: list[Shape]
 
 
 def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
-    """Which padded axes of the inputs are equally long, and which of the results is so, too."""
+    """Return which padded axes of the inputs are equally long, and which result axes with them."""
     op = op_of(node.op)
     if op.padding is None:
         raise Unproved(f'no rule for padding is declared for {node.op}')
@@ -134,8 +133,8 @@ def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
 
 
 def _first_group(node: Node, shapes: _Shapes, places: Places) -> tuple[Places, list[int]]:
-    """The fewest places that can have another length together with the first, and which axes of
-    the results have it then."""
+    """Return the smallest group of axes, the first included, that can change length together, and
+    the results' axes that change with it."""
     for group in _groups(places):
         results = _lengthened(node, shapes, group)
         if results is not None:
@@ -144,15 +143,14 @@ def _first_group(node: Node, shapes: _Shapes, places: Places) -> tuple[Places, l
 
 
 def _groups(places: Places) -> Iterator[Places]:
-    """The first with each choice of the others, small ones first."""
+    """Yield the first place with each subset of the others, small subsets first."""
     choices = range(1 << (len(places) - 1))
     for chosen in sorted(choices, key=lambda bits: (bin(bits).count('1'), bits)):
         yield [places[0]] + [place for i, place in enumerate(places[1:]) if chosen >> i & 1]
 
 
 def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[list[int]]:
-    """Which axes of the results have another length if these places have; None if these cannot
-    have another than the others."""
+    """Return the results' axes that change length with these places; None if others must, too."""
     inputs = list(shapes.inputs)
     for position, axis in group:
         inputs[position] = of_length(inputs[position], axis, _OTHER_LENGTH)
@@ -171,31 +169,31 @@ def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[list[int
 
 
 def _differing(one: Shape, other: Shape) -> Optional[list[int]]:
-    """Axes that have the one length of trials, then the other; None if anything else differs."""
+    """Return the axes that differ as trial lengths do; None if anything else differs."""
     axes = unlike(one, other)
     trials = {(one[axis], other[axis]) for axis in axes}
     return axes if len(one) == len(other) and trials <= {_TRIAL_LENGTHS} else None
 
 
 def of_length(shape: Shape, axis: int, length: int) -> Shape:
-    """A shape with another length of one axis."""
+    """Return a shape with another length of one axis."""
     return shape[:axis] + (length,) + shape[axis + 1 :]
 
 
 class _Origin(NamedTuple):
-    """What an entry is at the padding of an axis, and the inputs that the axis stems from."""
+    """What an entry holds in the padding of an axis, and the inputs that the axis comes from."""
 
     at: At
     sources: frozenset[str]
 
     @property
     def source(self) -> str:
-        """An input that has that length."""
+        """An input that has that axis' length."""
         return min(self.sources)
 
 
 class _Walk:
-    """The graph with masks, under way.
+    """Visit a graph node by node, and build it again with masks.
 
     Attributes
     ----------
@@ -204,7 +202,7 @@ class _Walk:
     lengths : dict
         (input, how often each is repeated) -> lengths of its values.
     states : dict
-        Entry of the old graph -> by its padded axes, what it is there.
+        Entry of the old graph -> what it holds at the padding of each padded axis.
     across : set of int
     """
 
@@ -226,7 +224,7 @@ class _Walk:
         self._biases: dict[tuple[Shape, int, str, At], Operand] = {}
 
     def heads(self) -> list[Entry]:
-        """Visit all nodes; gives the results."""
+        """Visit all nodes; return the results."""
         shapes = self._graph.infer(self._inputs)
         if shapes is None:
             raise Unproved('shapes cannot be inferred')
@@ -251,7 +249,7 @@ class _Walk:
         return operand.entry
 
     def padded_axes(self, entry: Entry) -> dict[int, str]:
-        """Those along which an entry is padded, and of which input that is the length."""
+        """Return the padded axes of an entry, and the input that has the length of each."""
         return {axis: state.source for axis, state in self.states.get(entry, {}).items()}
 
     def _padded_node(
@@ -291,7 +289,7 @@ class _Walk:
         return self._mean(node, inputs[0], counted) if counted else self.rewriter.keep(node, inputs)
 
     def _with_number(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
-        """An entry with a number at the padding of one of its axes."""
+        """Return an entry with the number of `at` in the padding of axis `number`."""
         key = operand, number, at
         if key not in self._filled:
             masked = self._masked(operand, number, state, at)
@@ -299,8 +297,8 @@ class _Walk:
         return self._filled[key]
 
     def _masked(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
-        """The same by an operator that takes axis 0 or 1, and a length for each position of the
-        other."""
+        """Mask the padding of an axis by an operator that takes axis 0 or 1, and a length for each
+        position of the other."""
         shape = operand.shape
         if len(shape) < 2:
             raise Unproved('a reduction is over all rows at once')
@@ -315,8 +313,8 @@ class _Walk:
         return self._add('transpose', [masked], axes=tuple(map(axes.index, range(len(axes)))))
 
     def _infinite(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
-        """What is infinite at the padding and zero elsewhere, in the shape of an entry: the same in
-        all layers of an encoder. To turn each entry would take several times as long."""
+        """Return an array of an entry's shape, infinite in the padding and zero elsewhere; computed
+        once for all layers."""
         key = operand.shape, number, state.source, at
         if key not in self._biases:
             one = like = self._add('BlockGrad', [operand])
@@ -336,7 +334,7 @@ class _Walk:
         return self._add('SequenceMask', [operand, lengths], **attrs)
 
     def _lengths_of(self, name: str, count: int) -> Operand:
-        """As many lengths of an input: each so often as there are rows of one of its rows."""
+        """Return `count` lengths of an input, each repeated if its row became several rows."""
         rows = self._inputs[name][0] if self._axes[name] else 1
         times, left = divmod(count, rows)
         if left or not times or count == _LENGTH:
@@ -351,7 +349,7 @@ class _Walk:
         return self.lengths[name, times]
 
     def _limited(self, index: Operand, source: str) -> Operand:
-        """Positions that are less than the number of values."""
+        """Limit positions to less than the number of values."""
         lengths = self._lengths_of(source, index.shape[0])
         last = self._add('_minus_scalar', [lengths], scalar=1)
         last = self._add('Reshape', [last], shape=(-1,) + (1,) * (len(index.shape) - 1))
@@ -359,7 +357,7 @@ class _Walk:
         return self._add('broadcast_minimum', [index, last], index.shape)
 
     def _mean(self, node: Node, values: Operand, axes: list[tuple[int, _Origin]]) -> Operand:
-        """A sum, by as many ones."""
+        """Return a mean along padded axes: a sum, divided by the number of unpadded positions."""
         ones = self._add('ones_like', [values], values.shape)
         for axis, state in axes:
             ones = self._with_number(ones, axis, state, At.ZERO)
@@ -368,7 +366,7 @@ class _Walk:
 
 
 def _ruled(node: Node, call: RaggedCall) -> Optional[At]:
-    """What the rule says of the result."""
+    """Return what the padding of an operator's result holds; None if the result is not padded."""
     rule = op_of(node.op).padding
     assert rule is not None  # as `_links` saw
     try:

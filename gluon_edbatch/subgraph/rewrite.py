@@ -1,4 +1,4 @@
-"""Rewriting a subgraph: its nodes are visited in order, and each is kept or replaced."""
+"""Rewrite a subgraph: visit its nodes in order, and keep or replace each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -9,7 +9,7 @@ from .ir import Attrs, Body, Entry, Node, Shape, Subgraph
 
 
 class Operand(NamedTuple):
-    """One output of a node of the new graph."""
+    """One output of a node of the new graph, with its shape."""
 
     node: int
     output: int
@@ -17,7 +17,7 @@ class Operand(NamedTuple):
 
     @property
     def entry(self) -> Entry:
-        """It without its shape."""
+        """The output without its shape."""
         return Entry(self.node, self.output)
 
 
@@ -36,44 +36,44 @@ class NodeView(NamedTuple):
 
     @property
     def same_dtypes(self) -> bool:
-        """Whether the first output and all inputs are known to be of one dtype."""
+        """Whether the first output and all inputs are known to have one dtype."""
         return self.result_dtype is not None and {*self.input_dtypes} == {self.result_dtype}
 
     @property
     def shape(self) -> Shape:
-        """Of the node's first output."""
+        """Shape of the node's first output."""
         return self.shapes[0]
 
     @property
     def dtype(self) -> Optional[type]:
-        """That one."""
+        """The dtype of the first output and all inputs; None if they differ or are unknown."""
         return self.result_dtype if self.same_dtypes else None
 
     @property
     def floating(self) -> bool:
-        """Whether that is known to be a floating one."""
+        """Whether the first output and all inputs are known to have one floating dtype."""
         return self.same_dtypes and np.issubdtype(self.result_dtype, np.floating)
 
 
 class Rewriter:
-    """Builds a new graph node by node; a rule calls `add` for what replaces a node."""
+    """Build a new graph node by node; a rule calls `add` for what replaces a node."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
 
     def add(self, op: str, inputs: Sequence[Operand], result: Shape = (), **attrs: Any) -> Operand:
-        """Append an operator with one output, of shape `result` if rules ask for it; attributes
-        become text."""
+        """Append an operator with one output, and return it. `result` is its shape, for rules that
+        need it; attributes become text."""
         name = f'edb_{op.strip("_").lower()}{len(self.nodes)}'
         text = Attrs({key: str(value) for key, value in attrs.items()})
         return self.keep(Node(op, name, text), inputs)._replace(shape=result)
 
     def instead(self, node: NodeView, op: str, **attrs: Any) -> Operand:
-        """The same for one that takes and gives what `node` does."""
+        """Append an operator with the inputs and result shape of `node`."""
         return self.add(op, node.inputs, node.shape, **attrs)
 
     def of_others(self, node: NodeView, inputs: Sequence[Operand]) -> list[Operand]:
-        """The same operator of other inputs; gives all its outputs."""
+        """Append the operator of `node` with other inputs; return all its outputs."""
         place = self.add(node.op, inputs, node.shape, **node.attrs).node
         self.nodes[place] = self.nodes[place]._replace(bodies=node.bodies)
         return [Operand(place, output, shape) for output, shape in enumerate(node.shapes)]
@@ -83,16 +83,16 @@ class Rewriter:
         return self.keep(Node('', name, Attrs(attrs)), ())
 
     def keep(self, node: Node, inputs: Sequence[Operand]) -> Operand:
-        """Append a node as it is, of these inputs; gives its first output."""
+        """Append a node with these inputs; return its first output."""
         self.nodes.append(node._replace(inputs=tuple([operand.entry for operand in inputs])))
         return Operand(len(self.nodes) - 1, 0, ())
 
     def is_parameter(self, operand: Operand) -> bool:
-        """Whether an operand is a parameter of the graph."""
+        """Return whether an operand is a parameter of the graph."""
         return self.nodes[operand.node].is_parameter
 
     def op_of(self, operand: Operand) -> str:
-        """The operator that makes an operand; empty for a variable."""
+        """Return the operator that makes an operand; empty for a variable."""
         return self.nodes[operand.node].op
 
 
@@ -105,7 +105,7 @@ def rewrite(
     rule: Rule,
     dtypes: Optional[Mapping[str, Any]] = None,
 ) -> Subgraph:
-    """A subgraph in which `rule` has replaced nodes; the same if it replaced none.
+    """Return the subgraph in which `rule` has replaced nodes; the graph itself if it replaced none.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def rewrite(
         for each of its outputs, or None to keep it. A node that is kept becomes the next of
         ``rewriter.nodes``.
     dtypes : dict, optional
-        Of its inputs; parameters know theirs.
+        Dtypes of the inputs; parameters know theirs.
     """
     outputs = graph.outputs(shapes, dtypes or {})
     if outputs is None:

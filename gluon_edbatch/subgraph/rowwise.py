@@ -1,10 +1,10 @@
-"""Which Symbols may be batched: does each row of the result depend on its own row only?
+"""Prove that each row of a Symbol's results depends on that row of its inputs only.
 
-Every operator that occurs in a static subgraph has a rule for its rows (`ops.row_rules`), or none.
-An entry of the graph is *batched* if its axis 0 runs over the rows of the batch, in order, with a
-whole number of positions for each row. It is *constant* if it does not depend on the inputs.
-Shapes are inferred for two numbers of rows, so a reshape that names the batch size, or a mean over
-all rows, shows itself without anything being run.
+Operators have rules for their rows (`ops.row_rules`), or none. An entry of the graph is *batched*
+if its axis 0 runs over the rows of the batch, in order, with a whole number of positions for each
+row. An entry is *constant* if it does not depend on the inputs. Shapes are inferred for two numbers
+of rows. So a reshape that names the batch size, or a mean over all rows, is found without running
+anything.
 """
 
 import re
@@ -23,7 +23,7 @@ _SHOWN = 'axis dim shape axes begin end transpose_a transpose_b dim1 dim2'.split
 
 
 class Verdict(Enum):
-    """Outcome of the analysis."""
+    """Outcome of the row analysis."""
 
     PROVED = 'proved'
     UNKNOWN = 'unknown'  # an operator without a rule: compare once with a run alone
@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 
 class RowwiseResult(NamedTuple):
-    """What was found of a Symbol."""
+    """What the row analysis found out about a Symbol."""
 
     verdict: Verdict
     reason: str  # the operator and the rule it breaks, or the operators without a rule
@@ -103,7 +103,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _misfit(graph: Subgraph, row_shapes: dict[str, Shape]) -> str:
-    """MXNet's error about the shapes of a batch, with n in the place of the number of rows."""
+    """Return MXNet's error about the shapes of a batch, with n in place of the number of rows."""
     messages = []
     for rows in _TRIAL_ROWS:
         try:
@@ -126,7 +126,7 @@ def _infer(graph: Subgraph, row_shapes: dict[str, Shape], rows: int) -> list[lis
 
 
 def _factor(op: str, first: Shape, second: Shape) -> int:
-    """How many positions on axis 0 each row of the batch has."""
+    """Return how many positions on axis 0 each row of the batch has."""
     if not first:
         raise _Dependent(f'{op} has a result without axes')
     factors = [divmod(shape[0], rows) for shape, rows in zip((first, second), _TRIAL_ROWS)]
@@ -136,7 +136,7 @@ def _factor(op: str, first: Shape, second: Shape) -> int:
 
 
 def _is_of_axis(call: OpCall) -> bool:
-    """Whether it reads nothing but the length of an axis that all rows share."""
+    """Return whether an operator reads only the length of an axis that all rows share."""
     axis = op_of(call.op).of_axis(call.attrs)
     return axis is not None and axis % len(call.inputs[0]) != 0
 

@@ -1,14 +1,14 @@
-"""Ragged arguments without padding: their values one after the other, and who each belongs to.
+"""Segment reduction: ragged arguments without padding, as rows and the parent of each.
 
-Padded to (N, K, H), the children of a batch's nodes are up to three times as many rows as there
-are children. Most of what cells do with them is elementwise or row by row, and then summed over
-axis 1; that is rewritten for the (M, H) rows that there are. With ``parents`` (M,) the row of the
-batch that each belongs to, and ``segments`` (M, N) the sparse matrix with a one for each:
+Padding the children of a batch's nodes to (N, K, H) makes up to three times as many rows. Most
+cells apply elementwise operators or products to children, and then sum over axis 1. These operators
+are rewritten for the (M, H) rows that exist. ``parents`` (M,) has the row of the batch that each
+child belongs to, ``segments`` (M, N) is the sparse matrix of ones for it:
 
 - ``sum(x, axis=1)`` becomes ``dot(segments.T, x)``
 - ``broadcast_op(x, y)`` with y (N, 1, H) becomes ``op(x, take(y, parents))``
 
-Whatever else meets a ragged argument keeps the padded form.
+Other operators on a ragged argument keep the padded form.
 """
 
 from typing import Optional
@@ -22,11 +22,11 @@ SEGMENTS, PARENTS = 'edb_segments', 'edb_parents'
 
 
 class _NotCovered(Exception):
-    """An operator that these rules do not cover."""
+    """An operator is not covered by the rules for segments."""
 
 
 def by_segments(graph: Subgraph, shapes: dict[str, Shape], ragged: set[str]) -> Optional[Subgraph]:
-    """The subgraph with inputs (M, H) in the place of (N, K, H).
+    """Return the subgraph with inputs (M, H) in place of (N, K, H).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def by_segments(graph: Subgraph, shapes: dict[str, Shape], ragged: set[str]) -> 
     Returns
     -------
     Subgraph or None
-        With the further inputs `SEGMENTS` and `PARENTS`; None if the rules do not suffice.
+        The graph has the further inputs `SEGMENTS` and `PARENTS`; None if an operator has no rule.
     """
     if any(len(shapes.get(name, ())) != 3 for name in ragged):
         return None
@@ -51,7 +51,7 @@ def by_segments(graph: Subgraph, shapes: dict[str, Shape], ragged: set[str]) -> 
 
 
 class _SegmentRules:
-    """What operators become; knows which entries of the new graph have M rows."""
+    """Rules that replace operators; they track which entries of the new graph have M rows."""
 
     def __init__(self, ragged: set[str]):
         self._ragged = ragged
@@ -94,7 +94,7 @@ class _SegmentRules:
         return self._extra[name]
 
     def _of_parents(self, rewriter: Rewriter, operand: Operand, result: Shape) -> Operand:
-        """The row of its parent for each value."""
+        """Return the row of its parent for each value."""
         if operand.shape != (result[0], 1, result[2]):
             raise _NotCovered('broadcast')
         node = rewriter.nodes[operand.node]

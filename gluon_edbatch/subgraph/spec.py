@@ -1,4 +1,4 @@
-"""What is known of a value before it is computed: shape, dtype and context."""
+"""Describe a value before it is computed: shape, dtype and context."""
 
 from typing import NamedTuple
 
@@ -7,10 +7,10 @@ import numpy as np
 
 
 class ArenaKey(NamedTuple):
-    """What rows that live in one arena have in common.
+    """What rows in one arena have in common: shape of a row, dtype, context.
 
-    Equal ones are one object, so that they compare and hash by identity: a context hashes in
-    Python, and these are looked up for every argument."""
+    Equal keys are one object, so they compare and hash by identity. They are looked up for every
+    argument, and hashing a context is slow."""
 
     row_shape: tuple[int, ...]
     dtype: type
@@ -54,7 +54,7 @@ class Spec:
         self.row_shape, self.dtype, self.ctx, self.eager = arena
 
     def of_rows(self, rows: int) -> 'Spec':
-        """The same with so many rows."""
+        """Return the spec with another number of rows."""
         spec = _specs.get((self.arena, rows))
         if spec is None:
             spec = spec_of((rows, *self.row_shape), self.dtype, self.ctx, self.eager)
@@ -66,9 +66,9 @@ class Spec:
 
 
 def device_of(array: mx.nd.NDArray) -> mx.Context:
-    """Where what is computed from an array lies. Memory of the host that processes share
-    (``cpu_shared``, of a DataLoader's workers) or that stays in place (``cpu_pinned``) is the
-    CPU's, too: operators take all of these together, but a CachedOp takes none but ``cpu``."""
+    """Return the device of what is computed from an array. Host memory that processes share
+    (``cpu_shared``, of a DataLoader's workers) or that is pinned (``cpu_pinned``) counts as
+    ``cpu``: operators mix the three, but a CachedOp takes ``cpu`` only."""
     ctx = array.ctx
     return mx.cpu() if ctx.device_type in ('cpu_shared', 'cpu_pinned') else ctx
 
@@ -78,7 +78,7 @@ _arenas: dict[tuple, ArenaKey] = {}
 
 
 def spec_of(shape: tuple[int, ...], dtype, ctx: mx.Context, eager: bool = False) -> Spec:
-    """The one `Spec` with this shape (at least one axis), dtype and context."""
+    """Return the one `Spec` with this shape (at least one axis), dtype and context."""
     key = (shape, dtype, ctx.device_typeid, ctx.device_id, eager)
     spec = _specs.get(key)
     if spec is None:

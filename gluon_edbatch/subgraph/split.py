@@ -1,13 +1,13 @@
-"""A type in two: a part that runs ahead, for all batches at once where it can, and the rest.
+"""Split a type in two: a part that runs ahead, for all batches at once if possible, and the rest.
 
-*Hoisted* is what depends on arguments that are known beforehand. Of ``act(W x + U h)`` in a
-recurrent cell, W x depends on the input alone: once for all nodes it is one large product instead
-of many small ones, and its result lies in the order in which the batches read it.
+Loop-invariant *hoisting* splits off what depends on known arguments only. In a recurrent cell's
+``act(W x + U h)``, W x depends on the input alone. Computed for all nodes at once, it is one large
+product, whose rows lie in the order in which batches read them.
 
-*Looked up* are rows of tables whose gradients are row_sparse. What a type computes gets dense
-gradients, as large as the parameters; for a table of words with ``sparse_grad=True`` that would be
-most of a training step. So these rows are looked up outside, by MXNet's own operator, and the part
-that runs ahead computes the ids.
+Rows of tables with row_sparse gradients are *looked up* separately. A type's parameters get dense
+gradients of full size, which would take most of a training step for a word table with
+``sparse_grad=True``. So MXNet's own operator looks these rows up, and the part that runs ahead
+computes the ids.
 """
 
 from collections.abc import Hashable, Sequence
@@ -26,7 +26,7 @@ from .trace import INPUT
 
 
 class Split(NamedTuple):
-    """The two types."""
+    """The two types that a type is split into."""
 
     positions: tuple[int, ...]  # the arguments that `early` takes
     # its outputs are what `late` needs of it; or ids, one for each look-up, in the table that
@@ -58,7 +58,7 @@ def hoisted(node_type: NodeType, positions: frozenset[int], fused: bool) -> Opti
     node_type : NodeType
     positions : frozenset of int
     fused : bool
-        With horizontal fusion before (see `passes.horizontal`): one result for all gates.
+        Whether horizontal fusion comes first (see `passes.horizontal`): one result for all gates.
     """
     return _once(node_type, (positions, fused), lambda: _hoisted(node_type, positions, fused))
 
@@ -89,7 +89,7 @@ def _hoisted(node_type: NodeType, positions: frozenset[int], fused: bool) -> Opt
 
 
 def _only_of(graph: Subgraph, known: frozenset[str]) -> frozenset[int]:
-    """Operators with an input that is known, and no other input that is not."""
+    """Return the operators that read a known input, and no unknown one."""
     inside = set()
     for index, node in enumerate(graph.nodes):
         mine = [
@@ -104,7 +104,7 @@ def _only_of(graph: Subgraph, known: frozenset[str]) -> frozenset[int]:
 
 
 def has_sparse_gradient(parameter: gluon.Parameter) -> bool:
-    """Whether a parameter is trained with a gradient of the rows that were used only."""
+    """Return whether a parameter is trained with a gradient of the used rows only."""
     return parameter._grad_stype == 'row_sparse' and parameter.grad_req != 'null'
 
 
@@ -114,9 +114,9 @@ def looked_up(node_type: NodeType) -> Optional[Split]:
     Returns
     -------
     Split or None
-        None if it is not recorded by autograd or has no such tables; nor are look-ups split off
-        whose ids are random, or are not one line for each row of the arguments: these tables get
-        dense gradients, which are converted.
+        None if autograd does not record the type, or it has no such tables. Look-ups whose ids are
+        random, or not one line for each row of the arguments, stay: their tables get dense
+        gradients, which are converted.
     """
     if not node_type.mode.recording or node_type.tables or node_type.eager:
         return None
@@ -154,7 +154,7 @@ def _looked_up(node_type: NodeType, tables: frozenset[str]) -> Optional[Split]:
 
 
 def _ids(node_type: NodeType, embeddings: list[Node]) -> Optional[tuple[tuple[int, ...], NodeType]]:
-    """Arguments, and type, of what gives the ids of these look-ups, if it can be told apart."""
+    """Return arguments and type of what computes the ids of these look-ups; None if inseparable."""
     graph = node_type.graph.subgraph
     heads = [node.inputs[0] for node in embeddings]
     names = {graph.nodes[index].name for index in graph.ancestors(heads)}
@@ -176,8 +176,8 @@ def _early(
     positions: Sequence[int],
     tables: tuple[gluon.Parameter, ...] = (),
 ) -> Optional[NodeType]:
-    """A type for a part of the subgraph that takes some of the arguments; None if a row of these
-    does not give one of each result."""
+    """Return a type for the part that takes some of the arguments; None if rows of its arguments
+    and results do not correspond."""
     renamed = {INPUT % position: INPUT % index for index, position in enumerate(positions)}
     graph = graph.with_variables(renamed)
     shapes = {
@@ -197,8 +197,8 @@ def _early(
 def _late(
     node_type: NodeType, graph: Subgraph, crossing: Sequence[Entry], specs: Sequence[Spec]
 ) -> NodeType:
-    """What is left of a type if others compute some entries of its graph, which become arguments
-    after those that it has."""
+    """Return the type that is left when some entries of the graph are computed elsewhere; these
+    become further arguments."""
     count, shift = len(node_type.arguments), len(crossing)
     # Variables come first: nodes are in an order in which inputs precede those that read them.
     place = {entry: Entry(index) for index, entry in enumerate(crossing)}

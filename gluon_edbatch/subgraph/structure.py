@@ -1,4 +1,4 @@
-"""What nested lists, tuples and dicts of arguments and results hold, and how to make them fast."""
+"""Flatten and rebuild nested lists, tuples and dicts of arguments and results."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ __all__ = ['LEAF', 'builder', 'flatten', 'objects_in', 'unflatten']
 
 
 def objects_in(template: tuple) -> Iterator[Any]:
-    """What is neither array nor container nor plain constant among what was taken apart."""
+    """Yield the objects of a template that are not arrays, containers or plain constants."""
     if template[0] == 'static':
         if not isinstance(template[2], PLAIN):
             yield template[2]
@@ -23,9 +23,9 @@ def objects_in(template: tuple) -> Iterator[Any]:
 
 @cache
 def builder(template: tuple) -> Callable[[Sequence[Any]], Any]:
-    """`unflatten` for one template, as a function of a sequence of leaves.
+    """Return `unflatten` for one template, as a function of a sequence of leaves.
 
-    Lists and tuples become an expression that Python compiles: it takes a tenth of the time.
+    Lists and tuples become an expression that Python compiles, which is ten times as fast.
     """
     expression = _expression(template, itertools.count())
     if expression is None:

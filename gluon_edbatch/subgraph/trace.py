@@ -1,4 +1,4 @@
-"""A HybridBlock's call, or one operator, as a Symbol."""
+"""Trace a HybridBlock's call, or one operator, as a Symbol."""
 
 import inspect
 import traceback
@@ -27,7 +27,7 @@ _NAME_OF_BODY = '__subgraph_name__'  # counted by MXNet through the process
 
 
 class StaticGraph(NamedTuple):
-    """A static subgraph: what runs as one call for a whole batch."""
+    """A static subgraph, with its parameters and the structure of its results; runs as one call."""
 
     name: str  # for messages and reports
     subgraph: Subgraph  # inputs are named `INPUT` % position
@@ -41,17 +41,17 @@ class StaticGraph(NamedTuple):
 
     @classmethod
     def of_symbol(cls, name: str, symbol: mx.sym.Symbol) -> 'StaticGraph':
-        """One result of inputs alone."""
+        """Return the graph of a Symbol with one result and without parameters."""
         return cls(name, Subgraph(symbol), {}, LEAF, (0,))
 
 
 def describe(block: gluon.Block) -> str:
-    """Class and name of a block, as the user knows it."""
+    """Return class and name of a block, as the user knows it."""
     return f'{type(block).__name__}({block.name})'
 
 
 def argument_names(block: gluon.Block, count: int) -> list[str]:
-    """As ``hybrid_forward`` calls its arguments, after ``self`` and ``F``."""
+    """Return the names of a block's arguments in ``hybrid_forward``, after ``self`` and ``F``."""
     parameters = list(inspect.signature(type(block).hybrid_forward).parameters.values())[2:]
     names = [
         parameter.name
@@ -110,16 +110,16 @@ def trace_block(block: gluon.HybridBlock, template: tuple, inputs: int) -> Stati
 def trace_operator(
     op: str, attrs: Sequence[tuple[str, str]], inputs: int, shared: Optional[dict[int, Any]] = None
 ) -> StaticGraph:
-    r"""One operator of MXNet's registry, with its attributes.
+    r"""Trace one operator of MXNet's registry, with its attributes.
 
     Parameters
     ----------
     op : str
     attrs : sequence of (str, str)
     inputs : int
-        To so many arrays it is applied,
+        Number of arrays that it is applied to.
     shared : dict, optional
-        besides these `SharedArray`\ s, each at its position among all.
+        Further arguments, `SharedArray`\ s by their position among all.
     """
     shared = shared or {}
     variables = [mx.sym.var(INPUT % i) for i in range(inputs)]
@@ -149,7 +149,7 @@ def trace_operator(
 
 
 def trace_numbered(op: str, numbered: Numbered) -> StaticGraph:
-    """The same of an operator whose number is its second input."""
+    """Trace an operator whose number, an attribute, becomes its second input."""
     array, number = INPUT % 0, INPUT % 1
     symbol = numbered.symbol(mx.sym.var(array), mx.sym.var(number))
     leaf = flatten(symbol, mx.sym.Symbol, [])
@@ -158,10 +158,10 @@ def trace_numbered(op: str, numbered: Numbered) -> StaticGraph:
 
 @contextmanager
 def _new_variables(block: gluon.HybridBlock) -> Iterator[None]:
-    """Give all parameters new variables meanwhile, made outside of any operator's body.
+    """Give all parameters new variables meanwhile, made outside any operator's body.
 
-    A parameter keeps its variable from the first use on. MXNet 1.9.1 writes there in which body,
-    NumPy mode and dtype that was, and builds another graph with it than with a new one.
+    A parameter keeps its first variable. MXNet 1.9.1 stores body, NumPy mode and dtype of that use
+    in it, and builds another graph with it than with a new variable.
     """
     parameters = list(block.collect_params().values())
     before = [parameter._var for parameter in parameters]
@@ -208,12 +208,12 @@ def _run(block, template, inputs):
 
 
 def _of_mode(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
-    """It as blocks take it in MXNet's present mode."""
+    """Return a Symbol as blocks take it in MXNet's present mode."""
     return symbol.as_np_ndarray() if mx.util.is_np_array() else symbol
 
 
 def _expand(results):
-    """Symbols with several outputs count as lists, as they do for Gluon."""
+    """Return a Symbol with several outputs as a list, as Gluon does; others as they are."""
     if isinstance(results, mx.sym.Symbol):
         return list(results) if len(results.list_outputs()) > 1 else results
     if isinstance(results, (list, tuple)):
@@ -240,7 +240,7 @@ def _unique(leaves):
 
 
 def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
-    """An input that is handed through must be written to the arena like any result."""
+    """Return the subgraph of some outputs; an input among them is copied, as arenas need."""
     return Subgraph(
         mx.sym.Group(
             [
@@ -252,7 +252,7 @@ def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
 
 
 def _without_names(graph: Union[Subgraph, Body]) -> tuple:
-    """The graph without the names of its operators and bodies, which differ between traces."""
+    """Return a graph without the names of operators and bodies, which differ between traces."""
     nodes = []
     for node in graph.nodes:
         attrs = {key: value for key, value in node.attrs.items() if key != _NAME_OF_BODY}
@@ -263,9 +263,9 @@ def _without_names(graph: Union[Subgraph, Body]) -> tuple:
 
 
 def _is_static(graph: Subgraph) -> bool:
-    """Whether MXNet infers the shapes of its operators, and has gradients of them.
+    """Return whether MXNet infers the shapes of all operators, and has gradients of them.
 
-    It has none of a loop whose body writes to auxiliary states, in MXNet 1.9.1.
+    MXNet 1.9.1 has no gradient of a loop whose body writes to auxiliary states.
     """
     inside = set().union(*[_operators(body) for node in graph.nodes for body in node.bodies])
     operators = inside.union(graph.operators)
@@ -275,7 +275,7 @@ def _is_static(graph: Subgraph) -> bool:
 
 
 def _operators(graph: Body) -> set[str]:
-    """Names of the operators of a body, and of the bodies in it."""
+    """Return names of the operators of a body, and of the bodies in it."""
     bodies = [body for node in graph.nodes for body in node.bodies]
     return {node.op for node in graph.nodes}.union(*map(_operators, bodies))
 

@@ -1,10 +1,9 @@
-"""The axis of ragged values behind axis 0, wherever a graph has it.
+"""Axis normalisation: move the axis of ragged values behind axis 0, everywhere in a graph.
 
-Users write attention with weights (N, 1, K), or with heads in the place of rows, (N * heads, K, D).
-A program for rows has a row for each value, so what is not (N, K, ...) is moved there: which axis
-of an entry is that of the values, and how many heads lie in axis 0, is seen from shapes for two
-numbers of rows and of values. All that moves are axes of length one or the places of the values,
-for which natively nothing is to be done.
+Users write attention with weights (N, 1, K), or with heads in axis 0, (N * heads, K, D). A native
+program has a row for each value, so other layouts become (N, K, ...). Shapes for two numbers of
+rows and of values tell which axis of an entry is that of the values, and how many heads axis 0 has.
+Only axes of length one and the axis of values move, which costs nothing in native programs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +21,11 @@ _FURTHER = 8  # values in the second of two trials, which has twice as many rows
 
 
 class _KeptAsItIs(Exception):
-    """What these rules do not know."""
+    """The graph has an operator that these rules do not know."""
 
 
 class _EntryAxes(NamedTuple):
-    """An entry of the graph."""
+    """The axes of an entry of the graph: rows, values, heads and others."""
 
     shape: Shape
     axis: Optional[int]  # where its values are, if it is ragged
@@ -36,39 +35,39 @@ class _EntryAxes(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether it lies as it is to lie."""
+        """Whether the entry has the normal layout already."""
         return self.heads == 1 and self.axis in (None, 1)
 
     @property
     def others(self) -> list[int]:
-        """Its axes but the first and that of the values."""
+        """The axes except the first and that of the values."""
         return [axis for axis in range(1, len(self.shape)) if axis != self.axis]
 
     @property
     def lead(self) -> Shape:
-        """How its new shape begins: rows, values, heads."""
+        """The first axes of the new shape: rows, values, heads."""
         values = () if self.axis is None else (self.shape[self.axis],)
         return (self.rows, *values) + ((self.heads,) if self.heads > 1 else ())
 
     @property
     def moved(self) -> Shape:
-        """All of its new shape."""
+        """The new shape."""
         return self.lead + tuple([self.shape[axis] for axis in self.others])
 
     def place(self, axis: int) -> int:
-        """Where an axis of the entry is in its new shape."""
+        """Return the position of an axis in the new shape."""
         return 1 if axis == self.axis else len(self.lead) + self.others.index(axis)
 
 
 def values_first(graph: Subgraph, shapes: Mapping[str, Shape], ragged: set[str]) -> Subgraph:
-    """The same with all ragged entries as (N, K, ...); the graph itself if they are, or if there
-    are operators on others that these rules do not know.
+    """Return the graph with all ragged entries as (N, K, ...). Return the graph itself if they are,
+    or if an operator on others has no rule.
 
     Parameters
     ----------
     graph : Subgraph
     shapes : dict
-        Of its inputs for some numbers of rows and values.
+        Shapes of the inputs for some numbers of rows and values.
     ragged : set of str
         Names of inputs (N, K, ...).
     """
@@ -84,7 +83,7 @@ def values_first(graph: Subgraph, shapes: Mapping[str, Shape], ragged: set[str])
 def _layouts(
     graph: Subgraph, shapes: Mapping[str, Shape], ragged: set[str]
 ) -> dict[Entry, Optional[_EntryAxes]]:
-    """Of all entries; None of what does not depend on the inputs."""
+    """Return the axes of all entries; None for an entry that does not depend on the inputs."""
     more = {
         name: (2 * shape[0], shape[1] + _FURTHER) + shape[2:]
         if name in ragged
@@ -110,7 +109,7 @@ def _layout(one: Shape, other: Shape, rows: int) -> _EntryAxes:
 
 
 class _AxesCall(NamedTuple):
-    """An operator: its inputs in the new graph, and how they and its result lay in the old one."""
+    """An operator, its inputs in the new graph, and the old layouts of its inputs and result."""
 
     node: Node
     inputs: list[Operand]
@@ -119,7 +118,7 @@ class _AxesCall(NamedTuple):
 
     @property
     def x(self) -> _EntryAxes:
-        """Of the first input."""
+        """Layout of the first input."""
         if self.before[0] is None:
             raise _KeptAsItIs
         return self.before[0]
@@ -132,7 +131,7 @@ class _Mover:
         self._moved: dict[Entry, Operand] = {}
 
     def moved(self) -> Subgraph:
-        """The new graph."""
+        """Return the new graph."""
         for index, node in enumerate(self._graph.nodes):
             inputs = [self._moved[entry] for entry in node.inputs]
             before = [self._layouts[entry] for entry in node.inputs]
@@ -169,12 +168,12 @@ class _Mover:
         raise _KeptAsItIs
 
     def _same(self, call: _AxesCall, inputs: Sequence[Operand], **attrs: object) -> Operand:
-        """The operator of these inputs."""
+        """Apply the same operator to these inputs."""
         attrs = {**call.node.attrs, **attrs}
         return self._new.add(call.node.op, inputs, call.after.moved, **attrs)
 
     def _shaped(self, operand: Operand, shape: Shape) -> Operand:
-        """A row of an operand in another shape."""
+        """Reshape the rows of an operand."""
         if operand.shape == shape:
             return operand
         lead = 2 if operand.shape[:2] == shape[:2] else 1
@@ -184,13 +183,13 @@ class _Mover:
     # --- rules -----------------------------------------------------------------------------------
 
     def _by_value(self, call: _AxesCall) -> Operand:
-        """Along the last axis at most."""
+        """Apply an operator that works on the last axis at most."""
         if call.x.axis == len(call.x.shape) - 1 or any(call.before[1:]):
             raise _KeptAsItIs
         return self._same(call, call.inputs)
 
     def _view(self, call: _AxesCall) -> Operand:
-        """Another shape; what is in front of the values remains there."""
+        """Reshape an entry; axes in front of the values stay."""
         x, after = call.x, call.after
         if (x.axis is None) != (after.axis is None) or (
             prod(x.shape[: x.axis or 0]) != prod(after.shape[: after.axis or 0])
@@ -209,7 +208,7 @@ class _Mover:
         return self._new.add('transpose', call.inputs, call.after.moved, axes=(*lead, *order))
 
     def _along(self, call: _AxesCall) -> Operand:
-        """Along an axis, which remains."""
+        """Apply an operator along an axis that stays."""
         axis = call.node.attrs.axis('axis', len(call.x.shape), -1)
         if axis == 0 or any(call.before[1:]):
             raise _KeptAsItIs
@@ -235,7 +234,7 @@ class _Mover:
         )
 
     def _beside(self, operand: Operand, layout: Optional[_EntryAxes], after: _EntryAxes) -> Operand:
-        """With the axes of what it meets."""
+        """Return an operand with the axes of the other operand."""
         if layout is None or layout.heads != after.heads or len(layout.shape) != len(after.shape):
             raise _KeptAsItIs
         if layout.axis == after.axis:
@@ -245,7 +244,7 @@ class _Mover:
         return self._shaped(operand, (layout.rows, 1, *heads, *sizes))
 
     def _batch_dot(self, call: _AxesCall) -> Operand:
-        """Which axes of its factors are that of the values tells what it is."""
+        """Apply ``batch_dot``: the axes of values in its factors tell what it computes."""
         turned = [call.node.attrs.flag(f'transpose_{name}') for name in 'ab']
         (a, b), (first, second) = call.inputs, call.before
         if first is None or second is None:
@@ -262,7 +261,7 @@ class _Mover:
     def _by_matrix(
         self, call: _AxesCall, values: Operand, matrix: Operand, turned: bool
     ) -> Operand:
-        """Each value by the matrix of its row and head."""
+        """Multiply each value by the matrix of its row and head."""
         after = call.after
         if after.heads == 1:
             return self._new.add('batch_dot', [values, matrix], after.moved, transpose_b=turned)
@@ -274,7 +273,7 @@ class _Mover:
         return self._shaped(total, after.moved)
 
     def _sum_of_values(self, call: _AxesCall, a: Operand, b: Operand) -> Operand:
-        """The product of two factors of each value, summed over the values."""
+        """Sum the products of two factors over the values."""
         after = call.after
         if after.heads == 1:
             return self._new.add('batch_dot', [a, b], after.moved, transpose_a=True)

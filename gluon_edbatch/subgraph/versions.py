@@ -1,7 +1,8 @@
-"""What ``fingerprint.py`` needs to see that nothing was changed; ``versions.pxd`` says it in C.
+"""Versions of dicts and classes, by which ``fingerprint.py`` sees changes; ``versions.pxd`` has the
+C.
 
-CPython gives each dict and class a number of its own whenever it is changed. Python does not see
-these, so that here nothing is known to be unchanged, and all is looked at again.
+CPython gives each dict and class a new number whenever it is changed. Python code cannot read these
+numbers, so this form reports everything as changed.
 """
 
 from typing import Any, Optional
@@ -10,11 +11,11 @@ OBJECT, DICT, TYPE, FUNCTION = range(4)  # sorts of what has versions
 
 
 def entry(kind: int, value: Any) -> Optional[tuple]:
-    """What `unchanged` is to compare; None if it cannot."""
+    """Return the version of an object for `unchanged`; None if it has none."""
     return None
 
 
 def unchanged(entries: list[tuple]) -> bool:
-    """Whether all of this is as it was. Whatever is in it must be reached, by what does not change
-    without changing its version, from what stands before it."""
+    """Return whether all objects in `entries` are unchanged. Each must be reachable from the
+    entries before it."""
     return False

@@ -1,4 +1,4 @@
-"""What batched and eager results differ by, and which of them float64 is nearer to."""
+"""Compare batched and eager results, and find out which are nearer to float64."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -8,16 +8,16 @@ import numpy as np
 
 from ..brief import brief
 
-# Of the largest magnitude in an array. A sum over a batch adds in another order than eager's.
+# Relative to the largest magnitude in an array: a sum over a batch has another order than eager's.
 _TOLERANCE = {'float16': 1e-2, 'float32': 1e-5, 'float64': 1e-10}
 _SMALLEST_SCALE = 1e-3  # where float64 cannot tell rounding from numbers that are small
 ROUNDING = 2.0**-24  # of a number in float32
 # Scales that the tolerance is of, for each such change that noise makes (see `scales_of_terms`).
 _OF_NOISE = 0.2 / ROUNDING
 _NEARER = 3  # times eager's distance from float64 is as near as eager
-# Of the batched run's distance in float64, where hardly any rounding is left: of the largest
-# magnitude, of the scale of terms that cancel, and of eager's distance in float32, which rounds 5e8
-# times as much: terms may cancel within an operator, as in the gradient of softmax.
+# Limits of the batched run's distance in float64, where hardly any rounding is left. They are
+# relative to the largest magnitude, to the scale of terms that cancel, and to eager's distance in
+# float32, which rounds 5e8 times as much: terms may cancel inside an operator, such as softmax.
 _IN_FLOAT64, _OF_TERMS, _OF_EAGER = 1e-7, 3e-11, 1e-7
 _PARTS = ('results', 'gradients')
 _WORDS = {'results': 'result', 'gradients': 'gradient of'}
@@ -28,7 +28,7 @@ _KNOBS = (
 
 
 class Measured(NamedTuple):
-    """What a run gave."""
+    """Results and gradients of a run."""
 
     results: dict[str, np.ndarray]  # by their paths in the results
     gradients: dict[str, np.ndarray]  # by the names of parameters and inputs
@@ -36,9 +36,9 @@ class Measured(NamedTuple):
 
 
 class Exact(NamedTuple):
-    """What a run in float64 gave, as in `Measured`, and the scale of the terms of each array.
+    """Results and gradients of a run in float64, and the scale of the terms of each array.
 
-    Terms may cancel to nearly nothing, but their roundings do not.
+    Terms may cancel to nearly nothing, but their rounding errors do not.
     """
 
     results: dict[str, np.ndarray]
@@ -62,7 +62,7 @@ class Suspect(NamedTuple):
         return f'{_WORDS[self.part]} {self.name}'
 
     def is_small(self) -> bool:
-        """Whether the difference may be the rounding of terms that cancel."""
+        """Return whether the difference may be the rounding of terms that cancel."""
         return self.worst <= self.tolerance * _SMALLEST_SCALE + self.atol
 
 
@@ -87,16 +87,16 @@ def differences(
     atol: float,
     narrow: bool = False,
 ) -> list[Suspect]:
-    """The arrays that are further apart than the tolerance.
+    """Return the arrays that differ by more than the tolerance.
 
-    That is `rtol` of the scale, None for what their dtype has, and `atol` in addition. `narrow`
-    tells that results of float64 were computed from numbers that are less exact.
+    The tolerance is `rtol` of the scale (None: the dtype's) plus `atol`. `narrow` means that
+    float64 results were computed from less exact numbers.
 
     Raises
     ------
     AssertionError
-        For what no rounding explains: another structure, shape, dtype, integer, or an infinity or
-        NaN elsewhere. The message begins with `case`.
+        For differences that rounding cannot explain: in structure, shape, dtype, integers, or
+        positions of infinity and NaN. The message begins with `case`.
     """
     suspects = []
     paths = [list(run.results) + list(run.plain) for run in (found, expected)]
@@ -171,8 +171,8 @@ def judge(
     exact: Exact,
     in_float64: Optional[Measured],
 ) -> list[Judged]:
-    """Those that are no rounding: further from float64 than eager and than the tolerance, or
-    another result in float64, too.
+    """Return the suspects that rounding does not explain: further from float64 than eager and than
+    the tolerance, or different in float64, too.
 
     Eager Gluon's distance from float64 is the largest of its runs."""
     verdicts = []
@@ -194,10 +194,10 @@ def judge(
 
 
 def scales_of_terms(exact: Measured, noisy: Sequence[Measured]) -> dict[str, float]:
-    """The scale of what was added up to each array, by its path or name.
+    """Return the scale of the terms that were added up to each array, by its path or name.
 
-    Noisy runs have random changes of `ROUNDING` in all numbers between. What such a change makes
-    of an array is as large as its terms, whichever operators or samples add them."""
+    Noisy runs have random changes of `ROUNDING` in all intermediate numbers. The effect on an array
+    is as large as its terms, whichever operators or samples add them."""
     alike = [run for run in noisy if comparable(exact, run)]  # some may take another branch
     scales = {}
     for part in _PARTS:
@@ -209,7 +209,7 @@ def scales_of_terms(exact: Measured, noisy: Sequence[Measured]) -> dict[str, flo
 
 
 def comparable(exact: Union[Measured, Exact], found: Measured) -> bool:
-    """Whether a run in float64 gave the same arrays as another one, so that they compare."""
+    """Return whether a run in float64 has the same arrays as another one, so that they compare."""
     return all(
         [
             {name: array.shape for name, array in getattr(exact, part).items()}
@@ -222,7 +222,7 @@ def comparable(exact: Union[Measured, Exact], found: Measured) -> bool:
 def worst_by_float64(
     verdicts: Sequence[Judged], case: str, unknown: Optional[Exception] = None
 ) -> str:
-    """The message for the worst of them, and why there is no batched run in float64."""
+    """Return the message for the worst verdict, and why there is no batched run in float64."""
     verdict = max(verdicts, key=lambda one: one.batched / max(one.allowed, 1e-300))
     suspect = verdict.suspect
     found, wanted = suspect.found, suspect.expected
@@ -244,7 +244,7 @@ def worst_by_float64(
 
 
 def worst_by_eager(suspects: Sequence[Suspect], case: str, unknown: Exception) -> str:
-    """The message for the worst of those that cannot be judged in float64, and why not."""
+    """Return the message for the worst suspect that cannot be judged in float64, and why not."""
     suspect = max(suspects, key=lambda one: one.worst / max(one.allowed, 1e-300))
     return _with_knobs(
         [
@@ -272,7 +272,7 @@ def _with_knobs(lines: list[str], count: int) -> str:
 
 
 def without_knobs(message: str) -> str:
-    """The message without what to try."""
+    """Return the message without the advice on what to try."""
     return message.replace(f'\n  {_KNOBS}', '')
 
 
@@ -289,13 +289,13 @@ def _at_worst(found: np.ndarray, expected: np.ndarray) -> str:
 
 
 def _at(index: int, found: np.ndarray, expected: np.ndarray) -> str:
-    """An element of both; `index` counts them."""
+    """Return the text for an element of both arrays; `index` counts elements."""
     position = [int(number) for number in np.unravel_index(index, found.shape)]
     return f': {found.flat[index]:.9g} and eagerly {expected.flat[index]:.9g}, at {position}'
 
 
 def _distance(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest difference where both are finite; infinite if they are not so together."""
+    """Return the largest difference where both are finite; infinite unless they are so together."""
     finite = np.isfinite(other)
     if not np.array_equal(np.isfinite(one), finite):
         return np.inf
@@ -308,6 +308,6 @@ def _scale(array: np.ndarray) -> float:
 
 
 def ensure(condition: bool, message: str) -> None:
-    """Raise AssertionError; not by the assert statement, which python -O leaves out."""
+    """Raise AssertionError unless a condition holds, even under python -O."""
     if not condition:
         raise AssertionError(message)

@@ -1,4 +1,4 @@
-"""A model and its samples in float64, or with another last bit: what rounding can make of them."""
+"""Copy a model and its samples to float64, or with other last bits, to see what rounding can do."""
 
 from collections.abc import Sequence
 from typing import Any, Callable
@@ -13,12 +13,12 @@ Copy = Callable[[NDArray], NDArray]
 
 
 def in_float64(array: NDArray) -> NDArray:
-    """The same in float64."""
+    """Return a copy of an array in float64."""
     return array.astype('float64')
 
 
 def nudged(seed: int) -> Copy:
-    """Makes copies of which half of the numbers are the next ones of their dtype."""
+    """Return a function that copies arrays and changes the last bit of half of the numbers."""
     generator = np.random.RandomState(seed)
 
     def copy(array: NDArray) -> NDArray:
@@ -34,18 +34,18 @@ def nudged(seed: int) -> Copy:
 
 
 def parameters_of(blocks: Sequence[gluon.Block]) -> list[gluon.Parameter]:
-    """The parameters of some blocks, each once."""
+    """Return the parameters of some blocks, each once."""
     return unique([one for block in blocks for one in block.collect_params().values()])
 
 
 def unique(items: Sequence[Any]) -> list[Any]:
-    """The objects, each once."""
+    """Return the objects, each once."""
     return list({id(item): item for item in items}.values())
 
 
 class other_parameters:
-    """While it lasts, the parameters of these blocks are copies with gradients of their own. All
-    that is known of a parameter is put back afterwards: its arrays stay the same."""
+    """Replace the parameters of some blocks by copies with their own gradients inside a with
+    statement. All of a parameter is restored afterwards: its arrays stay the same."""
 
     def __init__(self, blocks: Sequence[gluon.Block], copy: Copy):
         self._copy = copy
@@ -63,7 +63,7 @@ class other_parameters:
             raise
 
     def _replace(self, parameter: gluon.Parameter) -> None:
-        """As ``Parameter.cast``, but with arrays that nobody else has."""
+        """Replace a parameter's arrays, as ``Parameter.cast`` does, by new ones."""
         parameter._data = list(map(self._copy, parameter._data))
         parameter.dtype, parameter._var = parameter._data[0].dtype, None
         if parameter.grad_req != 'null':
@@ -77,9 +77,9 @@ class other_parameters:
 
 
 def other_samples(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
-    """The same with copies of the floating-point arrays in nested lists, tuples and dicts.
+    """Copy the floating-point arrays in nested lists, tuples and dicts.
 
-    The copies of NDArrays are added to `copies`, by the ids of these."""
+    Copies of NDArrays are added to `copies`, by the ids of the originals."""
     if isinstance(value, NDArray) and _is_floating(value):
         if id(value) not in copies:
             copies[id(value)] = copy(value.detach())

@@ -1,8 +1,8 @@
 """Run a model with float64 for all floating-point numbers, whatever dtypes its code asks for.
 
 Samples and parameters are copies in float64 (see `copies`). Operators and recordings widen other
-arrays when they read them, and operators that would give float32, such as ``one_hot``, give
-float64. The hooks in MXNet for that stand above those of scopes, and each asks first whether this
+arrays when they read them. Operators that would return float32, such as ``one_hot``, return
+float64. The hooks in MXNet for that are above those of scopes, and each asks first whether this
 thread has such a run."""
 
 import threading
@@ -59,10 +59,10 @@ _owners = 0
 
 
 class Noise:
-    """Multiplies what operators give by random factors 1 ± `unit`.
+    """Multiply results of operators by random factors 1 ± `unit`.
 
-    The gradient through such a product has the same factor, so noise comes in wherever a kernel
-    may round, forward and backward. Integers stay: rounding leaves them, and they may be indices.
+    The gradient through such a product has the same factor, so there is noise wherever a kernel may
+    round, forward and backward. Integers stay: rounding keeps them, and they may be indices.
     """
 
     def __init__(self, unit: float, seed: int):
@@ -84,9 +84,9 @@ class Noise:
 
 @contextmanager
 def eager_in_float64(known: Known, noise: Optional[Noise] = None) -> Iterator[None]:
-    """While it lasts, operators that this thread calls outside scopes compute in float64.
+    """Let operators that this thread calls outside scopes compute in float64 meanwhile.
 
-    `known` has float64 arrays that stand for others, by their ids. `noise` is added to results."""
+    `known` maps ids of arrays to their float64 copies. `noise` is added to results."""
     with _hooked(known, True, noise):
         yield
 
@@ -105,14 +105,14 @@ class recording_in_float64(batching):
 
 @contextmanager
 def traces_in_float64(known: Known) -> Iterator[None]:
-    """While it lasts, graphs that this thread makes of blocks have float64 for float32."""
+    """Let graphs that this thread makes of blocks have float64 for float32 meanwhile."""
     with _hooked(known, False, None):
         yield
 
 
 @contextmanager
 def _running(known: Optional[Known], eager: bool, noise: Optional[Noise]) -> Iterator[None]:
-    """Let this thread have such a run."""
+    """Set this thread's run in float64 meanwhile."""
     before = dict(_run.__dict__)
     _run.known, _run.eager, _run.noise = known, eager, noise
     try:
@@ -124,7 +124,7 @@ def _running(known: Optional[Known], eager: bool, noise: Optional[Noise]) -> Ite
 
 @contextmanager
 def _hooked(known: Known, eager: bool, noise: Optional[Noise]) -> Iterator[None]:
-    """Put hooks over those of scopes, which stay below them as long as these are there."""
+    """Install hooks over those of scopes, which stay installed as long as these."""
     owner = object()
     hooks.install(owner)
     _count(1)
@@ -147,12 +147,12 @@ def _count(more: int) -> None:
 
 
 def _known_eagerly() -> Optional[Known]:
-    """What is known of an eager run of this thread, outside scopes; None if it has no such run."""
+    """Return the arrays of this thread's eager run, outside scopes; None without such a run."""
     return _run.known if _run.eager and hooks.current_recording() is None else None
 
 
 def widened(array: NDArray, known: Known) -> NDArray:
-    """The array in float64, if it has floating-point numbers."""
+    """Return an array in float64, if it has floating-point numbers."""
     if id(array) in known:
         return known[id(array)]
     if array.stype != 'default' or np.dtype(array.dtype).name not in _NARROW:
@@ -166,7 +166,7 @@ def _cast(array: NDArray, dtype: str) -> NDArray:
 
 
 def _wide_dtypes(op: str, keys: Sequence[str], vals: Sequence[Any]) -> tuple[list[str], list[Any]]:
-    """Attributes of an operator with float64 for float32, which may be its default."""
+    """Return an operator's attributes with float64 for float32, which may be the default."""
     keys, vals = list(keys), list(vals)
     if 'dtype' not in keys and attribute_default(op, 'dtype') in _NARROW:
         keys.append('dtype')
@@ -217,7 +217,7 @@ def _each(arrays: Any, function: Callable[[NDArray], NDArray]) -> Any:
 
 
 def _as_result(array: NDArray) -> NDArray:
-    """An array that an operator gave, in float64 and with noise."""
+    """Return an operator's result in float64 and with noise."""
     array, noise = widened(array, {}), _run.noise
     if noise is None or array.dtype != np.float64 or array.stype != 'default':
         return array
@@ -235,7 +235,7 @@ def _symbol_in_float64(
 
 
 def _hooked_allocator(allocate: Callable[..., Any]) -> Callable[..., Any]:
-    """Allocate float64 for float32."""
+    """Return an allocator that makes float64 arrays for float32."""
 
     def allocated(shape: Any, ctx: Any, delay_alloc: bool, dtype: Any = mx.base.mx_real_t) -> Any:
         if _known_eagerly() is not None and _is_narrow(dtype):
@@ -260,7 +260,7 @@ def _hooked_creator(create: Callable[..., NDArray]) -> Callable[..., NDArray]:
 
 
 def _uncached(self: gluon.HybridBlock, *args: Any) -> Any:
-    """Run a hybridized block, which the caller of the judge did not name, as if it were not."""
+    """Run a block as if it were not hybridized, as the caller did not name it."""
     known = _known_eagerly()
     if known is None:
         return _call_cached_op(self, *args)
@@ -274,7 +274,7 @@ def _uncached(self: gluon.HybridBlock, *args: Any) -> Any:
 
 
 def _call_function(self: autograd.Function, *inputs: NDArray) -> Any:
-    """Call a function with a gradient of its own, which a thread of MXNet's engine computes."""
+    """Call a function with its own gradient, which a thread of MXNet's engine computes."""
     known, noise = _run.known, _run.noise
     if known is not None:
         for name in ('forward', 'backward'):
@@ -308,11 +308,11 @@ _HOOKS = (
 
 
 class _Options(CompileOptions):
-    """No other recording uses the types and forms that are known by such options."""
+    """Compile options that no other recording shares types and forms with."""
 
 
 class _WideRecording(Recording):
-    """A recording that widens what calls take from elsewhere."""
+    """A recording that widens arrays from elsewhere."""
 
     def __init__(self, evaluator: Any, ctx: Any, options: CompileOptions, known: Known):
         self._in_float64 = known

@@ -1,4 +1,4 @@
-"""Batched equals eager: outputs and gradients, in one helper."""
+"""Assert that batched outputs and gradients equal eager ones."""
 
 import itertools
 import warnings
@@ -68,22 +68,22 @@ def assert_matches_eager(
     atol: float = 0.0,
     seed: int = 0,
 ) -> None:
-    """Raise ``AssertionError`` unless batched results and gradients are eager Gluon's.
+    """Raise ``AssertionError`` unless batched results and gradients match eager Gluon's.
 
     The model runs on one sample after the other outside any scope, with no block hybridized: that
     is the reference. Then it runs on all samples inside ``batching(scheduler)``. The results must
     agree in structure, shapes, dtypes and values. Under ``autograd.record()``, the gradients of a
-    random linear function of all results must agree, too: those of every parameter, and those of
-    arrays among `inputs` and in the samples that have one (``attach_grad``).
+    random linear function of all results must agree, too. Gradients of every parameter are
+    compared, and those of arrays among `inputs` and in the samples that have one (``attach_grad``).
 
     Lists and tuples count as equal, as a hybridized Gluon block returns a list for a tuple.
-    Row_sparse gradients are compared as dense ones: which rows of zeros are there depends in eager
-    Gluon on what is hybridized.
+    Row_sparse gradients are compared as dense ones: in eager Gluon, the rows of zeros depend on
+    what is hybridized.
 
-    Where the two differ by more than the tolerance, the model also runs in float64, eagerly and
+    If the two differ by more than the tolerance, the model also runs in float64, eagerly and
     batched, on copies of its parameters and samples. Arrays that the model makes or keeps
-    elsewhere, such as ``nd.zeros`` or the states of ``begin_state``, are float64 in these runs.
-    A difference passes if both of these hold:
+    elsewhere, such as ``nd.zeros`` or the states of ``begin_state``, are float64 in these runs. A
+    difference passes if both of these hold:
 
     - Batched is no further from the eager float64 run than three times as far as eager, or than
       the tolerance of the scale. Eager's distance is the largest of four runs, two of them on
@@ -102,20 +102,20 @@ def assert_matches_eager(
         NDArrays and plain values. Integers, booleans, strings, None and NumPy arrays of them are
         compared by equality; other numbers are compared as float32 arrays are.
     samples : iterable
-        One argument of the model each; nested lists, tuples and dicts of them are searched for
-        arrays with gradients.
+        Arguments of the model, one for each sample; nested lists, tuples and dicts of them are
+        searched for arrays with gradients.
     unpack : bool, default False
-        Samples are tuples of arguments.
+        Whether samples are tuples of arguments.
     blocks : sequence of Block, optional
-        The blocks that the model uses. Needed if the model is a function, which cannot be asked.
+        The blocks that the model uses; needed if the model is a function.
     inputs : sequence of NDArray
         Further arrays whose gradients are compared.
     schedulers : sequence of (str or Scheduler)
-        Each of them is compared.
+        The schedulers to compare.
     hybridized : sequence of bool
-        Whether the blocks are hybridized while batched runs. They are left as they were. Where
-        eager Gluon itself gives something else when it is hybridized, or raises an exception, a
-        ``UserWarning`` says so.
+        Whether the blocks are hybridized in batched runs; they are restored afterwards. If eager
+        Gluon itself gives something else when hybridized, or raises an exception, a ``UserWarning``
+        says so.
     training : sequence of bool
         True runs under ``autograd.record()`` and compares gradients, too; False runs without.
         Dropout that is switched on cannot be compared.
@@ -149,7 +149,7 @@ def assert_matches_eager(
 
 
 def _hybrid_states(block: gluon.Block) -> list[tuple[gluon.HybridBlock, bool, dict[str, Any]]]:
-    """Hybridization of a block and its descendants, parents first."""
+    """Return the hybridization of a block and its descendants, parents first."""
     states = []
     if isinstance(block, gluon.HybridBlock):
         states.append((block, block._active, dict(block._flags)))
@@ -159,7 +159,7 @@ def _hybrid_states(block: gluon.Block) -> list[tuple[gluon.HybridBlock, bool, di
 
 
 class _Comparison:
-    """Eager runs against batched ones; what is further apart than `rtol` is judged in float64."""
+    """Compare eager and batched runs; judge differences above `rtol` in float64."""
 
     def __init__(self, model: '_Model', rtol: Optional[float], atol: float):
         self.model, self.rtol, self.atol = model, rtol, atol
@@ -214,7 +214,7 @@ class _Comparison:
         case: str,
         scheduler: Any = None,
     ) -> str:
-        """What is wrong by float64; empty if nothing is. Eager runs that it needs are appended."""
+        """Return what is wrong by float64, or nothing; append the eager runs that it needs."""
         exact = self._exact_unless(found, train)
         if len(eager) == 1:
             eager += [self.model.eager(train), *self.model.eager_rounded_otherwise(train)]
@@ -231,7 +231,7 @@ class _Comparison:
         return worst_by_float64(verdicts, case, unknown) if verdicts else ''
 
     def _exact_unless(self, found: Optional[Measured], train: bool) -> Union[Exact, Exception]:
-        """What the model gives in float64, or why that is not known."""
+        """Return the model's results in float64, or why they are not known."""
         if train not in self._exact:
             self._exact[train] = self.model.exact(train)
         exact = self._exact[train]
@@ -241,7 +241,7 @@ class _Comparison:
 
 
 class _Model:
-    """A model and its samples, to be run in several ways."""
+    """A model and its samples, to run in several ways."""
 
     def __init__(
         self,
@@ -259,13 +259,13 @@ class _Model:
         self.ctx = next((ctx for ctx in map(context_of, blocks) if ctx is not None), None)
 
     def is_narrow(self) -> bool:
-        """Whether any number that it is given is less exact than float64."""
+        """Return whether any given number is less exact than float64."""
         given = [*parameters_of(self.blocks), *self.inputs, *_arrays(self.samples)]
         return any([np.dtype(one.dtype).name in ('float16', 'float32') for one in given])
 
     @contextmanager
     def hybridized(self, active: bool) -> Iterator[None]:
-        """While it lasts, all blocks are hybridized, or none."""
+        """Hybridize all blocks, or none, meanwhile."""
         before = [state for block in self.blocks for state in _hybrid_states(block)]
         try:
             for block in self.blocks:
@@ -276,8 +276,8 @@ class _Model:
                 block.hybridize(was_active, **flags)
 
     def eager(self, train: bool, factor: float = 1.0) -> Measured:
-        """One sample after the other; the gradients of a linear function that is `factor` times
-        as steep, divided by that."""
+        """Run one sample after the other; return gradients of a linear function that is `factor`
+        times as steep, divided by that."""
 
         def run() -> Any:
             with eagerly(self.ctx):
@@ -294,7 +294,7 @@ class _Model:
     def batched(
         self, train: bool, scheduler: Any, scope: Callable[[Any], AbstractContextManager] = batching
     ) -> Measured:
-        """All samples in one scope."""
+        """Run all samples in one scope."""
 
         def run() -> Any:
             with scope(scheduler):
@@ -317,8 +317,8 @@ class _Model:
         return self._measure(train, run)
 
     def eager_rounded_otherwise(self, train: bool) -> list[Measured]:
-        """What eager could have given as well: with other heads, and with numbers that differ in
-        the last bit. A single run may be close to float64 by chance."""
+        """Return results that eager could have, too: with other heads, and with other last bits. A
+        single run may be close to float64 by accident."""
         made = []
         for seed, factor in enumerate(_OTHER_HEADS):
             with self._of_copies(nudged(seed)) as (model, _):
@@ -326,7 +326,7 @@ class _Model:
         return made
 
     def exact(self, train: bool) -> Union[Exact, Exception]:
-        """Eager results and gradients in float64, or why there are none."""
+        """Return eager results and gradients in float64, or why there are none."""
         try:
             with self._of_copies(in_float64) as (model, known):
                 with eager_in_float64(known):
@@ -349,7 +349,7 @@ class _Model:
 
     @contextmanager
     def _of_copies(self, copy_of: Copy) -> Iterator[tuple['_Model', dict[int, NDArray]]]:
-        """A model of other parameters and samples, and the copies of arrays by their ids."""
+        """Give a model of copied parameters and samples, and the copies of arrays by their ids."""
         copies: dict[int, NDArray] = {}
         model = copy(self)
         model.samples = other_samples(self.samples, copy_of, copies)
@@ -378,7 +378,7 @@ class _Model:
         return _measured(results, {name: _numpy(array.grad) for name, array in self._trained()})
 
     def _trained(self) -> list[tuple[str, NDArray]]:
-        """Parameters and inputs that have a gradient, on each of their contexts."""
+        """Return parameters and inputs that have a gradient, on each of their contexts."""
         named = [(f'input {i}', array) for i, array in enumerate(self.inputs)]
         for parameter in parameters_of(self.blocks):
             if parameter.grad_req != 'null' and parameter._data is not None:
@@ -389,7 +389,7 @@ class _Model:
 
 
 def _total(results: Any, factor: float, generator: np.random.RandomState) -> Optional[NDArray]:
-    """A random linear function of all results, so that no gradient comes about by chance; its
+    """Return a random linear function of all results, so that gradients are generic; its
     coefficients are the same in all dtypes."""
     terms: dict[tuple, list[NDArray]] = {}
     for _, value in _leaves(results):
@@ -417,7 +417,7 @@ def _backward(total: NDArray) -> None:
 
 
 def _arrays(value: Any) -> list[NDArray]:
-    """The arrays in nested lists, tuples and dicts."""
+    """Return the arrays in nested lists, tuples and dicts."""
     if isinstance(value, NDArray):
         return [value]
     if isinstance(value, dict):
@@ -428,7 +428,7 @@ def _arrays(value: Any) -> list[NDArray]:
 
 
 def _leaves(results: Any) -> list[tuple[str, Any]]:
-    """The arrays in nested results, each with where it is."""
+    """Return the arrays in nested results, each with its path."""
     return [(path, leaf) for path, leaf in _all_leaves(results) if isinstance(leaf, NDArray)]
 
 
@@ -446,7 +446,7 @@ def _all_leaves(value: Any, path: str = '') -> Iterator[tuple[str, Any]]:
 
 
 def _measured(results: Any, gradients: dict[str, np.ndarray]) -> Measured:
-    """Results and gradients; numbers that are not whole are rounded as arrays of them are."""
+    """Return results and gradients; numbers that are not whole are rounded as arrays are."""
     arrays: dict[str, np.ndarray] = {}
     plain: dict[str, Any] = {}
     for path, leaf in _all_leaves(results):

@@ -1,4 +1,4 @@
-"""What every scheduler must keep to, whoever wrote it."""
+"""Check what every scheduler must satisfy."""
 
 from dataclasses import replace
 
@@ -13,20 +13,20 @@ from .closeness import ensure
 def check_scheduler(scheduler: Scheduler, graph: Graph) -> Schedule:
     """Raise ``AssertionError`` unless a scheduler treats a graph as it must.
 
-    The schedule must pass `check_schedule` and be the same twice (from an equal graph, and from
-    the same one again), and the graph must be left as it was.
+    The schedule must pass `check_schedule`, and be equal for an equal graph, and for the same graph
+    again. The graph must not change.
 
     Parameters
     ----------
     scheduler : Scheduler
         The scheduler.
     graph : Graph
-        Any graph, also an empty one.
+        Any graph, even an empty one.
 
     Returns
     -------
     Schedule
-        What the scheduler made of the graph.
+        The schedule of the graph.
     """
     arrays = {name: getattr(graph, name).copy() for name in ('types', 'offsets', 'inputs', 'alone')}
     twin = replace(graph, **arrays)
@@ -50,16 +50,16 @@ def check_scheduler(scheduler: Scheduler, graph: Graph) -> Schedule:
 def check_schedule(schedule: Schedule, graph: Graph) -> None:
     """Raise ``AssertionError`` unless a schedule is one of the graph.
 
-    Every node once; producers before consumers, not in the same batch; one type a batch, whose
-    nodes ascend; nodes that must run alone do; no fewer batches than the lower bound (then the
-    schedule, or the bound, is wrong).
+    A schedule has every node once, and producers in earlier batches than consumers. A batch has
+    nodes of one type, ascending; nodes that must run alone do. With fewer batches than the lower
+    bound, the schedule, or the bound, is wrong.
 
     Parameters
     ----------
     schedule : Schedule
         The batches.
     graph : Graph
-        The graph that they are to run.
+        The graph that the batches run.
     """
     fault = schedule.fault(graph)
     ensure(not fault, fault)

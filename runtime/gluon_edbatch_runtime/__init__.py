@@ -1,6 +1,6 @@
-"""Runs cells and programs that ``gluon_edbatch`` exported, in batches, without MXNet.
+"""Run cells and programs that ``gluon_edbatch`` exported, in batches, without MXNet.
 
-Cells need NumPy alone; the networks of programs are run by ONNX Runtime.
+Cells need NumPy only; ONNX Runtime runs the networks of programs.
 """
 
 from . import compiled

@@ -1,7 +1,7 @@
-"""What happens at every recorded call: a search for its form, and numbers that are appended.
+"""The work that is done for every recorded call: find its form, and append numbers.
 
-This module is compiled by Cython where a compiler is present (the types are in ``calls.pxd``), and
-runs as it stands where not.
+Cython compiles this module where a compiler is present (the types are in ``calls.pxd``). Otherwise
+it runs as Python.
 """
 
 from contextvars import ContextVar
@@ -14,7 +14,7 @@ _current = CURRENT.get
 
 
 class Ints:
-    """64-bit integers that are only appended, in one piece of memory."""
+    """An append-only array of 64-bit integers, in one piece of memory."""
 
     def __init__(self):
         self.size = 0
@@ -22,21 +22,21 @@ class Ints:
         self.items = self.buffer = np.empty(self.room, np.int64)
 
     def append(self, item):
-        """One more."""
+        """Append one integer."""
         if self.size == self.room:
             self.grow()
         self.items[self.size] = item
         self.size += 1
 
     def grow(self):
-        """For as many again."""
+        """Double the buffer."""
         self.room *= 2
         buffer = np.empty(self.room, np.int64)
         buffer[: self.size] = self.since(0)
         self.items = self.buffer = buffer
 
     def since(self, begin: int) -> np.ndarray:
-        """Those from position `begin` on; the array stays as it is when more are appended."""
+        """Return the integers from position `begin` on; later appends do not change the array."""
         return self.buffer[begin : self.size]
 
     def __len__(self):
@@ -47,7 +47,7 @@ class Ints:
 
 
 class Store:
-    """What values of one shape and dtype have in common; equal ones are one object."""
+    """What values of one shape and dtype have in common; equal stores are one object."""
 
     def __init__(self, row_shape: tuple[int, ...], dtype: Any, rows: int):
         self.row_shape, self.dtype, self.rows = row_shape, np.dtype(dtype), rows
@@ -61,7 +61,7 @@ _stores: dict[tuple, Store] = {}
 
 
 def store_of(row_shape: tuple[int, ...], dtype: Any, rows: int) -> Store:
-    """The one for this shape and dtype."""
+    """Return the one store for this shape and dtype."""
     key = tuple(row_shape), np.dtype(dtype), rows
     store = _stores.get(key)
     if store is None:
@@ -73,7 +73,7 @@ NUMBER = _NUMBER = store_of((), np.float32, 1)
 
 
 class Value:
-    """What a call in a scope gives: an array whose shape is known, and whose numbers will be.
+    """The result of a call in a scope: an array whose shape is known, and whose numbers will be.
 
     Attributes
     ----------
@@ -87,16 +87,16 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """With its rows."""
+        """Shape, rows included."""
         return (self.store.rows, *self.store.row_shape)
 
     @property
     def dtype(self) -> np.dtype:
-        """Of its numbers."""
+        """Dtype of the numbers."""
         return self.store.dtype
 
     def asnumpy(self) -> np.ndarray:
-        """Its numbers; if they are not there, all that its scope has recorded is run."""
+        """Return the numbers; if they are not computed, run all that the scope has recorded."""
         return self.log.read(self)
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
@@ -125,7 +125,7 @@ class Value:
 
 
 def new_value(log, store, number):
-    """A value of a recording: what ``__init__`` would do takes several times as long."""
+    """Return a value of a recording, faster than by ``__init__``."""
     value = Value.__new__(Value)
     value.log = log
     value.store = store
@@ -135,7 +135,7 @@ def new_value(log, store, number):
 
 class Ragged:
     """Any number of values of one shape, as one argument of a cell. `store` is None if there are no
-    values and nobody said what they would be."""
+    values and no shape was given."""
 
     log: Any
     store: Optional[Store]
@@ -143,14 +143,14 @@ class Ragged:
 
     @property
     def lengths(self) -> Any:
-        """How many values there are: of one row a number, of more an array with one for each."""
+        """Number of values: a number for one row, else an array with one for each row."""
         rows = 1 if self.store is None else self.store.rows
         length = float(len(self.numbers))
         return length if rows == 1 else np.full(rows, length, np.float32)
 
 
 def new_ragged(log, store, numbers):
-    """Ragged values of a recording."""
+    """Return ragged values of a recording."""
     ragged = Ragged.__new__(Ragged)
     ragged.log = log
     ragged.store = store
@@ -159,7 +159,7 @@ def new_ragged(log, store, numbers):
 
 
 def plain_ragged(log, values):
-    """Ragged values if these are values of the recording of one shape; else None."""
+    """Return ragged values if these are values of the recording of one shape; else None."""
     store, numbers = None, []
     for item in values:
         if type(item) is not Value:
@@ -173,8 +173,8 @@ def plain_ragged(log, values):
 
 
 class Prefix:
-    """A place in the search for the form of a call: some arguments are known to be of it. `form` is
-    that of the call with these arguments and no others."""
+    """A node of the search tree for the form of a call, after arguments of certain kinds. `form` is
+    that of the call with exactly these arguments."""
 
     def __init__(self):
         self.form: Optional[Form] = None
@@ -183,7 +183,7 @@ class Prefix:
         self._others: dict[Any, Prefix] = {}
 
     def after(self, key):
-        """The prefix after an argument of a kind, made if needed."""
+        """Return the node after an argument of a kind; make it if needed."""
         if self._key is key and self._next is not None:
             return self._next
         prefix = self._others.get(key)
@@ -194,7 +194,7 @@ class Prefix:
 
 
 class Form:
-    """A type of calls with arguments of so many rows, numbered among all of the process."""
+    """A call signature: a type with arguments of `rows` rows, numbered within the process."""
 
     def __init__(self, index: int, type: Any, rows: int, stores: list[Store]):  # noqa: A002
         self.index, self.type, self.rows = index, type, rows
@@ -213,15 +213,15 @@ _RAGGED, _NOTHING, _BEGIN, _END = object(), object(), object(), object()
 
 
 class Unknown(Exception):
-    """An argument that the search does not know."""
+    """An argument is not known to the search."""
 
 
 class CallLog:
-    """Calls of one scope, in the order in which they were made: arrays that only grow.
+    """The calls of one scope, in the order in which they were made: arrays that only grow.
 
-    A value is an int: outputs of calls count up from 0, call by call; numbers of the user are -1,
-    -3, …, and arrays -2, -4, … . The columns have, of each call, its form; where its arguments end
-    among all; these, those of ragged ones last; and how many values the ragged ones have.
+    A value is an int: outputs of calls count up from 0, call by call; the user's numbers are -1,
+    -3, …, and arrays -2, -4, … . Columns have each call's form, the end of its arguments among all,
+    the arguments (ragged ones last), and the numbers of values of the ragged ones.
     """
 
     def __init__(self):
@@ -234,7 +234,7 @@ class CallLog:
         self._lengths_before = 0  # of ragged arguments of earlier calls
 
     def follow(self, prefix, arg):
-        """The prefix after an argument."""
+        """Return the search node after an argument."""
         kind = type(arg)
         if kind is Value:
             value = arg
@@ -275,18 +275,19 @@ class CallLog:
                 self.put(form, item)
 
     def put_ragged(self, form, numbers):
-        """The values of a ragged argument; where an operator needs one, one of zeros for none."""
+        """Append the values of a ragged argument; an empty one gets a value of zeros if its
+        operator needs one."""
         if not numbers and form.fills:
             numbers = [self.zeros(form, self.node_lengths.size - self._lengths_before)]
         self._later.extend(numbers)
         self.node_lengths.append(len(numbers))
 
     def zeros(self, form, place):
-        """The number of a value of zeros for a ragged argument; a recording has it."""
+        """Return the number of a value of zeros for a ragged argument; subclasses implement it."""
         raise NotImplementedError
 
     def finish(self, form):
-        """The results of a call whose arguments were appended."""
+        """Return the results of a call whose arguments were appended."""
         if self._later:
             for number in self._later:
                 self.node_args.append(number)
@@ -303,18 +304,18 @@ class CallLog:
         return self.nested(form, form.nested, base)
 
     def joined(self, form, numbers):
-        """A call whose one argument is any number of values."""
+        """Record a call whose one argument is any number of values; return its results."""
         self.put_ragged(form, numbers)
         return self.finish(form)
 
     def appended(self, form, numbers):
-        """A call of these values."""
+        """Record a call of these values; return its results."""
         for number in numbers:
             self.node_args.append(number)
         return self.finish(form)
 
     def nested(self, form, template, base):
-        """Lists and tuples of the results, as `template` has them of their numbers."""
+        """Return lists and tuples of the results, in the structure of `template`."""
         if type(template) is int:
             return new_value(self, form.stores[template], base + template)
         values = [self.nested(form, item, base) for item in template]
@@ -322,28 +323,28 @@ class CallLog:
 
 
 class Cell:
-    """A cell of a bundle: call it as the block that it was. If `children` is not 0, its last
-    argument is a list of children, each so many values."""
+    """A cell of a bundle: call it as the original block. If `children` is not 0, its last argument
+    is a list of children, each of so many values."""
 
     def __init__(self, name: str, children: int):
         self.name, self.children = name, children
         self.first = Prefix()
 
     def __call__(self, *args):
-        """A recorded call in a scope, or one that runs at once."""
+        """Record a call in a scope, or run it eagerly outside."""
         log = _current()
         if log is None:
             return self.at_once(args)
         return self.record(log, args)
 
     def record(self, log, args):
-        """A recorded call of values, numbers and ragged values."""
+        """Record a call of values, numbers and ragged values; return its results."""
         if self.children and len(args) == 2 and type(args[1]) is not Ragged:
             return self.call_with_children(log, args)
         return self.call(log, args)
 
     def call(self, log, args):
-        """A recorded call."""
+        """Record a call; return its results."""
         prefix = self.first
         try:
             for arg in args:
@@ -358,7 +359,7 @@ class Cell:
         return log.finish(form)
 
     def call_with_children(self, log, args):
-        """A recorded call whose last argument becomes ragged ones."""
+        """Record a call whose last argument becomes ragged ones; return its results."""
         x, children = args[0], args[1]
         spread = [x]
         for place in range(self.children):
@@ -379,13 +380,13 @@ class Cell:
         return self.call(log, tuple(spread))
 
     def at_once(self, args):
-        """A call outside of scopes."""
+        """Run a call outside scopes; `BundledCell` implements it."""
         raise NotImplementedError
 
     def call_unknown(self, log, args):
-        """A call with arguments that the search does not know."""
+        """Record a call with arguments that the search does not know; subclasses implement it."""
         raise NotImplementedError
 
     def resolve(self, log, args):
-        """The form of a call of which there was none like it."""
+        """Return the form of a new kind of call; `BundledCell` implements it."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Cells of a bundle: loaded, and found by the kinds of the arguments of their calls."""
+"""Load the cells of a bundle, and find their types by the kinds of a call's arguments."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ class BundledCell(Cell):
         return f'<Cell {self.name}: {", ".join(str(kind) for _, kind in self.types)}>'
 
     def at_once(self, args):
-        """A call outside of scopes is computed at once: its results are arrays."""
+        """Run a call outside scopes eagerly; return arrays."""
         log = Recording()
         token = CURRENT.set(log)
         try:
@@ -44,7 +44,7 @@ class BundledCell(Cell):
         return unflatten(template, iter([outs[each.number] for each in leaves]))
 
     def call_unknown(self, log, args):
-        """Arrays become values, and so do values of other scopes."""
+        """Convert arrays, and values of other scopes, to values, and record the call."""
         args = tuple([_as_values(log, arg) for arg in args])
         if self.children and len(args) == 2 and not isinstance(args[1], Ragged):
             parts = zip(*args[1]) if self.children > 1 else [args[1]]
@@ -55,7 +55,7 @@ class BundledCell(Cell):
         return self.record(log, args)
 
     def resolve(self, log, args) -> Form:
-        """The form of a call of which there was none like it."""
+        """Return the form of a new kind of call; raise if the bundle has none."""
         leaves: list[Any] = []
         template = [_template(arg, leaves) for arg in args]
         for known, kind in self.types:
@@ -76,7 +76,7 @@ class BundledCell(Cell):
 
 
 def _as_values(log: Recording, arg: Any) -> Any:
-    """The same with values of this scope in the place of arrays."""
+    """Return an argument with values of this scope in place of arrays."""
     if isinstance(arg, Value):
         return log.value(arg)
     if isinstance(arg, (int, float)) and not isinstance(arg, bool):
@@ -94,7 +94,7 @@ def _as_values(log: Recording, arg: Any) -> Any:
 
 
 def _template(arg: Any, leaves: list[Any]) -> Any:
-    """As a manifest has it; appends what is known of the values."""
+    """Return an argument's structure in the manifest's form; append what is known of its values."""
     if arg is None:
         return None
     if isinstance(arg, (list, tuple)):
@@ -129,15 +129,15 @@ class Cells:
         return getattr(self, str(name))
 
     def __iter__(self) -> Iterator[Any]:
-        """Those of a list, by their numbers."""
+        """Iterate over the cells of a list, by their numbers."""
         names = sorted(int(name) for name in vars(self) if name.isdigit())
         return iter([self[name] for name in names])
 
 
 def load_cells(folder: Union[str, Path]) -> Cells:
-    """The cells of a bundle that ``gluon_edbatch.export_cells`` wrote.
+    """Load the cells of a bundle that ``gluon_edbatch.export_cells`` wrote.
 
-    Everything is checked first; nothing of it is executed.
+    Everything is checked first; nothing of the bundle is executed.
 
     Parameters
     ----------
@@ -146,13 +146,13 @@ def load_cells(folder: Union[str, Path]) -> Cells:
     Returns
     -------
     Cells
-        With an attribute for each cell; those of a block within the model are attributes of an
-        attribute of that name.
+        An object with an attribute for each cell; cells of an inner block are attributes of an
+        attribute with the block's name.
 
     Raises
     ------
     BundleError
-        If the folder is no whole, unchanged bundle of cells that this version can read.
+        If the folder is not a complete, unchanged bundle of cells that this version can read.
     """
     bundle = read_bundle(folder, KIND)
     try:

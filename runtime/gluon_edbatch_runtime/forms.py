@@ -1,4 +1,4 @@
-"""Types of calls, and their forms: what a bundle says of a cell, ready to be recorded and run."""
+"""Types of calls and their forms, made from a bundle's manifest, for recording and running."""
 
 import threading
 from array import array as Column
@@ -15,8 +15,8 @@ _FLAT: list[dict[str, Any]] = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs':
 
 
 class Argument(NamedTuple):
-    """An argument of a type. Its kind is 'rows': one value; 'ragged': any number of them, by value;
-    or 'flat': any number, one after the other."""
+    """An argument of a type. Its kind is 'rows' (one value), 'ragged' (any number, by value) or
+    'flat' (any number, one after the other)."""
 
     kind: str
     row_shape: tuple[int, ...]
@@ -32,12 +32,11 @@ class Output(NamedTuple):
 
 
 class CellType:
-    """Calls of a cell that run together.
+    """The batch signature of a cell's calls.
 
-    Policies go by the name, which is the same as where it was exported. `nested` are the results as
-    a call returns them, with the number of an output in the place of each; `fills` tells whether a
-    ragged argument without values is one of zeros; `scheduler` is that of the bundle that it is
-    from.
+    Policies use the name, which is that of the exported type. `nested` is the structure of a call's
+    results, with the number of an output in place of each. `fills` tells whether an empty ragged
+    argument gets a value of zeros. `scheduler` is the bundle's.
     """
 
     alone = False  # as graph/collect.py asks for it
@@ -65,14 +64,14 @@ class CellType:
         return self.stable_name
 
     def form(self, rows: int) -> Form:
-        """That of calls with so many rows."""
+        """Return the form of calls with `rows` rows."""
         form = self._forms.get(rows)
         return FORMS.make(self, rows) if form is None else form
 
 
 class _Forms:
-    """All forms of the process, which every recording shares; columns are as ``graph/collect.py``
-    has them."""
+    """All forms of the process, which every recording shares, in columns for
+    ``graph/collect.py``."""
 
     def __init__(self) -> None:
         self.forms: list[Form] = []
@@ -81,12 +80,12 @@ class _Forms:
         self._lock = threading.Lock()
 
     def add(self, cell_type: CellType) -> None:
-        """Number a type: in this order schedulers see them."""
+        """Number a type; schedulers see types in this order."""
         with self._lock:
             cell_type.serial, self._types = self._types, self._types + 1
 
     def make(self, cell_type: CellType, rows: int) -> Form:
-        """A form that there is not yet."""
+        """Make a new form."""
         with self._lock:
             known: Optional[Form] = cell_type._forms.get(rows)
             if known is not None:
@@ -111,7 +110,7 @@ _operators: dict[tuple, CellType] = {}
 
 
 def concat_form(store: Store, rows: int) -> Form:
-    """Of values that are so many rows of others, one after the other."""
+    """Return the form of values that are `rows` rows of others, one after the other."""
     found = _concats.get(store.arena)
     if found is None:
         shown = 'x'.join(map(str, store.row_shape)) or '1'
@@ -128,7 +127,7 @@ def concat_form(store: Store, rows: int) -> Form:
 
 
 def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Form:
-    """The form of such a call."""
+    """Return the form of an operator's calls."""
     rows = {store.rows for store in stores}
     if len(rows) != 1:
         raise RecordError(f'{op} of values with different numbers of rows: {sorted(rows)}')
@@ -156,7 +155,7 @@ def _operator(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> CellTy
 
 
 def _row_shape(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> tuple[int, ...]:
-    """Of the result."""
+    """Return the row shape of an operator's result."""
     shapes, rest = [store.row_shape for store in stores], {store.row_shape for store in stores}
     shape = list(shapes[0])
     if op == 'Concat' and attrs['dim'] <= len(shape):

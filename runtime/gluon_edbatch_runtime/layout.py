@@ -1,5 +1,5 @@
-"""Where the rows of an evaluation lie, batch by batch: what is written is a slice, what is read a
-slice where rows are neighbours, and a gather where not."""
+"""Lay out the rows of an evaluation, batch by batch: each batch writes a slice, and reads a slice
+if rows are consecutive, else a gather."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
@@ -16,8 +16,9 @@ Writes = list[tuple[tuple, list[tuple[int, int]]]]
 
 
 class Read(NamedTuple):
-    """How the batches of a type read an argument: rows of an arena, batch after batch; where those
-    of each batch begin, and where the last end; and of which batches the rows are neighbours."""
+    """How the batches of a type read an argument. `rows` are rows of an arena, batch after batch;
+    `bounds` tells where those of each batch begin and the last end. `slices` tells for which
+    batches the rows are consecutive."""
 
     arena: tuple
     rows: np.ndarray
@@ -26,9 +27,8 @@ class Read(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The batches of one type: the arena of each output, and the rows of each batch there;
-    `segments` of types with ragged arguments; and products of arguments that are there already (see
-    `projections`)."""
+    """The batches of one type: the arena of each output, and each batch's rows there; `segments` of
+    ragged arguments; and products of arguments that are known (see `projections`)."""
 
     type: CellType
     reads: list[Read]
@@ -40,8 +40,8 @@ class Group(NamedTuple):
 def by_length(
     calls: Calls, order: np.ndarray, bounds: np.ndarray, kinds: np.ndarray, types: Sequence[Any]
 ) -> np.ndarray:
-    """The order of calls with those of ragged types by descending lengths, within each batch;
-    `kinds` is the place of each call's type among `types`."""
+    """Return the order of calls, with those of ragged types by descending length within a batch;
+    `kinds` has the index of each call's type among `types`."""
     ragged = np.array([kind.is_ragged for kind in types])[kinds]
     if not ragged.any():
         return order
@@ -54,8 +54,8 @@ def by_length(
 
 
 class Layout:
-    """Gives rows to what batches write, and finds those that they read. Arenas, by row shape and
-    dtype, are told how many rows more there are."""
+    """Allocate rows for what batches write, and find those that they read. Arenas, by row shape and
+    dtype, get the number of additional rows."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Layout:
         self._bounds = [np.concatenate([[0], sizes.cumsum()]) for sizes in self._sizes]
 
     def write(self, row_of: np.ndarray) -> list[Writes]:
-        """Give rows to all results, in the order of the batches; `row_of` is told by value."""
+        """Allocate rows for all results, in the order of the batches; note them in `row_of`."""
         totals = [
             np.add.reduceat(rows, cuts[:-1]).tolist() if len(rows) else []
             for rows, cuts in zip(self._rows, self._bounds)
@@ -101,7 +101,7 @@ class Layout:
         return writes
 
     def _rows_of_calls(self, kind: int, number: int, found: list[tuple[int, int]]) -> np.ndarray:
-        """The first row of each call's result."""
+        """Return the first row of each call's result."""
         rows = self._rows[kind] * self._types[kind].outputs[number].factor
         before = rows.cumsum() - rows
         cuts = self._bounds[kind][:-1]
@@ -109,7 +109,7 @@ class Layout:
         return before + begins.repeat(self._sizes[kind])
 
     def plain_values(self, place: int, position: int) -> Optional[np.ndarray]:
-        """What the calls of a type read as an argument, batch after batch, if each reads a row."""
+        """Return what a type's calls read as an argument, batch by batch, if each reads one row."""
         arguments, nodes = self._types[place].arguments, self._nodes[place]
         if arguments[position].kind != 'rows' or (self._rows[place] != 1).any():
             return None
@@ -117,8 +117,8 @@ class Layout:
         return self._calls.args[self._calls.offsets[nodes] + before]
 
     def groups(self, row_of: np.ndarray, rows: np.ndarray) -> list[Group]:
-        """The batches by type, from the first row of each value, and how many it has; those of the
-        user count from the end."""
+        """Return the batches by type, given the first row and the number of rows of each value;
+        those of the user count from the end."""
         writes = self.write(row_of)
         return [
             self._group(place, kind, row_of, rows, writes[place])
@@ -128,7 +128,7 @@ class Layout:
     def _group(
         self, place: int, kind: CellType, row_of: np.ndarray, rows: np.ndarray, writes: Writes
     ) -> Group:
-        """The batches of a type: where what they read lies. Arguments of one value come first
+        """Return the batches of a type, with where they read. Arguments of one value come first
         among those of a call, then the values of the others."""
         calls, nodes, cuts = self._calls, self._nodes[place], self._bounds[place]
         begins, segments = calls.offsets[nodes], None
@@ -163,7 +163,7 @@ class Layout:
     def _of_rows(
         self, arena: tuple, first: np.ndarray, counts: np.ndarray, cuts: np.ndarray
     ) -> Read:
-        """Of an argument that is one value of so many rows."""
+        """Return the read of an argument that is one value for each call."""
         if len(counts) and counts.max() == 1 == counts.min():
             return _read(arena, first, cuts)
         ends = np.concatenate([[0], counts.cumsum()])
@@ -172,8 +172,8 @@ class Layout:
     def _by_rank(
         self, place: int, lengths: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, list[Segments]]:
-        """The order of values, call after call, by rank within each batch; where the values of a
-        batch begin; and how many there are of each rank."""
+        """Return the order of values, call after call, by rank within each batch; where the values
+        of a batch begin; and how many there are of each rank."""
         sizes, cuts = self._sizes[place], self._bounds[place]
         batches = np.arange(len(sizes)).repeat(sizes)
         most = int(lengths.max()) if len(lengths) else 0
@@ -193,14 +193,14 @@ class Layout:
 def _flat(
     arena: tuple, first: np.ndarray, counts: np.ndarray, lengths: np.ndarray, cuts: np.ndarray
 ) -> Read:
-    """Of an argument that is any number of values, one after the other."""
+    """Return the read of an argument that is any number of values, one after the other."""
     ends = np.concatenate([[0], counts.cumsum()])
     of_calls = np.concatenate([[0], lengths.cumsum()])
     return _read(arena, expand(first, counts), ends[of_calls[cuts]])
 
 
 def _read(arena: tuple, rows: np.ndarray, bounds: np.ndarray) -> Read:
-    """Of these rows, with the batches marked of which they are neighbours."""
+    """Return a read of these rows; note the batches whose rows are consecutive."""
     breaks = np.zeros(len(rows) + 1, np.int64)
     if len(rows) > 1:
         (rows[1:] != rows[:-1] + 1).cumsum(out=breaks[1:-1])  # up to a row, and from it on

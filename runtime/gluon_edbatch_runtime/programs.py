@@ -1,4 +1,4 @@
-"""Programs that ``gluon_edbatch`` compiled and exported, run by ONNX Runtime and NumPy."""
+"""Run programs that ``gluon_edbatch`` compiled and exported, with ONNX Runtime and NumPy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,13 +25,13 @@ def load_program(folder: Union[str, Path], threads: int = 1) -> ControlFlowProgr
     ----------
     folder : str or Path
     threads : int, default 1
-        That ONNX Runtime uses within an operator.
+        Number of threads that ONNX Runtime uses within an operator.
 
     Returns
     -------
     ControlFlowProgram
-        Called with a list of samples, which are NumPy arrays or tuples of arguments, it gives the
-        list of their results.
+        Call it with a list of samples, NumPy arrays or tuples of arguments, to get the list of
+        their results.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def load_program(folder: Union[str, Path], threads: int = 1) -> ControlFlowProgr
 
 
 def _models(bundle: Bundle) -> dict[tuple[int, tuple[int, ...]], bytes]:
-    """By network and parameters."""
+    """Return the ONNX models by network and parameters."""
     found = {}
     for entry in bundle.content['onnx']:
         data = bundle.files.get(entry['file'])
@@ -65,8 +65,7 @@ def _models(bundle: Bundle) -> dict[tuple[int, tuple[int, ...]], bytes]:
 
 
 class OnnxHost(Host):
-    """Runs networks by ONNX Runtime, which reads them by network and parameters; arrays are
-    NumPy's."""
+    """Run networks by ONNX Runtime, from models by network and parameters; arrays are NumPy's."""
 
     def __init__(
         self, graph: ProgramGraph, models: dict[tuple[int, tuple[int, ...]], bytes], threads: int

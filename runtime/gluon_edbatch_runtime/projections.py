@@ -1,8 +1,8 @@
-"""Products of words, computed once: the weights of a bundle do not change.
+"""Cache products of words: the weights of a bundle do not change.
 
-Where all of a cell's inputs are rows that were looked up in a table, as words' vectors are, the
-products of a row with the cell's weights are the same each time. They are kept for the rows that
-were met, and batches read them in the place of the vectors.
+If all of a cell's inputs are rows of a table, such as words' vectors, the products of a row with
+the cell's weights are always the same. They are kept for the rows that occurred, and batches read
+them in place of the vectors.
 """
 
 import threading
@@ -21,15 +21,15 @@ _MOST_BYTES = 1 << 28  # of one table of products; then it begins anew
 
 
 class Given(NamedTuple):
-    """Numbers of the user: first row by value (from the end), and what is there."""
+    """Numbers of the user: the first row by value (from the end), and their memory."""
 
     row_of: np.ndarray
     memory: np.ndarray
 
 
 class Products:
-    """The products of rows of a table, (rows, width), that were met. What was once given to a
-    reader stays as it is: more rows go behind those that are known, or to new memory."""
+    """The known products of rows of a table, (rows, width). Rows that a reader got do not change:
+    new rows go behind the known ones, or to new memory."""
 
     def __init__(self, table: np.ndarray, projection: Projection):
         self._table, self._projection = table, projection
@@ -44,7 +44,7 @@ class Products:
         self._rows = np.empty((0, self._projection.weight.shape[1]), self._table.dtype)
 
     def find(self, ids: np.ndarray) -> Optional[tuple[np.ndarray, np.ndarray]]:
-        """Products, and where those of these rows are among them; None if they are too many."""
+        """Return products, and where those of these rows are; None if there are too many."""
         if ids.min() < 0 or ids.max() >= len(self._table):
             return None  # who looks them up says so
         with self._lock:
@@ -70,25 +70,26 @@ class Products:
 
 
 class KnownRead(NamedTuple):
-    """How the batches of a type read products that are known: (known, columns), which of these each
-    call reads, batch after batch, and where those of each batch begin, and the last end."""
+    """How the batches of a type read known products. `rows` are the products, (known, columns);
+    `places` tells which each call reads, batch after batch. `bounds` tells where each batch begins
+    and the last ends."""
 
     rows: np.ndarray
     places: np.ndarray
     bounds: list[int]
 
     def places_of(self, number: int) -> np.ndarray:
-        """Which products the calls of a batch read."""
+        """Return which products the calls of a batch read."""
         return self.places[self.bounds[number] : self.bounds[number + 1]]
 
     def of(self, number: int) -> np.ndarray:
-        """Those of a batch, in memory of their own."""
+        """Return the products of a batch in separate memory."""
         return self.rows.take(self.places_of(number), axis=0)
 
 
 def run_distinct(group: Group, number: int, outs: Sequence[np.ndarray]) -> bool:
-    """Run a batch of calls that read words alone, as leaves of trees do, once for each word; gives
-    whether that was to be done."""
+    """Run a batch of calls that read words only, such as leaves of trees, once for each word;
+    return whether that was possible."""
     program, segments = group.type.program, group.segments
     if (
         segments is None
@@ -114,7 +115,7 @@ def run_distinct(group: Group, number: int, outs: Sequence[np.ndarray]) -> bool:
 def project(
     groups: Sequence[Group], layout: Layout, given: Given, calls: Calls, kinds: np.ndarray
 ) -> None:
-    """Let the batches of types read products in the place of what was looked up."""
+    """Let the batches of types read products in place of vectors that were looked up."""
     tables = np.array([group.type.program.table is not None for group in groups])
     if not tables.any():
         return
@@ -132,7 +133,7 @@ def project(
 
 
 def _looked_up(values, tables, given: Given, calls: Calls, kinds: np.ndarray):
-    """The type that looked up all of these values, and by which numbers."""
+    """Return the type that looked up all of these values, and their ids."""
     if not len(values) or values.min() < calls.outputs[0]:
         return None
     makers = calls.outputs.searchsorted(values, 'right') - 1

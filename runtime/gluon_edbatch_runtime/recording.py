@@ -1,4 +1,4 @@
-"""One scope's calls and their results: an evaluation, from columns of numbers to arrays."""
+"""Record one scope's calls, and evaluate them, from columns of numbers to arrays."""
 
 import threading
 from collections.abc import Sequence
@@ -19,9 +19,8 @@ from .schedule import FSMScheduler, Schedule, Scheduler
 
 
 class Locations:
-    """Where values are: by value, the number of the evaluation that computed it (-1 before), its
-    first row in the arena of its kind, and how many it has. `taped` is false, as there are no
-    gradients here."""
+    """Where values are: by value, the evaluation that computed it (-1 before), its first row in the
+    arena of its kind, and its number of rows. `taped` is false, as there are no gradients here."""
 
     def __init__(self) -> None:
         self.evaluation = np.zeros(0, np.int32)
@@ -41,19 +40,19 @@ class Locations:
 
 
 class Arena:
-    """All rows of one shape and dtype: they are given out first, and get memory then."""
+    """All rows of one shape and dtype: rows are given out first, and get memory later."""
 
     def __init__(self, row_shape: tuple[int, ...], dtype: np.dtype):
         self.rows = 0
         self.memory = np.empty((0, *row_shape), dtype)
 
     def add(self, rows: int) -> int:
-        """Give out the next rows."""
+        """Give out the next rows; return the first."""
         begin, self.rows = self.rows, self.rows + rows
         return begin
 
     def allocate(self) -> None:
-        """Memory for all of them; what was there before is copied."""
+        """Allocate memory for all rows; earlier contents are copied."""
         if len(self.memory) < self.rows:
             before = self.memory
             self.memory = np.empty((self.rows, *before.shape[1:]), before.dtype)
@@ -61,7 +60,7 @@ class Arena:
 
 
 class Arenas(dict[tuple, Arena]):
-    """By row shape and dtype."""
+    """Arenas by row shape and dtype, made at first use."""
 
     def __missing__(self, key: tuple) -> Arena:
         self[key] = Arena(*key)
@@ -69,7 +68,7 @@ class Arenas(dict[tuple, Arena]):
 
 
 class Recording(CallLog):
-    """Calls of one scope, and where their results are. The scheduler is by default that of the
+    """The calls of one scope, and where their results are. The default scheduler is that of the
     bundle whose cells are called; `void` tells whether an exception left the scope."""
 
     def __init__(self, scheduler: Optional[Scheduler] = None):
@@ -87,16 +86,16 @@ class Recording(CallLog):
 
     @property
     def form_summaries(self) -> Any:
-        """As ``graph/collect.py`` asks for it."""
+        """The forms as columns, for ``graph/collect.py``."""
         return FORMS.form_summaries
 
     @property
     def output_rows(self) -> Any:
-        """As ``graph/collect.py`` asks for it."""
+        """Rows of each form's outputs, for ``graph/collect.py``."""
         return FORMS.output_rows
 
     def zeros(self, form: Form, place: int) -> int:
-        """See `CallLog`."""
+        """Return the number of a value of zeros for a ragged argument."""
         kind = form.type.counted[place]
         key = kind.row_shape, kind.dtype
         if key not in self._zeros:
@@ -105,15 +104,15 @@ class Recording(CallLog):
         return self._zeros[key]
 
     def array(self, given: Any) -> Value:
-        """A value of what the user gave, which is copied: an array of at least one axis, whose
-        float64 becomes float32."""
+        """Return a value with a copy of the user's array, which has at least one axis; float64
+        becomes float32."""
         array = np.array(given, np.float32 if given.dtype == np.float64 else None)
         self.arrays.append(array)
         store = store_of(array.shape[1:], array.dtype, len(array))
         return new_value(self, store, -2 * len(self.arrays))
 
     def value(self, given: Any) -> Value:
-        """A value of this recording: of another's, or of an array, a copy."""
+        """Return a value of this recording; an array, or a value of another one, is copied."""
         if isinstance(given, Value):
             return given if given.log is self else self.array(given.asnumpy())
         array = np.asarray(given)
@@ -123,11 +122,11 @@ class Recording(CallLog):
 
     @staticmethod
     def operate(op: str, *values: Any) -> Any:
-        """See `operate`."""
+        """Record or compute an operator on values (see the function `operate`)."""
         return operate(op, values)
 
     def read(self, value: Value) -> np.ndarray:
-        """The numbers of a value; all that waits is run if they are not there."""
+        """Return the numbers of a value; run all that waits if they are not computed."""
         if value.number < 0:
             place = (-value.number - 1) // 2
             if value.number % 2:
@@ -139,7 +138,7 @@ class Recording(CallLog):
         return self._arenas[value.store.arena].memory[row : row + value.store.rows].copy()
 
     def knows(self, number: int) -> bool:
-        """Whether a value was computed."""
+        """Return whether a value was computed."""
         known = self.locations.evaluation
         return number < len(known) and known[number] >= 0
 
@@ -167,8 +166,7 @@ class Recording(CallLog):
             self.evaluations.append((graph, schedule))
 
     def run_alone(self) -> list[np.ndarray]:
-        """Results of the only call that there is: of one, a graph, a schedule and arenas would take
-        ten times as long as what they are for."""
+        """Return the results of the only call, ten times as fast as by graph and schedule."""
         form = FORMS.forms[self.node_forms[0]]
         numbers, lengths = self.node_args.since(0).tolist(), self.node_lengths.since(0).tolist()
         arguments = form.type.arguments
@@ -254,7 +252,7 @@ class Recording(CallLog):
     # --- what the user gave ----------------------------------------------------------------------
 
     def _place_given(self) -> None:
-        """Rows for numbers and arrays that have none yet."""
+        """Give rows to numbers and arrays that have none yet."""
         more = len(self.numbers) - len(self._number_rows)
         if more:
             begin = self._arenas[NUMBER.arena].add(more)
@@ -272,7 +270,7 @@ class Recording(CallLog):
         self._filled = len(self.numbers), len(self.arrays)
 
     def _with_given(self) -> tuple[np.ndarray, np.ndarray]:
-        """First rows, and numbers of rows, by value; those of the user count from the end."""
+        """Return first rows and numbers of rows by value; those of the user count from the end."""
         pairs = max(len(self._number_rows), len(self._array_rows))
         given = np.zeros((2, pairs, 2), np.int64)
         given[0, : len(self._number_rows), 1] = self._number_rows
@@ -287,8 +285,8 @@ class Recording(CallLog):
 
 
 def operate(op: str, values: Sequence[Any], **attrs: Any) -> Any:
-    """Record one of ``OUTSIDE_OF_CELLS``, of values with equally many rows, or compute it outside
-    of scopes. Raises RecordError if shapes do not fit."""
+    """Record one of ``OUTSIDE_OF_CELLS``, on values with equally many rows, or compute it outside
+    scopes. Raise RecordError if shapes do not fit."""
     scope = CURRENT.get()
     log = Recording() if scope is None else scope
     own = [log.value(value) for value in values]
@@ -302,7 +300,7 @@ def _failed(kind: CellType, error: Exception) -> BatchError:
 
 
 def table_of_outputs(calls: Calls) -> np.ndarray:
-    """All values that some calls compute."""
+    """Return all values that some calls compute."""
     outputs = np.array([form.outputs for form in FORMS.forms])[calls.forms]
     before = outputs.cumsum() - outputs
     return (calls.outputs - before).repeat(outputs) + np.arange(int(outputs.sum()))
@@ -321,13 +319,13 @@ _UNTAUGHT = FSMScheduler(learn=False)
 
 
 def _scheduler_of(types: Sequence[CellType]) -> Scheduler:
-    """That of the one bundle that these types are from."""
+    """Return the scheduler of the one bundle that these types come from."""
     found = {kind.scheduler for kind in types if kind.scheduler is not None}
     return found.pop() if len(found) == 1 else _UNTAUGHT
 
 
 def _exact(numbers: list[float]) -> np.ndarray:
-    """Numbers of the user in single precision."""
+    """Return the user's numbers in single precision; raise for an integer that is not exact."""
     found = np.array(numbers, np.float64)
     if np.abs(found).max() > _EXACT:
         wrong = [each for each in numbers if type(each) is int and abs(each) > _EXACT]

@@ -1,4 +1,4 @@
-"""``with batching():`` and functions on values, as ``gluon_edbatch`` has them."""
+"""``with batching():`` and functions on values, with the interface of ``gluon_edbatch``."""
 
 import gc
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from .schedule import Schedule, Scheduler, get_scheduler
 
 
 class batching:
-    """Record calls of cells, and run them in batches when somebody looks at a value.
+    """Record calls of cells, and run them in batches when a value is read.
 
-    Leaving the scope runs nothing. If an exception leaves it, its values are void.
+    Leaving the scope runs nothing. If an exception leaves it, its values cannot be read.
 
     Parameters
     ----------
     scheduler : str or Scheduler, optional
-        As in ``gluon_edbatch``; by default the policy that the bundle came with.
+        Which calls run together, as in ``gluon_edbatch``; by default the bundle's policy.
     """
 
     def __init__(self, scheduler: Union[str, Scheduler, None] = None):
@@ -49,17 +49,17 @@ class batching:
         self._recording.void = error is not None
 
     def schedules(self) -> list[tuple[Graph, Schedule]]:
-        """The graph and the schedule of each evaluation so far."""
+        """Return the graph and the schedule of each evaluation so far."""
         return list(self._recording.evaluations)
 
     @property
     def batches(self) -> int:
-        """How many ran so far."""
+        """Return how many batches ran so far."""
         return sum(len(schedule) for _, schedule in self._recording.evaluations)
 
 
 def forward(values: Any) -> Any:
-    """Evaluate values together, and nothing that they do not need.
+    """Evaluate values together; calls that they do not need are not run.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def forward(values: Any) -> Any:
 
 
 def stack(values: Sequence[Any]) -> np.ndarray:
-    """The values as one array, with an axis more before the others: they are evaluated together."""
+    """Evaluate values together; return them as one array with a new first axis."""
     return np.stack(forward(list(values)))
 
 
 def concat(values: Sequence[Any]) -> Any:
-    """The rows of values, one after the other.
+    """Concatenate the rows of values.
 
-    In a scope that has recorded one of them, the result is a value; else it is an array.
+    In the scope of one of the values, the result is a value; else it is an array.
     """
     values, log = list(values), CURRENT.get()
     if not values:
@@ -107,15 +107,15 @@ def concat(values: Sequence[Any]) -> Any:
 def ragged(
     values: Sequence[Any], shape: Optional[tuple[int, ...]] = None, dtype: Any = np.float32
 ) -> Ragged:
-    """Any number of values of one shape as one argument of a cell.
+    """Return any number of values of one shape as one argument of a cell.
 
     Parameters
     ----------
     values : sequence of Value or numpy.ndarray
     shape : tuple of int, optional
-        Of a value; if there may be none.
+        Shape of a value; needed if there may be none.
     dtype
-        If there may be none.
+        Dtype of a value; used if there are none.
     """
     log = CURRENT.get()
     if log is None:

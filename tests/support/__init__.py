@@ -1,1 +1,1 @@
-"""What several test files use. No test file imports another; they import from here."""
+"""Support code for several test files, which do not import each other."""

@@ -1,4 +1,5 @@
-"""What must hold after every test: hooks gone, nothing watched, the next minibatch right."""
+"""Check after every test that hooks are gone, nothing is watched, and the next minibatch is
+right."""
 
 import gc
 from types import CodeType
@@ -17,14 +18,14 @@ ORIGINALS = [(owner, name, original) for owner, name, _, original in hooks._HOOK
 
 
 def is_mxnets(item):
-    """Whether a function, or the code of one, is MXNet's own."""
+    """Return whether a function, or the code of one, is MXNet's own."""
     if isinstance(item, CodeType):
         return item.co_filename.startswith(mx.__path__[0])
     return item.__module__.startswith('mxnet.')
 
 
 def assert_hooks_gone():
-    """MXNet is as it was imported, in this thread and in all others."""
+    """Assert that MXNet is as it was imported, in this thread and in all others."""
     for owner, name, original in ORIGINALS:
         assert is_mxnets(original), f'{owner.__name__}.{name} was a hook to begin with'
         assert getattr(owner, name) is original, f'{owner.__name__}.{name} is still hooked'
@@ -35,7 +36,7 @@ def assert_hooks_gone():
 
 
 def assert_unguarded(*blocks):
-    """No parameter of these blocks is watched by a recording."""
+    """Assert that no recording guards a parameter of these blocks."""
     for block in blocks:
         for parameter in block.collect_params().values():
             for array in parameter._data or ():
@@ -75,7 +76,7 @@ def assert_minibatch_right(net=None, samples=None, scheduler='agenda'):
 
 
 def watching():
-    """The recordings that watch arrays, after garbage collection."""
+    """Return the recordings that watch arrays, after garbage collection."""
     mx.nd.waitall()
     gc.collect()
     found = {}
@@ -86,7 +87,7 @@ def watching():
 
 
 def check():
-    """Body of the fixture `aftermath`: what must hold before a test and after it."""
+    """Check what must hold before a test and after it: the body of the fixture `aftermath`."""
     assert_hooks_gone()
     before = watching()
     gc.freeze()  # the next collection is to look at what the test made, and at nothing before

@@ -1,4 +1,4 @@
-"""One test for many cases: it runs them all, and names each one that fails."""
+"""Run many cases in one test, and name each one that fails."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def in_one_test(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a test that loops over its cases.
 
-    It takes what ``pytest.mark.parametrize`` takes, for cases of milliseconds that ask the same of
+    The arguments are those of ``pytest.mark.parametrize``, for fast cases that check the same for
     each member of a list. All cases run. The test fails with the name and the traceback of each
     case that failed. A case that skips has failed. Decorators can be stacked, for a product.
 
-    Each case begins with new seeds. It gets a ``monkeypatch`` of its own, and a ``tmp_path`` of its
-    own. After each case no hook may be left in MXNet.
+    Each case begins with new seeds, a new ``monkeypatch`` and a new ``tmp_path``. After each case
+    no hook may be left in MXNet.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def in_one_test(
     cases : iterable
         A value for each case, or a tuple of values if there are several names.
     ids : callable or iterable of str, optional
-        The name of each case. By default it is made of the values.
+        The name of each case, by default made of the values.
     """
     arguments = [name.strip() for name in names.split(',')]
     cases = list(cases)
@@ -91,7 +91,7 @@ def in_one_test(
 
 
 def _row(case: Any, count: int) -> tuple[tuple[Any, ...], str]:
-    """The values of a case, and its name."""
+    """Return the values of a case, and its name."""
     named = None
     if isinstance(case, type(pytest.param())):
         assert not case.marks, 'a case of one test has no marks'
@@ -102,7 +102,7 @@ def _row(case: Any, count: int) -> tuple[tuple[Any, ...], str]:
 
 
 def _run(test: Callable[..., None], given: dict[str, Any], number: int) -> None:
-    """Run one case with state of its own."""
+    """Run one case with its own state."""
     seed_all()
     if 'tmp_path' in given:
         given['tmp_path'] = given['tmp_path'] / str(number)

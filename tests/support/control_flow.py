@@ -14,7 +14,7 @@ Statement = tuple[Any, ...]
 
 
 class ByName(mx.init.Initializer):
-    """Draws a parameter by its name, so that two nets with equal names are equal."""
+    """Draw a parameter by its name, so that two nets with equal names are equal."""
 
     def _init_weight(self, name: str, array: mx.nd.NDArray) -> None:
         drawn = np.random.RandomState(zlib.crc32(name.encode()))
@@ -22,7 +22,7 @@ class ByName(mx.init.Initializer):
 
 
 def statements(drawn: random.Random, depth: int = 2) -> list[Statement]:
-    """A few statements, of which control flow has bodies of its own."""
+    """Draw a few statements; control flow has bodies of its own."""
     kinds = ['child', 'tanh', 'scale', 'inner'] + ['cond', 'while', 'foreach'] * (2 * (depth > 0))
     found: list[Statement] = []
     for kind in drawn.choices(kinds, k=drawn.randint(1, 3)):
@@ -33,7 +33,7 @@ def statements(drawn: random.Random, depth: int = 2) -> list[Statement]:
 
 
 class Inner(gluon.HybridBlock):
-    """A child with a layer of its own, which may branch."""
+    """A child with its own layer, which may branch."""
 
     def __init__(self, branches: bool, in_units: int, **kwargs: Any):
         super().__init__(**kwargs)
@@ -42,14 +42,14 @@ class Inner(gluon.HybridBlock):
             self.dense = nn.Dense(WIDTH, in_units=in_units, flatten=False)
 
     def hybrid_forward(self, F, x):
-        """Gives an array of the shape of `x`."""
+        """Return an array of the shape of `x`."""
         if not self.branches:
             return F.tanh(self.dense(x))
         return F.contrib.cond(F.sum(x) > 0, lambda: self.dense(x), lambda: F.tanh(x))
 
 
 class Drawn(gluon.HybridBlock):
-    """Runs statements on (1, WIDTH)."""
+    """Run random statements on (1, WIDTH)."""
 
     def __init__(self, body: list[Statement], branches: bool, deferred: bool):
         super().__init__(prefix='drawn_')
@@ -62,7 +62,7 @@ class Drawn(gluon.HybridBlock):
                 setattr(self, f'inner{which}', Inner(branches, in_units))
 
     def hybrid_forward(self, F, x, scale):
-        """Gives (1, WIDTH)."""
+        """Return (1, WIDTH)."""
         return self.run(F, self.body, x, scale)
 
     def run(self, F: Any, body: list[Statement], x: Any, scale: Any) -> Any:
@@ -112,7 +112,8 @@ class Drawn(gluon.HybridBlock):
 
 
 def net(seed: int) -> 'Drawn':
-    """A net by a seed, initialised; parameters have equal values in all nets of this seed."""
+    """Return an initialised net for a seed; parameters have equal values in all nets of this
+    seed."""
     drawn = random.Random(seed)
     made = Drawn(statements(drawn), drawn.random() < 0.5, drawn.random() < 0.3)
     made.initialize(ByName())

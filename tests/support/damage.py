@@ -1,4 +1,4 @@
-"""Files as they may be after a fault of a disk, a program that was killed, or an editor."""
+"""Damage files as a fault of a disk, a program that was killed, or an editor may."""
 
 import copy
 import json
@@ -36,7 +36,7 @@ _DEEP = 'lists in lists'  # Python itself would not write them
 
 
 def damaged(whole, generator):
-    """A file with a few bits, bytes or pieces changed, put in, left out or moved."""
+    """Return a file with a few bits, bytes or pieces changed, put in, left out or moved."""
     data = bytearray(whole)
     for _ in range(generator.randint(1, 4)):
         at, length = generator.randint(len(data)), generator.randint(1, 40)
@@ -57,12 +57,12 @@ def damaged(whole, generator):
 
 
 def truncated(whole, generator):
-    """The beginning of a file, which may be nothing or all of it."""
+    """Return the beginning of a file, which may be nothing or all of it."""
     return whole[: generator.randint(len(whole) + 1)]
 
 
 def edited_json(whole, generator):
-    """A JSON file with a few values changed, left out, doubled or exchanged, whatever they hold."""
+    """Return a JSON file with a few values changed, left out, doubled or exchanged."""
     content = json.loads(whole)
     for _ in range(generator.randint(1, 3)):
         holder, key = _place(content, generator)
@@ -87,7 +87,7 @@ def edited_json(whole, generator):
 
 
 def _place(content, generator):
-    """A list or dict of some content that is not empty, and an index or a key in it."""
+    """Return a non-empty list or dict of some content, and an index or a key in it."""
     while True:
         keys = list(content) if isinstance(content, dict) else range(len(content))
         key = keys[generator.randint(len(keys))]

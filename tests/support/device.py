@@ -1,8 +1,8 @@
-"""Another device than the default one, as a GPU would be, on machines that have none.
+"""A second device on machines without a GPU.
 
-``cpu(1)`` is the same processor, but MXNet keeps its arrays apart from those of ``cpu(0)``, the
-default. What makes an array without saying where therefore makes it on another device than all
-the rest, as it would beside a GPU; most operators then go on silently, so that is looked for.
+``cpu(1)`` is the same processor, but MXNet separates its arrays from those of ``cpu(0)``, the
+default. Code that makes an array without a device makes it on another device than all the rest, as
+it would beside a GPU. Most operators then go on silently, so tests look for such arrays.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ OTHER = mx.cpu(1)
 
 @contextlib.contextmanager
 def all_arrays_on(ctx: mx.Context) -> Iterator[None]:
-    """Every array that Python gets hold of in here, in whatever thread, is on this context."""
+    """Assert that every array that Python gets meanwhile, in any thread, is on this context."""
     assert mx.current_context() != ctx, 'or nothing would be noticed'
     node_offset()  # looks at two arrays of the host, once a process
     elsewhere, initialise = [], NDArrayBase.__init__
@@ -41,7 +41,7 @@ def all_arrays_on(ctx: mx.Context) -> Iterator[None]:
 
 
 def _is_handed_to_backward() -> bool:
-    """MXNet wraps the memory that a custom function gets in its backward pass as arrays of
-    ``cpu(0)``, whatever processor's it is: they are not made by anybody."""
+    """Return whether MXNet made the array for a custom function's backward pass. It wraps that
+    memory as arrays of ``cpu(0)``, whatever device it is on."""
     callers = sys._getframe(2), sys._getframe(3)  # a comprehension has a frame of its own
     return any(caller.f_code.co_filename == custom_function.__file__ for caller in callers)

@@ -1,4 +1,4 @@
-"""What examples in docstrings take as given: a model, samples, blocks, all of them small."""
+"""The names that examples in docstrings use: a model, samples, blocks, all of them small."""
 
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -12,7 +12,7 @@ SIZE = 4
 
 
 class Net(edb.AutoBatchMixin, gluon.Block):
-    """Of samples that are lists of words; parses them, too, word by word."""
+    """A model of samples that are lists of words; it parses them, too, word by word."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class Net(edb.AutoBatchMixin, gluon.Block):
 
 
 class Configuration:
-    """Of a parser that takes a word a step."""
+    """The configuration of a parser that takes a word a step."""
 
     def __init__(self, sentence):
         self.left, self.heads = len(sentence), []
@@ -53,7 +53,7 @@ class Configuration:
 
 
 class Attention(gluon.HybridBlock):
-    """The mean of values, weighted by their sums, and these weights."""
+    """Return the mean of values, weighted by their sums, and these weights."""
 
     def hybrid_forward(self, F, values):
         weights = F.softmax(F.sum(values, axis=2, keepdims=True), axis=1)
@@ -61,7 +61,7 @@ class Attention(gluon.HybridBlock):
 
 
 def names():
-    """A namespace for one docstring."""
+    """Return a namespace for one docstring."""
     net, classify = Net(), gluon.nn.Dense(2, in_units=SIZE)
     loss_fn = gluon.loss.SoftmaxCrossEntropyLoss()
     for block in (net, classify):

@@ -1,4 +1,4 @@
-"""Jobs of several workers that tests start, and the processes of which they are made."""
+"""Start jobs of several workers for tests, and find their processes."""
 
 import os
 import subprocess
@@ -13,17 +13,17 @@ _PATHS = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
 
 
 def start_job(*arguments, cwd=None) -> AbstractContextManager[subprocess.Popen]:
-    """A launcher that the test talks to while its job runs; lines do not say whose they are."""
+    """Start a launcher that the test talks to while its job runs; lines have no label."""
     return start([*LAUNCHER, '--plain', *arguments], cwd, PYTHONPATH=_PATHS)
 
 
 def run_job(*arguments, cwd=None) -> subprocess.CompletedProcess:
-    """Status, output and errors of a job that runs to its end."""
+    """Return status, output and errors of a job that runs to its end."""
     return run([*LAUNCHER, '--plain', *arguments], cwd, PYTHONPATH=_PATHS)
 
 
 def processes_of(launcher: subprocess.Popen) -> dict[str, int]:
-    """Ids of a job's processes by role, as ``'worker 1'``; of those that still run."""
+    """Return ids of a job's running processes by role, such as ``'worker 1'``."""
     found = {}
     for directory in Path('/proc').glob('[0-9]*'):
         try:
@@ -42,7 +42,7 @@ def processes_of(launcher: subprocess.Popen) -> dict[str, int]:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process, not of this one's own, is there and no zombie."""
+    """Return whether a process, not a child of this one, exists and is not a zombie."""
     try:
         return Path('/proc', str(process), 'stat').read_text().rpartition(')')[2].split()[0] != 'Z'
     except OSError:

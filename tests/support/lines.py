@@ -5,18 +5,18 @@ import re
 
 
 class Line:
-    """Remembers a line of this file: ``line.here()`` stands on the line that must be named."""
+    """Remember a line of this file: ``line.here()`` stands on the line that must be named."""
 
     def __init__(self):
         self.site = None
 
     def here(self):
-        """Call on the line that is expected in the message."""
+        """Remember the caller's line, which is expected in the message."""
         frame = inspect.currentframe().f_back
         self.site = f'{frame.f_code.co_filename}:{frame.f_lineno}'
 
     def assert_in(self, info, *words):
-        """The message of `info` names this line and contains all words."""
+        """Assert that the message of `info` names this line and contains all words."""
         text = str(info.value)
         assert self.site is not None and re.search(re.escape(self.site) + r'(?!\d)', text), (
             f'{self.site} is not named in: {text}'

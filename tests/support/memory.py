@@ -1,4 +1,4 @@
-"""Memory that a process uses, and a model whose minibatches vary, to see that it stays flat."""
+"""Measure a process' memory, and a model whose minibatches vary, to check that it stays flat."""
 
 import ctypes
 import gc
@@ -28,14 +28,14 @@ class _MallInfo(ctypes.Structure):
 
 
 def settle():
-    """Everything queued is done, and what nobody refers to is gone."""
+    """Wait for all queued work, and collect garbage."""
     gc.collect()
     mx.nd.waitall()  # frees, too, are done by the engine
 
 
 def in_use():
-    """Bytes that this process has allocated and not freed. (Its resident size would not do: it has
-    what the allocator keeps, too, and depends on what else the machine is doing.)"""
+    """Return how many bytes this process has allocated and not freed. (Its resident size includes
+    the allocator's reserve, and depends on other processes.)"""
     settle()
     mallinfo = getattr(ctypes.CDLL(None), 'mallinfo2', None)
     if mallinfo is None:
@@ -59,12 +59,12 @@ class Model(edb.AutoBatchMixin, gluon.Block):
         return self.out(self.state(tree)[0])
 
     def state(self, tree):
-        """(h, c) of a tree."""
+        """Return (h, c) of a tree."""
         return self.cell(self.embed(tree.token), [self.state(child) for child in tree.children])
 
 
 def minibatch(generator, size=32):
-    """Trees of varying sizes; the number varies, too."""
+    """Return trees of varying sizes; their number varies, too."""
     return [
         random_tree(generator, generator.randint(1, 20), vocab=WORDS)
         for _ in range(generator.randint(size // 2, size + 1))
@@ -72,10 +72,10 @@ def minibatch(generator, size=32):
 
 
 def assert_flat(step, warm_up, steps, allowed):
-    """`step` does not grow the process by more than `allowed` bytes after its warm-up.
+    """Assert that `step` does not grow the process by more than `allowed` bytes after its warm-up.
 
-    A leak grows all the time, but another thread's caches only once. So the steps are divided
-    into windows, and the median of their growth is taken for all.
+    A leak grows all the time, but another thread's caches only once. So the steps are divided into
+    windows, and the median of their growth counts.
     """
     for number in range(warm_up):
         step(number)

@@ -15,31 +15,31 @@ WIDTHS = (2, 3, 4)
 
 
 class Pooled(gluon.HybridBlock):
-    """Sums any number of values, weighted by an argument."""
+    """Sum any number of values, weighted by an argument."""
 
     def hybrid_forward(self, F, x, values):
-        """Takes (N, C) and (N, K, C)."""
+        """Return sums of (N, C) and (N, K, C)."""
         return F.sum(F.broadcast_mul(values, F.expand_dims(x, axis=1)), axis=1)
 
 
 class Attended(gluon.HybridBlock):
-    """Works along axis 1, with enough operators for calls to be padded."""
+    """Work along axis 1, with enough operators for calls to be padded."""
 
     def hybrid_forward(self, F, x):
-        """Takes (1, L, C)."""
+        """Return a result of (1, L, C)."""
         weights = F.softmax(F.sum(F.tanh(x) * x, axis=2, keepdims=True), axis=1)
         return F.sum(F.broadcast_mul(weights, x), axis=1)
 
 
 class Scaled(gluon.HybridBlock):
-    """Has a number that a user may change, and takes one."""
+    """Multiply by an attribute, which a user may change, and by an argument."""
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.times = 1.0
 
     def hybrid_forward(self, F, x, number):
-        """Takes any array."""
+        """Scale any array."""
         return F.broadcast_mul(x * self.times, number)
 
 
@@ -63,13 +63,13 @@ class Blocks:
 
 
 def rows(y: Any) -> Any:
-    """Any value as (1, C), where C is one of `WIDTHS`."""
+    """Return any value as (1, C), where C is one of `WIDTHS`."""
     y = y.reshape((1, -1))
     return y if y.shape[1] in WIDTHS else y.slice_axis(axis=1, begin=0, end=1).tile((1, 2))
 
 
 def sentence(y: Any, drawn: random.Random) -> Any:
-    """Two rows or more as (1, L, C)."""
+    """Return two rows or more as (1, L, C)."""
     y = rows(y)
     return mx.nd.stack(*[y * number for number in range(1, drawn.randint(3, 5))], axis=1)
 
@@ -147,20 +147,20 @@ NOT_EAGER = frozenset(
 
 
 def written(y: Any, number: int) -> Any:
-    """A value that is written to."""
+    """Return a value that is written to."""
     y[:] = number
     return y
 
 
 def inner(y: Any, positive: bool) -> Any:
-    """A matrix that has a Cholesky factor, or has none, which is an error of its batch."""
+    """Return a matrix with a Cholesky factor, or without one, which is an error of its batch."""
     y = rows(y).astype('float32')
     matrix = mx.nd.dot(y, y, transpose_a=True)
     return matrix + mx.nd.eye(y.shape[1]) if positive else -matrix - mx.nd.eye(y.shape[1])
 
 
 def sample(net: Blocks, names: list[str], drawn: random.Random) -> Any:
-    """Compute what one sample gives: some steps, each of which reads results of others."""
+    """Compute one sample's results: some steps, each of which reads results of others."""
     width = drawn.choice(WIDTHS)
     first = np.random.RandomState(drawn.randrange(1 << 30)).randn(1, width)
     values = [mx.nd.array(first), net.embed[drawn.randrange(3)](mx.nd.array([2]))]

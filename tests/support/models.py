@@ -30,7 +30,7 @@ class Tree(NamedTuple):
 def random_tree(
     generator: np.random.RandomState, nodes: int, arity: int = 4, vocab: int = VOCAB
 ) -> Tree:
-    """A tree with this many nodes and up to `arity` children a node."""
+    """Return a tree with this many nodes and up to `arity` children a node."""
     sizes: list[int] = []
     left = nodes - 1
     for slot in range(min(arity, left)):
@@ -46,13 +46,13 @@ def random_tree(
 
 
 def random_trees(count: int, seed: int = 0, largest: int = 9, arity: int = 4) -> list[Tree]:
-    """Trees of one node up to `largest`."""
+    """Return trees of one node up to `largest`."""
     generator = np.random.RandomState(seed)
     return [random_tree(generator, generator.randint(1, largest + 1), arity) for _ in range(count)]
 
 
 def binary_tree(generator: np.random.RandomState, leaves: int) -> Tree:
-    """A tree whose nodes have two children or none."""
+    """Return a tree whose nodes have two children or none."""
     token = int(generator.randint(VOCAB))
     if leaves == 1:
         return Tree(token)
@@ -61,7 +61,7 @@ def binary_tree(generator: np.random.RandomState, leaves: int) -> Tree:
 
 
 def binary_trees(count: int, seed: int = 0, most: int = 5) -> list[Tree]:
-    """Binary trees with one leaf up to `most`."""
+    """Return binary trees with one leaf up to `most`."""
     generator = np.random.RandomState(seed)
     return [binary_tree(generator, generator.randint(1, most + 1)) for _ in range(count)]
 
@@ -69,7 +69,7 @@ def binary_trees(count: int, seed: int = 0, most: int = 5) -> list[Tree]:
 def started(
     net: gluon.Block, seed: int = 0, dtype: str = 'float32', ctx: Optional[mx.Context] = None
 ) -> gluon.Block:
-    """The block with parameters drawn from `seed`; deferred ones stay deferred."""
+    """Return the block with parameters drawn from `seed`; deferred ones stay deferred."""
     mx.random.seed(seed)
     net.initialize(mx.init.Uniform(0.5), ctx=ctx)
     if dtype != 'float32':
@@ -78,7 +78,7 @@ def started(
 
 
 def arrays(count: int, shape: tuple[int, ...], seed: int = 0, dtype='float32') -> list[np.ndarray]:
-    """NumPy arrays of one shape."""
+    """Return NumPy arrays of one shape."""
     generator = np.random.RandomState(seed)
     return [generator.uniform(-1, 1, shape).astype(dtype) for _ in range(count)]
 
@@ -91,7 +91,7 @@ def ndarrays(
     gradient: bool = False,
     ctx: Optional[mx.Context] = None,
 ) -> list[mx.nd.NDArray]:
-    """NDArrays of one shape, with room for gradients if asked."""
+    """Return NDArrays of one shape, with gradients attached if asked."""
     made = [mx.nd.array(array, ctx, dtype) for array in arrays(count, shape, seed, dtype)]
     if gradient:
         for array in made:
@@ -100,20 +100,20 @@ def ndarrays(
 
 
 def dense(units=3, in_units=4, **kwargs):
-    """An initialised Dense."""
+    """Return an initialised Dense."""
     net = nn.Dense(units, in_units=in_units, **kwargs)
     net.initialize(mx.init.Xavier())
     return net
 
 
 def rows(count, size=4, seed=0):
-    """`count` samples of one row."""
+    """Return `count` samples of one row."""
     values = np.random.RandomState(seed).randn(count, 1, size).astype(np.float32)
     return [mx.nd.array(value) for value in values]
 
 
 class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
-    """Scores of the root of a tree, from a child-sum Tree-LSTM."""
+    """Compute scores of the root of a tree, from a child-sum Tree-LSTM."""
 
     def __init__(self, hidden: int = HIDDEN, **kwargs):
         super().__init__(**kwargs)
@@ -123,16 +123,16 @@ class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
             self.score = nn.Dense(CLASSES, in_units=hidden)
 
     def encode(self, tree: Tree):
-        """(h, c) of a node."""
+        """Return (h, c) of a node."""
         return self.cell(self.embed(tree.token), [self.encode(child) for child in tree.children])
 
     def forward(self, tree: Tree):
-        """(1, CLASSES)"""
+        """Return the scores of a tree's root, (1, CLASSES)."""
         return self.score(self.encode(tree)[0])
 
 
 class BinaryTreeLSTM(edb.AutoBatchMixin, gluon.Block):
-    """State of the root of a binary tree; words at the leaves only, or everywhere."""
+    """Compute the state of the root of a binary tree; words at the leaves only, or everywhere."""
 
     def __init__(self, words_inside: bool = True, hidden: int = HIDDEN, **kwargs):
         super().__init__(**kwargs)
@@ -142,14 +142,15 @@ class BinaryTreeLSTM(edb.AutoBatchMixin, gluon.Block):
             self.cell = edb.rnn.NaryTreeLSTMCell(hidden, arity=2, input_size=EMBED)
 
     def forward(self, tree: Tree):
-        """h and c, (1, H) each."""
+        """Return h and c of the root, (1, H) each."""
         children = [self(child) for child in tree.children]
         word = None if children and not self.words_inside else self.embed(tree.token)
         return self.cell(word, children)
 
 
 class TreeGRU(edb.AutoBatchMixin, gluon.Block):
-    """State of the root of a tree, from a Tree-GRU; words at the leaves only, or everywhere."""
+    """Compute the state of the root of a tree by a Tree-GRU; words at the leaves only, or
+    everywhere."""
 
     def __init__(self, words_inside: bool = True, hidden: int = HIDDEN, **kwargs):
         super().__init__(**kwargs)
@@ -159,14 +160,14 @@ class TreeGRU(edb.AutoBatchMixin, gluon.Block):
             self.cell = edb.rnn.TreeGRUCell(hidden, input_size=EMBED)
 
     def forward(self, tree: Tree):
-        """(1, H)"""
+        """Return the state of the root, (1, H)."""
         children = [self(child) for child in tree.children]
         word = None if children and not self.words_inside else self.embed(tree.token)
         return self.cell(word, children)
 
 
 class MVRNN(edb.AutoBatchMixin, gluon.Block):
-    """Vector and matrix of the root of a binary tree."""
+    """Compute vector and matrix of the root of a binary tree."""
 
     def __init__(self, hidden: int = HIDDEN, **kwargs):
         super().__init__(**kwargs)
@@ -177,14 +178,14 @@ class MVRNN(edb.AutoBatchMixin, gluon.Block):
         self._shape = (-1, hidden, hidden)
 
     def forward(self, tree: Tree):
-        """(1, H) and (1, H, H)"""
+        """Return vector and matrix of the root, (1, H) and (1, H, H)."""
         if tree.children:
             return self.cell(*[self(child) for child in tree.children])
         return self.vector(tree.token), self.matrix(tree.token).reshape(self._shape)
 
 
 class Reader(edb.AutoBatchMixin, gluon.Block):
-    """A recurrent cell over a sequence of word ids of any length."""
+    """Run a recurrent cell over a sequence of word ids of any length."""
 
     def __init__(self, cell_class=gluon.rnn.LSTMCell, hidden: int = HIDDEN, **kwargs):
         super().__init__(**kwargs)
@@ -194,7 +195,7 @@ class Reader(edb.AutoBatchMixin, gluon.Block):
             self.score = nn.Dense(CLASSES, in_units=hidden)
 
     def forward(self, tokens):
-        """Scores after the last word, (1, CLASSES)."""
+        """Return scores after the last word, (1, CLASSES)."""
         states = self.cell.begin_state(batch_size=1, ctx=self.score.weight.list_ctx()[0])
         output = None
         for token in tokens:
@@ -203,7 +204,7 @@ class Reader(edb.AutoBatchMixin, gluon.Block):
 
 
 def sentences(count: int, seed: int = 0, longest: int = 6) -> list[list[int]]:
-    """Lists of word ids, of one word or more."""
+    """Return lists of word ids, of one word or more."""
     generator = np.random.RandomState(seed)
     return [
         generator.randint(VOCAB, size=generator.randint(1, longest + 1)).tolist()

@@ -1,4 +1,4 @@
-"""What a plan does to rows, batch by batch, against what the recorded calls say."""
+"""Check what a plan does to rows, batch by batch, against the recorded calls."""
 
 import contextlib
 
@@ -12,7 +12,8 @@ ZERO = 'a row of zeros'
 
 @contextlib.contextmanager
 def plans_moved_by_hand():
-    """Every plan made in here has to move the values that its calls name; gives the plans."""
+    """Check every plan that is made meanwhile: it has to move the values that its calls name. Yield
+    the plans."""
     make_plan, plans = evaluate.make_plan, []
 
     def checked(recording, calls, table, types, traits, node_types, schedule):
@@ -29,7 +30,7 @@ def plans_moved_by_hand():
 
 
 class _ByHand:
-    """Of each row of all arenas, which row of which value it is."""
+    """Track which row of which value each row of all arenas holds."""
 
     def __init__(self, recording, calls, node_types, plan):
         self.recording, self.calls, self.node_types, self.plan = recording, calls, node_types, plan
@@ -53,7 +54,7 @@ class _ByHand:
                     self.write(rows, imported.begin + place, value)
 
     def earlier_values(self, key, evaluation, taped):
-        """Those that calls read of one earlier evaluation."""
+        """Return the values that calls read of one earlier evaluation."""
         for node, node_type in enumerate(self.node_types):
             for argument, values in zip(node_type.arguments, self.arguments(node)):
                 for value in values if argument.arena is key else ():
@@ -65,7 +66,7 @@ class _ByHand:
                         yield value
 
     def run(self, schedule):
-        """Batch by batch."""
+        """Run the plan batch by batch."""
         there = {}  # rows that were there before the first batch of a type
         batches = self.plan.batches
         assert len(batches) == len(schedule)
@@ -87,7 +88,7 @@ class _ByHand:
             self.look_at_known(group, there[group.node_type])
 
     def write(self, rows, begin, value):
-        """Nothing may be there yet; gives where it ends."""
+        """Write a value to rows that must be free; return where it ends."""
         for row in range(self.rows_of(value)):
             assert begin + row not in rows
             rows[begin + row] = (value, row)
@@ -99,7 +100,7 @@ class _ByHand:
         return 1 if value % 2 else self.recording.arrays[-value // 2 - 1][0].rows
 
     def arguments(self, node):
-        """Of a call, the values of each argument."""
+        """Return the values of each argument of a call."""
         calls, arguments = self.calls, self.node_types[node].arguments
         values = iter(calls.args[calls.offsets[node] : calls.offsets[node + 1]].tolist())
         lengths = iter(
@@ -111,7 +112,7 @@ class _ByHand:
         ]
 
     def read(self, batch):
-        """What it is given for each argument has to be what its calls name."""
+        """Assert that a batch reads, for each argument, the values that its calls name."""
         named = [self.arguments(node) for node in batch.nodes]
         counts = [
             [self.length(batch.node_type, position, call[position]) for call in named]
@@ -158,7 +159,7 @@ class _ByHand:
         return [(value, row) for value in values for row in range(self.rows_of(value))]
 
     def none(self, batch):
-        """What stands for no values."""
+        """Return what stands for an empty argument."""
         return [ZERO] if batch.node_type.masked else []
 
     def length(self, node_type, position, values):

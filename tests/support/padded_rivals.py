@@ -1,4 +1,4 @@
-"""What tests of workloads with rivals that pad share."""
+"""The shared parts of tests of workloads with rivals that pad."""
 
 from importlib.util import find_spec
 
@@ -24,12 +24,12 @@ RIVALS = [
 
 
 def settings(name, system='fsm', mode='train', **fields):
-    """Of a small model."""
+    """Return settings of a small model."""
     return Settings(name, mode, system, **{**dict(hidden=6, embed=4), **fields})
 
 
 def assert_rival_equals(name, system, samples, **fields):
-    """Predictions, loss and gradients are those of the model one sample at a time."""
+    """Assert that predictions, loss and gradients equal those of the model one sample at a time."""
     workload = load_workload(settings(name, system, **fields))
     (net, criterion), rival = workload.build(), workload.rival(system)
     samples = [*samples, *workload.samples[:3]]
@@ -51,7 +51,7 @@ def assert_rival_equals(name, system, samples, **fields):
 
 
 def assert_trains_like_the_model(name, system, **fields):
-    """Steps of the optimizer, beside those in batches."""
+    """Assert that steps of the optimizer equal those of the batched model."""
     losses = []
     for way in (system, 'fsm'):
         chosen = settings(name, way, learning_rate=0.02, **fields)
@@ -69,7 +69,7 @@ def _as_numpy(value):
 
 
 def _one_by_one(workload, net, criterion, samples):
-    """Loss and gradients of the model."""
+    """Return loss and gradients of the model."""
     with autograd.record():
         losses = [workload.loss(net, criterion, sample, eager=True) for sample in samples]
         loss = mx.nd.concat(*losses, dim=0).sum() / len(samples)

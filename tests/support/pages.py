@@ -1,10 +1,10 @@
-"""The programs in the documentation's pages: Python blocks, and what they are said to print.
+"""Run the programs in the documentation's pages: Python blocks, and the output that they state.
 
-All blocks of a page are one program, which runs in a file whose lines are those of the page: errors
-name them, and whoever reads the source of a function finds it. A block of text right after a block
-of Python is what that prints, where ``...`` stands for anything. Comments that pages do not show
-have what a block needs (``<!-- invisible-code-block: python … -->``), or say why it does not run
-(``<!-- skip: next "why" -->``), as Sybil reads them.
+All blocks of a page are one program, which runs in a file with the page's line numbers: errors name
+them, and sources of functions can be read. A block of text right after a block of Python is what
+that prints, where ``...`` stands for anything. Hidden comments have what a block needs (``<!--
+invisible-code-block: python … -->``), or say why it does not run (``<!-- skip: next "why" -->``),
+as Sybil reads them.
 """
 
 import ast
@@ -24,12 +24,12 @@ _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run_page(path: Path) -> int:
-    """Run a page's program, and compare what it prints; how many blocks of Python ran.
+    """Run a page's program, and compare what it prints; return how many blocks of Python ran.
 
     Raises
     ------
     AssertionError
-        A block printed something else than the page says.
+        If a block printed something else than the page says.
     """
     printed: dict[int, str] = {}  # by the place in the page where a block ends
 
@@ -60,7 +60,7 @@ def _execute(example: Example) -> None:
 
 
 def execute(source: str, path: str, namespace: dict[str, Any]) -> None:
-    """Run statements, in which ``await`` may stand outside of functions, as in a notebook."""
+    """Run statements, in which ``await`` may be outside functions, as in a notebook."""
     code = compile(source, path, 'exec', ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     result = eval(code, namespace)
     if inspect.iscoroutine(result):

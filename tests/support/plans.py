@@ -1,4 +1,4 @@
-"""Memory plans, and what must hold of each."""
+"""Make memory plans, and check what must hold of each."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import gluon_edbatch as edb
 
 
 def plan_of(record, scheduler='agenda'):
-    """The plan of one evaluation of what `record` returns."""
+    """Return the plan of one evaluation of what `record` returns."""
     with edb.batching(scheduler) as scope:
         values = record()
         evaluator = (
@@ -19,7 +19,8 @@ def plan_of(record, scheduler='agenda'):
 
 
 def assert_sound(plan):
-    """Writes of an arena are disjoint, ascend in execution order, and no batch reads later rows."""
+    """Assert that writes of an arena are disjoint and ascend in execution order, and that no batch
+    reads later rows."""
     written = [np.zeros(arena.rows, bool) for arena in plan.arenas]
     last = [0] * len(plan.arenas)
     produced = [np.full(arena.rows, -1) for arena in plan.arenas]

@@ -1,7 +1,7 @@
-"""Programs that tests run in processes of their own. None outlives the test that started it.
+"""Run programs for tests in separate processes. None outlives the test that started it.
 
-A program takes SIGINT as one started from a terminal does, also where the tests run in the
-background: a shell starts those with SIGINT ignored, and what is ignored is inherited.
+A program handles SIGINT as one started from a terminal, even if the tests run in the background: a
+shell starts those with SIGINT ignored, which is inherited.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 @contextlib.contextmanager
 def start(command: Sequence, cwd=None, **environment: str) -> Iterator[subprocess.Popen]:
-    """A program that the test talks to while it runs; with all that it started, it ends with the
-    ``with`` statement. `environment` has variables besides those of this process."""
+    """Start a program that the test talks to while it runs. With all that it started, it ends with
+    the ``with`` statement. `environment` has variables besides those of this process."""
     process = subprocess.Popen(
         [*_BEGIN, *map(str, command)],
         cwd=cwd,
@@ -74,18 +74,19 @@ def _kill(process: subprocess.Popen) -> None:
 
 
 def run(command: Sequence, cwd=None, **environment: str) -> subprocess.CompletedProcess:
-    """Status, output and errors of a program that runs to its end; without what MXNet itself says
-    about the machine."""
+    """Return status, output and errors of a program that runs to its end, without MXNet's own
+    messages about the machine."""
     return _finish(start(command, cwd, **environment))
 
 
 def run_python(*arguments, cwd=None, **environment: str) -> subprocess.CompletedProcess:
-    """The same of this interpreter with some arguments, such as ``'-c', program``."""
+    """Run this interpreter with some arguments, such as ``'-c', program``; return what `run`
+    returns."""
     return run([sys.executable, *arguments], cwd, **environment)
 
 
 def start_example(name: str, *arguments, cwd=None):
-    """A program of the examples, as ``'tree_lstm/train'``, that the test talks to."""
+    """Start a program of the examples, such as ``'tree_lstm/train'``, that the test talks to."""
     path = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
     return start(
         [sys.executable, ROOT / 'example' / f'{name}.py', *arguments], cwd, PYTHONPATH=path
@@ -93,7 +94,7 @@ def start_example(name: str, *arguments, cwd=None):
 
 
 def run_example(name: str, *arguments, cwd=None) -> subprocess.CompletedProcess:
-    """Status, output and errors of a program of the examples."""
+    """Return status, output and errors of a program of the examples."""
     return _finish(start_example(name, *arguments, cwd=cwd))
 
 
@@ -108,8 +109,8 @@ def _finish(started: AbstractContextManager[subprocess.Popen]) -> subprocess.Com
 def interrupt(process: subprocess.Popen, patience: int = 50, most: int = 12) -> str:
     """Interrupt a program that writes lines as long as it runs, and return its errors.
 
-    Python drops an interrupt that falls into a ``__del__`` or a callback: after `patience` lines
-    that were written since, another is sent, `most` in all.
+    Python drops an interrupt inside a ``__del__`` or a callback. So another is sent after
+    `patience` more lines, `most` in all.
     """
     output = process.stdout.fileno()
     for _ in range(most):
@@ -128,7 +129,7 @@ def interrupt(process: subprocess.Popen, patience: int = 50, most: int = 12) -> 
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nobody listens, for a program that is told where to."""
+    """Return free ports of 127.0.0.1, for a program that is told where to listen."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(('127.0.0.1', 0))

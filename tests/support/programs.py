@@ -1,8 +1,8 @@
 """Random programs and random schedulers.
 
-A program is a list of steps over a growing list of values: calls of a few blocks, made once so
-that their types compile once, arithmetic, ragged sums, several rows and results, reads in the
-middle. Every value may be used any number of times, or never.
+A program is a list of steps over a growing list of values. Steps are calls of a few blocks, made
+once so that their types compile once, arithmetic, ragged sums, several rows and results, and forced
+evaluations. Every value may be used any number of times, or never.
 """
 
 from typing import Any, Callable, NamedTuple
@@ -22,7 +22,7 @@ WIDTH = 3
 
 
 class RandomScheduler:
-    """Takes the ready nodes of a random type; half of the time, only some of them."""
+    """Take the ready nodes of a random type; half of the time, only some of them."""
 
     name = 'random'
 
@@ -30,7 +30,7 @@ class RandomScheduler:
         self.seed, self.partial = seed, partial
 
     def schedule(self, graph) -> Schedule:
-        """Batches that respect dependencies."""
+        """Return batches that respect dependencies."""
         generator = np.random.RandomState(self.seed)
         if not self.partial:
             frontier, batches = Frontier(graph), []
@@ -69,7 +69,7 @@ class RandomScheduler:
 
 
 class Pair(gluon.HybridBlock):
-    """Two values in, two out, with parameters."""
+    """Map two values to two values, with parameters."""
 
     def __init__(self):
         super().__init__()
@@ -77,27 +77,27 @@ class Pair(gluon.HybridBlock):
             self.left = nn.Dense(WIDTH, in_units=WIDTH, use_bias=False)
 
     def hybrid_forward(self, F, x, y):
-        """Both (N, WIDTH)."""
+        """Return two values from x and y, (N, WIDTH) each."""
         return F.Activation(self.left(x) + y, act_type='tanh'), x * F.Activation(
             y, act_type='sigmoid'
         )
 
 
 class Attend(gluon.HybridBlock):
-    """x and any number of values, none included."""
+    """Attend from x to any number of values, zero included."""
 
     def hybrid_forward(self, F, x, values):
-        """x (N, WIDTH), values (N, K, WIDTH)"""
+        """Attend from x (N, WIDTH) to values (N, K, WIDTH)."""
         return F.Activation(
             x + F.sum(F.broadcast_mul(values, F.expand_dims(x, axis=1)), axis=1), act_type='tanh'
         )
 
 
 class Mixing(gluon.HybridBlock):
-    """Looks over all rows: must run one by one."""
+    """Mix all rows, so that calls must run one by one."""
 
     def hybrid_forward(self, F, x):
-        """(N, WIDTH)"""
+        """Mix the rows of (N, WIDTH)."""
         return F.broadcast_sub(x, F.mean(x, axis=0, keepdims=True)) + x
 
 
@@ -110,12 +110,12 @@ RAGGED = 'ragged'
 
 
 def tanh(x):
-    """NumPy's, for short."""
+    """Return NumPy's tanh."""
     return np.tanh(x)
 
 
 def weight(parameter) -> np.ndarray:
-    """A parameter as NumPy array."""
+    """Return a parameter as a NumPy array."""
     return parameter.data().asnumpy()
 
 
@@ -190,7 +190,7 @@ SHAPES = {
 
 @st.composite
 def programs(draw, reads: bool = False) -> Program:
-    """A random program with up to ten steps."""
+    """Draw a random program with up to ten steps."""
     shape = SHAPES[draw(st.sampled_from(sorted(SHAPES)))]
     steps = [
         Step(
@@ -204,7 +204,7 @@ def programs(draw, reads: bool = False) -> Program:
 
 
 def run(program: Program, lazy: bool, given: list[Any]) -> list[Any]:
-    """All values of a program. Steps read values that exist, counted back from the newest."""
+    """Return all values of a program. Steps read existing values, counted back from the newest."""
     values = list(given)
     for step in program.steps:
         op = OPS[step.op]
@@ -221,13 +221,13 @@ def run(program: Program, lazy: bool, given: list[Any]) -> list[Any]:
 
 
 def inputs_of(program: Program) -> list[np.ndarray]:
-    """Two arrays that a program starts from."""
+    """Return two arrays that a program starts from."""
     generator = np.random.RandomState(program.seed)
     return [generator.uniform(-1, 1, (program.rows, WIDTH)) for _ in range(2)]
 
 
 def as_ndarrays(program: Program) -> list[mx.nd.NDArray]:
-    """The same as NDArrays with gradients."""
+    """Return two NDArrays with gradients that a program starts from."""
     made = [mx.nd.array(array, dtype='float64') for array in inputs_of(program)]
     for array in made:
         array.attach_grad()

@@ -1,4 +1,4 @@
-"""The modules that the reference has pages of."""
+"""List the modules that have pages in the reference."""
 
 import gluon_edbatch as edb
 from gluon_edbatch import schedule, testing

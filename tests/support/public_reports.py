@@ -33,24 +33,24 @@ class Model(edb.AutoBatchMixin, Built):
         self.cross_entropy = gluon.loss.SoftmaxCrossEntropyLoss()
 
     def sample(self, random: np.random.RandomState) -> Any:
-        """A sentence and a class."""
+        """Draw a sentence and a class."""
         return words_of(random), random.randint(CLASSES)
 
 
 def words_of(random: np.random.RandomState, least: int = 2, most: int = 6) -> list[int]:
-    """A sentence of word ids, none of which is `END`."""
+    """Draw a sentence of word ids, none of which is `END`."""
     return random.randint(1, WORDS, random.randint(least, most + 1)).tolist()
 
 
 def layers(*blocks: gluon.HybridBlock) -> nn.HybridSequential:
-    """The blocks, one after the other."""
+    """Return the blocks, one after the other."""
     made = nn.HybridSequential()
     made.add(*blocks)
     return made
 
 
 def steps_of(cell: Any, inputs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """The outputs of a cell over a sequence, and its last states."""
+    """Return the outputs of a cell over a sequence, and its last states."""
     state, outputs = cell.begin_state(batch_size=1), []
     for x in inputs:
         h, state = cell(x, state)
@@ -59,7 +59,7 @@ def steps_of(cell: Any, inputs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def floats(random: np.random.RandomState, *shape: int) -> np.ndarray:
-    """A NumPy array of float32."""
+    """Draw a NumPy array of float32."""
     return random.uniform(-1, 1, shape).astype('float32')
 
 
@@ -378,7 +378,7 @@ class Documents(Model):
     """Hierarchical attention: over the words of sentences, and over the sentences."""
 
     class Attend(Built, gluon.HybridBlock):
-        """A weighted mean of (1, any number, width)."""
+        """Compute a weighted mean of (1, any number, width)."""
 
         def build(self):
             self.hidden = nn.Dense(WIDTH, in_units=2 * WIDTH, flatten=False, activation='tanh')
@@ -622,7 +622,7 @@ class Experts(Model):
 
 
 class Reverse(autograd.Function):
-    """Gradient reversal: the identity, whose gradient is the other way."""
+    """Reverse the gradient: the forward pass is the identity."""
 
     def __init__(self, strength):
         super().__init__()
@@ -726,10 +726,10 @@ class Nested(Model):
 
 
 class Conditions(Model):
-    """A block that takes one of two ways for each of two steps, by `F.contrib.cond`."""
+    """A block that takes one of two paths for each of two steps, by `F.contrib.cond`."""
 
     class Twice(Built, gluon.HybridBlock):
-        """Children in both ways."""
+        """Call children in both paths."""
 
         def build(self):
             self.a, self.b = (nn.Dense(WIDTH, in_units=WIDTH) for _ in 'ab')
@@ -753,7 +753,7 @@ class Loops(Model):
     """A block that steps through a sentence by `F.contrib.foreach`."""
 
     class Time(Built, gluon.HybridBlock):
-        """The last state of a cell."""
+        """Return the last state of a cell."""
 
         def build(self):
             self.cell = rnn.GRUCell(WIDTH, input_size=WIDTH)

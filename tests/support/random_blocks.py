@@ -1,4 +1,4 @@
-"""Random static subgraphs, and what they compute: for passes to be compared on."""
+"""Draw random static subgraphs, and compute their results, to compare passes on."""
 
 from typing import Callable
 
@@ -96,8 +96,8 @@ def _scores(z: mx.sym.Symbol, x: mx.sym.Symbol) -> mx.sym.Symbol:
 
 @st.composite
 def blocks(draw, most: int = 10, ragged: bool = False) -> mx.sym.Symbol:
-    """A Symbol of a few operators again and again, several of which read the same, with one result
-    or two; the last of them from values along an axis if it is to be `ragged`."""
+    """Draw a Symbol of a few repeated operators, several of which read the same, with one result or
+    two; if `ragged`, the last operators read values along an axis."""
     parameters = {
         name: F.var(name, shape=shape, dtype='float32') for name, shape in PARAMETERS.items()
     }
@@ -139,16 +139,16 @@ def _apply(kind, name, x, y, z, parameters):
 
 
 def shapes_of(symbol: mx.sym.Symbol) -> dict[str, tuple[int, ...]]:
-    """Shapes of those inputs that a Symbol has."""
+    """Return shapes of the inputs that a Symbol has."""
     return {name: SHAPES[name] for name in symbol.list_inputs() if name in SHAPES}
 
 
 def outputs_and_gradients(
     symbol: mx.sym.Symbol, grad_req: str, seed: int = 0
 ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """Results for random inputs, and the gradients of a random linear function of them.
+    """Return results for random inputs, and the gradients of a random linear function of them.
 
-    With ``grad_req='add'`` gradients are added to ones, as to those of other batches.
+    With ``grad_req='add'`` gradients are added to arrays of ones, as to those of other batches.
     """
     random = np.random.RandomState(seed)
     values = {
@@ -173,7 +173,7 @@ def outputs_and_gradients(
 
 
 def assert_unchanged(change: Callable, symbol: mx.sym.Symbol) -> Subgraph:
-    """Compare a Symbol with what a pass makes of it, which is returned."""
+    """Assert that a pass does not change a Symbol's results; return the changed subgraph."""
     graph = change(Subgraph(symbol), shapes_of(symbol))
     changed = graph.symbol
     assert changed.list_outputs() and len(changed.list_outputs()) == len(symbol.list_outputs())

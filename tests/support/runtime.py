@@ -1,5 +1,5 @@
-"""The runtime without MXNet, imported from this checkout beside the package: NumPy's version is
-then this environment's, and its modules run as Python."""
+"""Import the runtime without MXNet from this checkout, beside the package: with this environment's
+NumPy, and its modules as Python."""
 
 import importlib
 import shutil
@@ -12,7 +12,7 @@ NAME = 'gluon_edbatch_runtime'
 
 
 def import_runtime(folder: Path):
-    """The package, put together in a folder."""
+    """Return the package, put together in a folder."""
     if NAME not in sys.modules:
         sys.path[:0] = [str(folder), str(ROOT / 'runtime')]
         try:

@@ -1,4 +1,4 @@
-"""A server of ssh for tests, on this machine alone, with keys and settings of its own."""
+"""Run an ssh server for tests, on this machine only, with its own keys and settings."""
 
 import contextlib
 import os
@@ -44,7 +44,8 @@ Host *
 
 @contextlib.contextmanager
 def start_sshd(directory: Path) -> Iterator[str]:
-    """A server that knows the machines `first` and `second`; gives the command that reaches it."""
+    """Start a server that knows the machines `first` and `second`; yield the command that reaches
+    it."""
     server = shutil.which('sshd', path=os.environ['PATH'] + ':/usr/sbin:/usr/local/sbin')
     if server is None or not shutil.which('ssh') or not shutil.which('ssh-keygen'):
         pytest.skip('no sshd (on Debian: apt-get install openssh-server)')

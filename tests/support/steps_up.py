@@ -1,9 +1,9 @@
-"""Calls from a room of the package into a later one while one minibatch is trained.
+"""Find calls from a package to a later one while one minibatch is trained.
 
-``python steps_up.py LAYER…``, the rooms of a layer separated by commas, the last layer first,
+``python steps_up.py LAYER…``, the packages of a layer separated by commas, the last layer first,
 prints a line for each pair of modules. It counts frames of Python: ``GLUON_EDBATCH_COMPILED=0``
-shows those that are compiled otherwise. A call by MXNet counts as one of the module that called
-MXNet; one by the user's model, which cells belong to, is the user's.
+shows those of compiled modules. A call by MXNet counts as one of the module that called MXNet. A
+call by the user's model, which includes cells, is the user's.
 """
 
 import sys
@@ -23,7 +23,7 @@ EMBED, HIDDEN = 3, 4
 
 
 class Classifier(edb.AutoBatchMixin, gluon.Block):
-    """A loss of a tree, of one sample."""
+    """Compute a loss of a tree, which is one sample."""
 
     def __init__(self):
         super().__init__()
@@ -35,7 +35,7 @@ class Classifier(edb.AutoBatchMixin, gluon.Block):
         self.loss = gluon.loss.SoftmaxCELoss()
 
     def encode(self, tree):
-        """States of a node."""
+        """Return states of a node."""
         children = [self.encode(child) for child in tree.children]
         return self.cell(self.embedding(mx.nd.array([tree.token])), children)
 
@@ -44,7 +44,7 @@ class Classifier(edb.AutoBatchMixin, gluon.Block):
 
 
 class Profile:
-    """Pairs (caller, callee) of modules in which the callee's room is the later one."""
+    """Collect pairs (caller, callee) of modules in which the callee's package is the later one."""
 
     def __init__(self, layers):
         self.rank = {room: -place for place, layer in enumerate(layers) for room in layer}
@@ -64,18 +64,18 @@ class Profile:
             self.pairs.add((caller, callee))
 
     def module(self, frame):
-        """That of a room, without the package's name."""
+        """Return a frame's module, without the package's name."""
         name = frame.f_globals.get('__name__') or ''
         name = name[len(PACKAGE) :] if name.startswith(PACKAGE) else ''
         return name if self.room(name) in self.rank else None
 
     @staticmethod
     def room(module):
-        """The first part of its name."""
+        """Return the first part of a module's name."""
         return module.split('.')[0]
 
     def on_the_engines_thread(self, record_function):
-        """Backward is called there, where no profile is set."""
+        """Profile backward, which the engine calls in its own thread, where no profile is set."""
 
         def recorded(inputs, outputs, function):
             def profiled(*args):
@@ -91,7 +91,7 @@ class Profile:
 
 
 def main():
-    """See the module."""
+    """Run the command ``python steps_up.py``."""
     profile = Profile([layer.split(',') for layer in sys.argv[1:]])
     backward.record_function = profile.on_the_engines_thread(backward.record_function)
     for native in (True, False):

@@ -9,14 +9,14 @@ Inputs = list[list[int]]
 
 @st.composite
 def _dag(draw, max_nodes: int) -> Inputs:
-    """Any edges, a producer named twice among them."""
+    """Draw any edges, a producer named twice among them."""
     backs = draw(st.lists(st.lists(st.integers(1, 8), max_size=4), max_size=max_nodes))
     return [[node - back for back in row if back <= node] for node, row in enumerate(backs)]
 
 
 @st.composite
 def _trees(draw, max_nodes: int) -> Inputs:
-    """Trees recorded bottom-up; a node may read each child once or twice (its h and its c)."""
+    """Draw trees recorded bottom-up; a node may read each child once or twice (its h and its c)."""
     arities = draw(st.lists(st.integers(0, 3), max_size=max_nodes))
     twice = draw(st.booleans())
     inputs: Inputs = []
@@ -30,7 +30,7 @@ def _trees(draw, max_nodes: int) -> Inputs:
 
 @st.composite
 def _chains(draw, max_nodes: int) -> Inputs:
-    """Several chains, one recorded after the other."""
+    """Draw several chains, one recorded after the other."""
     inputs: Inputs = []
     for length in draw(st.lists(st.integers(1, 8), max_size=max(1, max_nodes // 8))):
         inputs += [[len(inputs) + step - 1] if step else [] for step in range(length)]
@@ -39,7 +39,7 @@ def _chains(draw, max_nodes: int) -> Inputs:
 
 @st.composite
 def _fans(draw, max_nodes: int) -> Inputs:
-    """Layers, each node of which reads the whole layer before: wide fans in and out."""
+    """Draw layers, each node of which reads the whole layer before: wide fans in and out."""
     inputs: Inputs = []
     before: list[int] = []
     for width in draw(st.lists(st.integers(1, max(1, max_nodes // 4)), max_size=4)):
@@ -51,7 +51,8 @@ def _fans(draw, max_nodes: int) -> Inputs:
 
 @st.composite
 def graphs(draw, max_nodes: int = 32, max_types: int = 5) -> Graph:
-    """A graph of some shape, also without nodes, with one node, or with types without nodes."""
+    """Draw a graph of some shape, maybe without nodes, with one node, or with types without
+    nodes."""
     shape = draw(st.sampled_from([_dag, _trees, _chains, _fans]))
     inputs = draw(shape(max_nodes))[:max_nodes]
     num_types = draw(st.integers(1, max_types))

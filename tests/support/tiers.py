@@ -1,6 +1,6 @@
-"""What runs when: for every commit, in CI, and only with ``-m slow``.
+"""Decide which tests run for every commit, in CI, and only with ``-m slow``.
 
-`FAST` names the tests for every commit, ``pytest --fast``, by stages of the flow. They are to take
+`FAST` names the tests for every commit, ``pytest --fast``, by stages of the flow. They have to take
 less than 3 minutes on two cores (``--durations=30`` shows how long each test takes). They start few
 programs, as importing MXNet takes longer than most tests.
 """
@@ -79,8 +79,8 @@ def left_to_slow(tests: dict[str, list[Any]], seconds: dict[str, float]) -> Iter
 
 
 def sampled(step: int, *axes: Iterable[Any]) -> list[Any]:
-    """Cases for ``parametrize``, in all combinations: each `step`-th in CI, the others with the
-    slow tests. A step without a divisor in common with an axis' length meets all that is on it."""
+    """Return cases for ``parametrize``, in all combinations: each `step`-th in CI, the others with
+    the slow tests. A step coprime to an axis' length meets all of its members."""
     return [
         pytest.param(*values, marks=[pytest.mark.slow] if number % step else [])
         for number, values in enumerate(product(*axes))
@@ -88,7 +88,7 @@ def sampled(step: int, *axes: Iterable[Any]) -> list[Any]:
 
 
 def turns(*axes: Iterable[Any]) -> list[Any]:
-    """Cases for ``parametrize``: turn 0 runs in CI, the others with the slow tests.
+    """Return cases for ``parametrize``: turn 0 runs in CI, the others with the slow tests.
 
     In each turn, each member of a list meets one combination of the axes (see `in_turn`). All turns
     together are the whole product."""
@@ -106,7 +106,7 @@ def in_turn(number: int, turn: int, *axes: Iterable[Any]) -> Any:
 
 
 def is_fast(module: str) -> bool:
-    """Whether a test module, as ``test_plan``, is among them."""
+    """Return whether a test module, such as ``test_plan``, is among the fast ones."""
     return any(module == f'test_{name}' for names in FAST.values() for name in names.split())
 
 

@@ -1,4 +1,4 @@
-"""Sentiment of every phrase of a sentence's tree, as `gluon_edbatch.serving` serves it.
+"""Classify every phrase of a sentence's tree by sentiment, served by `gluon_edbatch.serving`.
 
 A folder with this file, the words, the parameters and the page is all that is needed: copy it, and
 put your own model into it.
@@ -40,12 +40,12 @@ class Tree(NamedTuple):
 
 
 def tree_of(request: Request, ids: dict[str, int]) -> Tree:
-    """The tree of a request.
+    """Return the tree of a request.
 
     Raises
     ------
     ValueError
-        If it is none; the message says where.
+        If the request is not a tree; the message says where.
     """
     count, merges = len(request.words), request.merges
     if len(merges) != count - 1:
@@ -61,7 +61,7 @@ def tree_of(request: Request, ids: dict[str, int]) -> Tree:
 
 
 class Leaf(gluon.HybridBlock):
-    """h and c of a word."""
+    """Compute h and c of a word."""
 
     def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int):
         super().__init__()
@@ -71,7 +71,7 @@ class Leaf(gluon.HybridBlock):
             self.output_gate = nn.Dense(hidden_size, in_units=embed_dim)
 
     def hybrid_forward(self, F, token):
-        """token (N,)"""
+        """Compute states of tokens (N,)."""
         word = self.embed(token)
         c = self.cell_state(word)
         output = F.Activation(self.output_gate(word), act_type='sigmoid')
@@ -79,7 +79,7 @@ class Leaf(gluon.HybridBlock):
 
 
 class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
-    """Chances (n, 5) of the classes of a tree's n nodes, by their numbers."""
+    """Compute chances (n, 5) of the classes of a tree's n nodes, by their numbers."""
 
     def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int):
         super().__init__()
@@ -89,7 +89,7 @@ class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
             self.cell = edb.rnn.NaryTreeLSTMCell(hidden_size, input_size=None)
 
     def forward(self, tree: Tree):
-        """One tree."""
+        """Return the chances of one tree's nodes."""
         states = [self.leaf(token) for token in tree.tokens]
         for left, right in tree.merges:
             states.append(self.cell(None, [states[left], states[right]]))
@@ -97,14 +97,14 @@ class TreeLSTM(edb.AutoBatchMixin, gluon.Block):
 
 
 def answer(chances: np.ndarray) -> dict[str, Any]:
-    """From very negative (0) to very positive (4): the class of each node, by its number, and how
-    likely it is."""
+    """Return the class of each node, by its number, from very negative (0) to very positive (4),
+    and how likely it is."""
     likely = chances.max(axis=1).astype(float)
     return {'sentiment': chances.argmax(axis=1).tolist(), 'chance': likely.round(3).tolist()}
 
 
 def load(folder: Path) -> edb.serving.Served:
-    """What is served."""
+    """Return the model to serve."""
     shape = json.loads((folder / 'words.json').read_text(encoding='utf-8'))
     ids = {word: number for number, word in enumerate(shape['words'])}
     net = TreeLSTM(len(ids), shape['embed'], shape['hidden'])

@@ -1,1 +1,1 @@
-"""Batches by MXNet's own operators: one compiled call each, on any device."""
+"""Run batches by MXNet's own operators: one compiled call each, on any device."""

@@ -1,4 +1,4 @@
-"""Batches by MXNet's own operators: each is a call of a compiled graph, which writes its slice."""
+"""Run batches by MXNet's own operators: each is a call of a compiled graph, and writes a slice."""
 
 from typing import NamedTuple, Optional
 
@@ -32,7 +32,7 @@ class BatchTape(NamedTuple):
     gradients: list[NDArray]  # slices of the gradient arenas
 
     def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of what the batch read."""
+        """Add to the gradients of the arguments that the batch read."""
         gradients.zero_arenas()
         autograd.backward(
             self.outputs,
@@ -43,19 +43,19 @@ class BatchTape(NamedTuple):
 
 
 def traits(node_type: NodeType) -> Optional[Traits]:
-    """See `Backend`."""
+    """Return the traits of a type for this backend; None if it cannot run the type."""
     if node_type.packed or node_type.graph.function is not None:
         return None
     return Traits(node_type.by_segments is None, float('inf'), node_type.fused_up_to)
 
 
 def kind(_group: Group) -> int:
-    """See `Backend`: one by one."""
+    """Return 1: batches run one by one."""
     return 1
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[BatchTape]:
-    """See `Backend`."""
+    """Run one batch; return its tape, or None if it has no gradient."""
     (batch,) = machine.plan.batches_between(first, last)
     machine.fence = None
     if batch.node_type.tables:
@@ -110,7 +110,7 @@ def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
 
 
 def _tape(machine: Machine, batch: Batch, outputs: list[NDArray]) -> Optional[BatchTape]:
-    """What backward needs; None if there is no result of a floating type."""
+    """Return what the backward pass of a batch needs; None without a result of a floating type."""
     kept = [
         (output, machine.gradients[write.arena]._slice(write.begin, write.end))
         for output, write in zip(outputs, batch.writes)
@@ -122,8 +122,8 @@ def _tape(machine: Machine, batch: Batch, outputs: list[NDArray]) -> Optional[Ba
 
 
 def _note_unread(machine: Machine, batch: Batch, program: CompiledGraph, remembered: bool) -> None:
-    """Of a batch without gradients, all; and the form of a subgraph for empty arguments may
-    leave out others, too."""
+    """Note the gradient rows that a batch's backward pass will not write. A batch without gradients
+    writes none, and a graph for empty arguments may leave out some."""
     used = {position for kind, position in program.sources if kind == 'rows' and remembered}
     machine.unread += [
         machine.gradients[read.arena]._slice(read.begin, read.end)

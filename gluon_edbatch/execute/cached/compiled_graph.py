@@ -1,4 +1,4 @@
-"""From a static subgraph to one compiled call per batch: ``take -> body -> outputs``."""
+"""Compile a static subgraph to one call per batch: ``take -> body -> outputs``."""
 
 import threading
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ _ARENA, _INDEX = 'edb_arena%d', 'edb_index%d'
 
 
 class Source(NamedTuple):
-    """What a compiled call gets at one position.
+    """What a compiled call gets at one position of its arguments.
 
     Kinds are ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` and
-    ``'pack'``; of ragged arguments ``'parents'`` and ``'segments'`` if they are not padded,
+    ``'pack'``. Ragged arguments have ``'parents'`` and ``'segments'`` if they are not padded,
     ``'lengths'`` if their padding is masked.
     """
 
@@ -39,8 +39,8 @@ class Source(NamedTuple):
 
 
 class InTurns:
-    """A CachedOp that threads call one after the other: MXNet's own infers shapes in a graph that
-    all of its calls share, and fails, or worse, where two do so at once."""
+    """A CachedOp that threads call one after the other. Calls of MXNet's own infer shapes in a
+    shared graph, and fail, or worse, if two do so concurrently."""
 
     __slots__ = ('_op', '_lock')
 
@@ -48,7 +48,7 @@ class InTurns:
         self._op, self._lock = op, threading.Lock()
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
-        """Call the operator; other threads wait until it is handed over."""
+        """Call the operator; other threads wait until the engine has it."""
         with self._lock:
             return self._op(*arrays, **options)
 
@@ -62,13 +62,13 @@ class CompiledGraph(NamedTuple):
     packs: tuple[tuple[int, ...], ...] = ()  # parameters that are wanted as one array
 
     def parameters(self, source: Source) -> tuple[int, ...]:
-        """The positions of the parameters that a source stands for."""
+        """Return the positions of the parameters that a source stands for."""
         return self.packs[source.position] if source.kind == 'pack' else (source.position,)
 
 
 def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False) -> CompiledGraph:
-    """The program of a type for arguments read as `reads` says, one of the names above for each;
-    `fused` horizontally, if that is wanted. It is compiled at first use."""
+    """Return a type's program for arguments read as `reads` says, one of the names above for each;
+    `fused` asks for horizontal fusion. It is compiled at first use."""
     programs = executable(node_type).programs
     program = programs.get((reads, fused))
     if program is None:
@@ -129,12 +129,12 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
 def cached_op(
     symbol: mx.sym.Symbol, in_place: Optional[tuple[Sequence[int], Sequence[int]]] = None
 ) -> InTurns:
-    """The graph as one operator. MXNet insists on gradients of everything in it, and some operators
-    have none, not even zero. Casts that AMP has put around a gather are left out: theirs are not
-    added to what is there, on some processors.
+    """Return the graph as one operator. Parts without a gradient in MXNet are cut off from
+    autograd. Casts that AMP put around a gather are removed: their gradients are not added on some
+    processors.
 
-    `in_place` tells which inputs are other arrays at each call, and which are the same: memory
-    between is then planned once, for one shape of each, and kept.
+    `in_place` tells which inputs are new arrays at each call, and which stay: memory in between is
+    then planned once, for one shape of each, and kept.
     """
     flags: list[tuple[str, Any]] = []
     if in_place:
@@ -151,7 +151,7 @@ def cached_op(
 
 
 def argument_dtypes(node_type: NodeType) -> dict[str, Any]:
-    """By the names of the inputs."""
+    """Return the dtypes of a type's arguments, by the names of the inputs."""
     return {
         INPUT % position: argument.arena.dtype
         for position, argument in enumerate(node_type.arguments)
@@ -159,7 +159,7 @@ def argument_dtypes(node_type: NodeType) -> dict[str, Any]:
 
 
 def trial_shapes(node_type: NodeType, segmented: bool) -> dict[str, Shape]:
-    """Shapes of the inputs for some batch, from which passes take ranks."""
+    """Return shapes of the inputs for some batch, from which passes take ranks."""
     shapes = dict(node_type.trial_shapes)
     shapes.update({LENGTHS % name: shape[:1] for name, shape in node_type.trial_shapes.items()})
     if segmented:

@@ -1,1 +1,1 @@
-"""Native operators for the CPU: whole runs of batches in one call. Optional."""
+"""Native operators for the CPU, optional: run many batches in one call."""

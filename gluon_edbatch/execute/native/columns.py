@@ -4,14 +4,14 @@ import numpy as np
 
 
 def words(array: np.ndarray) -> memoryview:
-    """Those of an array of 64-bit integers."""
+    """Return the numbers of an array of 64-bit integers."""
     return array.data
 
 
 def flags(array: np.ndarray) -> memoryview:
-    """Those of an array of bools, as 0 and 1."""
+    """Return the values of an array of bools, as 0 and 1."""
     return array.view(np.uint8).data
 
 
 def prepare(array: np.ndarray, address: int) -> None:
-    """Tell the C form how arrays lie in memory, by one of three 64-bit integers."""
+    """Do nothing; the C form learns here how arrays are laid out, by one of three int64."""

@@ -1,7 +1,7 @@
-"""How the native operators are compiled: when the package is built, and at first use.
+"""Compile the native operators, when the package is built or at first use.
 
-``setup.py`` loads this module by its path, where neither MXNet nor NumPy need be importable: it
-is to need the standard library alone.
+``setup.py`` loads this module by its path, where MXNet and NumPy may be missing, so it may import
+the standard library only.
 """
 
 import hashlib
@@ -46,8 +46,8 @@ class BuildError(Exception):
 
 
 def levels() -> dict[str, frozenset[str]]:
-    """The instruction sets that a package is built for on this machine, the best one last, and
-    the features that each needs of a processor; elsewhere all is compiled at first use."""
+    """Return the instruction sets for which a package is built on this machine, the best one last,
+    with the processor features of each. Without any, all is compiled at first use."""
     if not sys.platform.startswith('linux'):
         return {}
     if platform.machine() != 'x86_64':
@@ -56,7 +56,7 @@ def levels() -> dict[str, frozenset[str]]:
 
 
 def level_flags(level: str) -> tuple[str, ...]:
-    """What makes the compiler use a level's instructions, and no others."""
+    """Return compiler flags that allow a level's instructions, and no others."""
     if level == 'baseline':
         return ()
     flags = [f'-m{flag or feature}' for feature, flag in _added(level)]
@@ -64,14 +64,14 @@ def level_flags(level: str) -> tuple[str, ...]:
 
 
 def _added(level: str) -> list[tuple[str, str]]:
-    """Features of all levels up to this one, with the compiler's names where they are others."""
+    """Return features of all levels up to this one, with the compiler's names where they differ."""
     names = list(_X86_64)
     listed = ' '.join([_X86_64[name] for name in names[: names.index(level) + 1]]).split()
     return [each.partition(':')[::2] for each in listed]
 
 
 def features() -> frozenset[str]:
-    """Those of this processor that the system lets programs use."""
+    """Return the features of this processor that the system lets programs use."""
     try:
         with open('/proc/cpuinfo', encoding='ascii', errors='replace') as info:
             line = next((line for line in info if line.startswith(('flags', 'Features'))), '')
@@ -81,8 +81,8 @@ def features() -> frozenset[str]:
 
 
 def library_name(level: str, mxnet: Path) -> str:
-    """The file name of a level's library, which tells the sources, those in MXNet's folder among
-    them; all builds of a version have the same."""
+    """Return the file name of a level's library, with a digest of its sources, including MXNet's;
+    all builds of a version have the same name."""
     digest = hashlib.sha256(' '.join(FLAGS + level_flags(level)).encode())
     for source in source_files(mxnet):
         digest.update(source.read_bytes())
@@ -90,7 +90,7 @@ def library_name(level: str, mxnet: Path) -> str:
 
 
 def source_files(mxnet: Path) -> list[Path]:
-    """What a library is compiled from."""
+    """Return the files that a library is compiled from."""
     return [
         *sorted(SOURCES.iterdir()),
         mxnet / 'include' / 'mxnet' / 'lib_api.h',
@@ -99,7 +99,7 @@ def source_files(mxnet: Path) -> list[Path]:
 
 
 def find_compiler() -> str:
-    """The command that ``CXX`` names, or else what is there. Raises `BuildError` if nothing is."""
+    """Return the compiler's command, ``CXX`` or one on the path; raise `BuildError` if none."""
     compiler = os.environ.get('CXX') or shutil.which('g++') or shutil.which('clang++')
     if not compiler:
         raise BuildError('no C++ compiler found; install g++, or name one in CXX')
@@ -109,13 +109,13 @@ def find_compiler() -> str:
 
 
 def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
-    """Compile a library; raises `BuildError` if the compiler cannot be run, or fails."""
+    """Compile a library; raise `BuildError` if the compiler fails."""
     sources = str(SOURCES / 'operators.cc'), str(mxnet / 'src' / 'lib_api.cc')
     run_compiler(compiler, mxnet, [*flags, '-shared', *sources, '-o', str(path)])
 
 
 def run_compiler(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
-    """Run the compiler; raises `BuildError` if that cannot be, or it fails."""
+    """Run the compiler; raise `BuildError` if it cannot be run, or fails."""
     system = '-isystem', str(mxnet / 'include')  # else there are warnings of MXNet's headers
     command = [*shlex.split(compiler), *FLAGS, *system, *arguments]
     try:
@@ -130,7 +130,7 @@ def run_compiler(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
 
 
 def build_levels(mxnet: Path, folder: Path) -> None:
-    """Compile the libraries of all levels into a folder, and remove others that are there. Raises
+    """Compile the libraries of all levels into a folder, and remove others that are there. Raise
     `BuildError` if one cannot be compiled; the folder is then empty."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,16 +1,15 @@
-r"""The native operators: the library for this processor, loaded into MXNet.
+r"""Load the native operators' library for this processor into MXNet.
 
-They are optional. Without a library, or with ``GLUON_EDBATCH_NATIVE=0``, everything runs as
-`CachedOp`\ s. An installed package has one for each level of the instruction set, compiled when it
-was built, and the best one that ``/proc/cpuinfo`` allows is loaded; ``GLUON_EDBATCH_NATIVE=v3``
-takes another level. Where none was built, or sources were edited since, one is compiled at first
-use for this very processor (``GLUON_EDBATCH_NATIVE=native`` always does that), and kept in
-``$GLUON_EDBATCH_CACHE``, or else in the user's cache folder, under a name that tells sources,
-compiler and processor.
+The library is optional. Without it, or with ``GLUON_EDBATCH_NATIVE=0``, everything runs as
+`CachedOp`\ s. An installed package has a library for each level of the instruction set, and loads
+the best one that ``/proc/cpuinfo`` allows. ``GLUON_EDBATCH_NATIVE=v3`` takes another level. If none
+was built, or sources were edited since, one is compiled at first use for this processor;
+``GLUON_EDBATCH_NATIVE=native`` always does that. It is kept in ``$GLUON_EDBATCH_CACHE``, or else in
+the user's cache folder, under a name that tells sources, compiler and processor.
 
-To test the sources: ``GLUON_EDBATCH_SANITIZE=memory`` compiles one that ends the program at memory
-errors and undefined behaviour, ``=threads`` one that reports data races. Python must then run with
-``LD_PRELOAD`` of the compiler's ``libasan.so`` or ``libtsan.so``.
+To test the sources, ``GLUON_EDBATCH_SANITIZE=memory`` compiles a library that ends the program at
+memory errors and undefined behaviour, ``=threads`` one that reports data races. Python must then
+run with ``LD_PRELOAD`` of the compiler's ``libasan.so`` or ``libtsan.so``.
 """
 
 import ctypes
@@ -53,7 +52,7 @@ _lock = threading.Lock()
 
 
 def available() -> bool:
-    """Whether the native operators are loaded. The first call loads them, compiled if need be.
+    """Return whether the native operators are loaded. The first call loads, and may compile, them.
 
     Returns
     -------
@@ -64,20 +63,20 @@ def available() -> bool:
 
 @cache  # after the first call, a fork cannot find the lock taken
 def loaded() -> Optional[Path]:
-    """The library that was loaded; None if there is none."""
+    """Return the library that was loaded; None if there is none."""
     with _lock:  # or two threads would compile it
         return _load()
 
 
 @cache
 def address(name: str) -> int:
-    """Where a function for C of the library that was loaded is, for `fresh.run`."""
+    """Return the address of a C function of the loaded library, for `fresh.run`."""
     return ctypes.cast(getattr(ctypes.CDLL(str(loaded())), name), ctypes.c_void_p).value or 0
 
 
 def level() -> Optional[str]:
-    """What `loaded` has instructions of, and where it is from: ``'v3'``, or ``'v3, compiled at
-    first use'``, which may use more of this very processor. None if there is none."""
+    """Return the loaded library's instruction set and origin: ``'v3'``, or ``'v3, compiled at first
+    use'``, which may use more of this processor. None if there is none."""
     library = loaded()
     if library is None:
         return None
@@ -118,14 +117,13 @@ def _load_into_mxnet(path: Path) -> Path:
 
 
 def build() -> Path:
-    """The library for this processor, compiled if it is not there yet; raises `BuildError` if that
-    cannot be."""
+    """Return the library for this processor, compiled if needed; raise `BuildError` on failure."""
     return built() or compiled()
 
 
 def built() -> Optional[Path]:
-    """The best library that came with the package; None if this processor can run none of them.
-    Raises `BuildError` if a level is asked for that this processor does not have."""
+    """Return the best library that came with the package; None if this processor can run none.
+    Raise `BuildError` if the processor lacks a requested level."""
     if _INSTRUMENTS or _wanted() == 'native':
         return None
     for level in reversed(_runnable()):
@@ -136,8 +134,7 @@ def built() -> Optional[Path]:
 
 
 def _runnable() -> tuple[str, ...]:
-    """Levels that this processor has, the best one last; only that which was asked for, if one
-    was."""
+    """Return the levels that this processor has, the best one last, or only the requested one."""
     here = features()
     runnable = tuple(level for level, needed in levels().items() if needed <= here)
     wanted = _wanted()
@@ -156,8 +153,8 @@ def _wanted() -> str:
 
 
 def compiled() -> Path:
-    """A library in the cache, of the level that was asked for, or else for this very processor;
-    compiled if it is not there yet. Raises `BuildError` if that cannot be."""
+    """Return a library in the cache, of the requested level or for this processor, compiled if
+    needed. Raise `BuildError` if that fails."""
     flags = (
         *_INSTRUMENTS,
         *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native') else level_flags(*_runnable())),
@@ -205,15 +202,15 @@ def gather(
     begin: int,
     now: bool = False,
 ) -> bool:
-    """Copy rows of some arrays, one after the other, to the rows of another one from `begin` on, by
-    one call of a native operator.
+    """Copy rows of some arrays, one after the other, to the rows of another from `begin` on, by one
+    call of a native operator.
 
-    An operator that takes rows and one that copies them are 150 microseconds for each source, and
-    an evaluation of samples that joined one by one has some dozen sources.
+    MXNet's operators take 150 microseconds for each source, and an evaluation of samples that
+    joined one by one has some dozen sources.
 
-    `rows` are int64, for each source; autograd does not know `target`. With `now` this thread does
-    it: the target is new, and what is read is there. Returns False, and does nothing, if native
-    operators do not run here.
+    `rows` are int64, for each source; autograd does not know `target`. With `now` this thread
+    copies: the target must be new, and the sources computed. Returns False, and does nothing, if
+    native operators do not run here.
     """
     if target.ctx.device_type != 'cpu' or not available():
         return False

@@ -1,8 +1,8 @@
-"""From a Symbol to a program for rows, operator by operator.
+"""Lower a subgraph to a native program for rows, operator by operator.
 
-Rows of more than one axis are laid out as MXNet does, so that reshaping is free. Ragged arguments,
-(N, K, ...) in the graph, are never padded: an entry with their axis 1 has a row for each value.
-What has no rule here runs as a `CachedOp`, as do types whose rows are not of one floating-point
+Rows of more than one axis are laid out as in MXNet, so reshaping is free. Ragged arguments, (N, K,
+...) in the graph, are never padded: an entry with their axis 1 has a row for each value. A type
+runs as a `CachedOp` if an operator has no rule, or if its rows do not share one floating-point
 type.
 """
 
@@ -44,8 +44,8 @@ _WIDE = 8  # columns: a product of fewer takes longer than to copy them
 
 
 def lower(node_type: NodeType) -> tuple[RowProgram, list[str]]:
-    """The program of a type, and the options that made a difference to it. Raises `Unsupported`,
-    with the reason for the report."""
+    """Return a type's program, and the options that changed it. Raise `Unsupported`, with the
+    reason for the report, if there is none."""
     if node_type.tables:
         raise Unsupported('computes ids')
     if node_type.alone:
@@ -99,12 +99,12 @@ def _nodes(graph: Subgraph, shapes: dict[str, Shape]) -> list[Node]:
 
 
 def _position(node: Node) -> int:
-    """Which argument a variable is."""
+    """Return the position of the argument that a variable stands for."""
     return int(node.name[len(INPUT % 0) - 1 :])
 
 
 class Lowering(LoweringContext):
-    """A type's program under way."""
+    """Build a type's program."""
 
     def __init__(self, node_type: NodeType, graph: Subgraph, element_size: int):
         super().__init__(
@@ -128,8 +128,8 @@ class Lowering(LoweringContext):
     # --- the graph -------------------------------------------------------------------------------
 
     def _see_whole_values(self) -> None:
-        """A row of the program is a call: what is reshaped on the way in and out (see `lift`) has
-        its shape to begin with."""
+        """Use a row of the program for each call of a type with an extra batch axis. Arguments then
+        have the call's shape, without the reshapes on the way in and out (see `lift`)."""
         for node in self.nodes:
             if is_argument(node.name):
                 rows = self.node_type.arguments[_position(node)].rows
@@ -141,7 +141,7 @@ class Lowering(LoweringContext):
             raise Unsupported('gives a result twice')
 
     def _batch_shape(self, shapes) -> Shape:
-        """How many rows the trial shapes have, and how many values for each."""
+        """Return how many rows the trial shapes have, and how many values for each."""
         if self.node_type.whole:
             return next(node.shapes[0][:1] for node in self.nodes if is_argument(node.name))
         for position, argument in enumerate(self.node_type.arguments):
@@ -157,21 +157,21 @@ class Lowering(LoweringContext):
         return uses
 
     def _is_needed(self, node: Node) -> bool:
-        """False for the last reshapes of whole values."""
+        """Return whether a node is read, or is a result; False for final reshapes of `lift`."""
         return any(
             (node.index, output) in self.uses or (node.index, output) in self.heads
             for output in range(len(node.shapes))
         )
 
     def _only_use(self, entry: Entry) -> Optional[Node]:
-        """The one operator that reads an entry, which is no result either."""
+        """Return the one operator that reads an entry that is not a result; else None."""
         uses = self.uses.get(entry, [])
         return self.nodes[uses[0]] if len(uses) == 1 and entry not in self.heads else None
 
     # --- the program -----------------------------------------------------------------------------
 
     def program(self) -> RowProgram:
-        """Rows are placed, then operators become instructions."""
+        """Return the program: rows are placed, then operators become instructions."""
         for node in reversed(self.nodes):
             self._place(node)
         for node in self.nodes:
@@ -195,7 +195,8 @@ class Lowering(LoweringContext):
         )
 
     def _place(self, node: Node) -> None:
-        """Decide where results go before they are computed: to a result, into a concatenation."""
+        """Choose where results go before they are computed: a result, or part of a
+        concatenation."""
         if not node.op or len(node.shapes) != 1 or op_of(node.op).is_view:
             return
         if node.op == 'FullyConnected' and self._multiplies_pieces(node):
@@ -216,8 +217,8 @@ class Lowering(LoweringContext):
             self._place_term(node, [each for each in node.sources if each[0] not in products])
 
     def _multiplies_pieces(self, node: Node) -> bool:
-        """Whether what a product multiplies are pieces that would have to be laid side by side line
-        by line: each is multiplied by its columns of the weight instead."""
+        """Return whether a product's input is a concatenation that would have to be copied: each
+        piece is then multiplied by its columns of the weight."""
         entry = node.sources[0]
         concat = self.nodes[entry[0]]
         rank = len(concat.shapes[0])
@@ -231,7 +232,7 @@ class Lowering(LoweringContext):
         )
 
     def _gives_ragged(self, position: int) -> bool:
-        """Whether a result has a row for each value."""
+        """Return whether a result has a row for each value."""
         return bool(self.node_type.packed) and self.node_type.packed[position]
 
     def _pieces_lie_side_by_side(self, node: Node) -> bool:
@@ -258,7 +259,7 @@ class Lowering(LoweringContext):
             offset += width
 
     def _products_to_sum(self, node: Node) -> list[int]:
-        """The products among the terms of an addition that nothing else reads."""
+        """Return the products among the terms of an addition that nothing else reads."""
         if len({self.nodes[source[0]].shapes[source[1]] for source in node.sources}) != 1:
             return []
         return [
@@ -268,7 +269,7 @@ class Lowering(LoweringContext):
         ]
 
     def _place_term(self, node: Node, others: list[Entry]) -> None:
-        """An argument to which products are added goes where their sum is to be."""
+        """Place the one other term of a sum of products where the sum will be."""
         if len(others) != 1 or len(node.sources) == 1:
             return
         (source,), entry = others, (node.index, 0)
@@ -334,7 +335,7 @@ class Lowering(LoweringContext):
 
 
 def _spare_copies(registers: list[Register], instructions: list[Instruction]) -> None:
-    """A parameter is read as it is by what would read the same row again and again."""
+    """Read a parameter in place where an instruction would read the same row again and again."""
     readers: list[list[Instruction]] = [[] for _ in registers]
     for instruction in instructions:
         for view in (instruction.a, instruction.b, instruction.third):
@@ -364,7 +365,7 @@ def _mark_kept(registers: list[Register], instructions: list[Instruction]) -> No
 def _mark_gradients(
     registers: list[Register], instructions: list[Instruction], node_type: NodeType
 ) -> None:
-    """Where gradients of registers are; nowhere for those that lead to nothing."""
+    """Set where gradients of registers are; nowhere for those that lead to nothing."""
     for register in registers:
         if register.place is Place.INPUT and node_type.arguments[register.position].differentiable:
             register.gradient = Place.INPUT

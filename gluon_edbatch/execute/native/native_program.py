@@ -1,4 +1,4 @@
-"""The program of a type for the native operators, and its words, made once."""
+"""Make the native program of a type, and its words, once."""
 
 import struct
 from typing import NamedTuple, Optional
@@ -19,19 +19,19 @@ _REGISTER_WORDS = 8
 
 
 class Layout(NamedTuple):
-    """A program as 64-bit words (``src/program.h``), but for what depends on the run."""
+    """A program as 64-bit words (``src/program.h``), except what depends on the run."""
 
     words: np.ndarray
     kept: tuple[int, int, int]  # in the workspace: elements a row, elements a value, registers
 
     def workspace(self, rows: int, values: int) -> int:
-        """Elements of the workspace, at most, that a program takes."""
+        """Return the most elements that a program's workspace takes."""
         of_row, of_value, registers = self.kept
         return of_row * rows + of_value * values + registers * ALIGNED
 
 
 def layout(program: RowProgram, training: bool) -> Layout:
-    """The part of a program's words that is the same in every run."""
+    """Return the part of a program's words that is the same in every run."""
     words = np.full((len(program.registers), _REGISTER_WORDS), -1, np.int64)
     kept = [0, 0]
     count = 0
@@ -84,7 +84,7 @@ class NativeProgram(NamedTuple):
 
 
 def native_program(node_type: NodeType) -> Optional[NativeProgram]:
-    """The program of a type; None if it cannot run natively (`Executable.not_native` says why)."""
+    """Return a type's program; None if there is none (`Executable.not_native` says why)."""
     known = executable(node_type)
     if known.native is None and known.not_native is None:
         try:

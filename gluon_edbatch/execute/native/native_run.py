@@ -1,10 +1,10 @@
-"""Consecutive batches as one call of a native operator, forward and backward: a backend, where
-there is a rule for all that a type does.
+"""Run consecutive batches as one call of a native operator, forward and backward: a backend for
+types whose operators all have a native kernel.
 
-Small runs go forward in the thread that asks for them, without MXNet's engine. To hand an operator
-to it, to wake one of its threads and to wait for it takes up to 200 microseconds; a single tree
-computes for 50. Nobody reads or writes too early: the arenas are new, and whoever is about to write
-to a guarded parameter waits (see `mx.mutation_guard`).
+Small runs go forward inline, in the calling thread, without MXNet's engine. Passing an operator to
+the engine, waking a thread and waiting takes up to 200 microseconds; a single tree computes for 50.
+There are no races: the arenas are new, and writers to a guarded parameter wait (see
+`mx.mutation_guard`).
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from .run_table import Table, size_of
 from .threads import get_num_threads
 
 _MAGIC = 0x45444231
-_MOST_WORDS = 1 << 13  # of runs at once: more take longer than `kMostNanoseconds` in C++
+_MOST_WORDS = 1 << 13  # of inline runs: longer tables take longer than `kMostNanoseconds` in C++
 # Native products are as fast for a hundred rows as for thousands, and what is hoisted has to be
 # written and read again (5 % of a training step of Tree-LSTMs on SICK).
 _HOISTED_BELOW = 128
@@ -40,7 +40,7 @@ _MOST_FRAMES = 64
 
 
 class RunWeight(NamedTuple):
-    """A parameter of a run."""
+    """A parameter of a run: the type that has it, and its position there."""
 
     part: int  # which of the run's types has it
     position: int  # among the parameters of that type
@@ -60,8 +60,7 @@ class Frame(NamedTuple):
 
 
 class NativeRun:
-    """Batches that one call of an operator runs: those of the plan from `first` to before `last`,
-    of one kind."""
+    """Batches `first` to before `last` of the plan, of one kind, as one call of an operator."""
 
     def __init__(self, machine: Machine, first: int, last: int):
         parts = machine.plan.parts(first, last)
@@ -81,17 +80,16 @@ class NativeRun:
         self._laps = [machine.clock.laps(first, last)] if machine.clock else []
 
     def forward_now(self) -> bool:
-        """Run the batches here and now, if they are few and small; gives whether they were.
+        """Run the batches inline if they are few and small; return whether they ran.
 
-        Nothing may be under way in their arenas.
+        The engine must not be using their arenas.
         """
         return not (self.training or self._laps) and run_now(
             self._words, self._weights, self._arenas
         )
 
     def forward(self) -> bool:
-        """Run the batches: their results appear in the arenas. Returns whether they can be
-        differentiated."""
+        """Run the batches into the arenas; return whether they can be differentiated."""
         self.table = upload(self._words, self._ctx)  # to MXNet the operator writes it
         self._workspace = Memory((self._elements,), self._dtype, self._ctx)
         arenas = [*self._arenas, self._workspace.array, *self._laps]
@@ -106,7 +104,7 @@ class NativeRun:
         return self._differentiable
 
     def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of what the batches read."""
+        """Add to the gradients of the arguments that the batches read."""
         wanted = [gradients.of_arena(arena) for arena in self._slots]
         wanted += [gradients.of_input(place) for place in self._inputs]
         arrays = [self.table, *self._arenas, self._workspace.array]
@@ -121,7 +119,7 @@ class NativeRun:
     def _table(
         self, machine, frame: Frame, parts: Sequence[Part], first: int, last: int
     ) -> tuple[np.ndarray, int, dict[int, int]]:
-        """The table's words, elements of the workspace, and arenas of the machine -> of the run."""
+        """Return the table's words, the workspace's size, and the run's arena for each arena."""
         kept, key = machine.plan.tables, (first, last, get_num_threads())
         if kept is not None and key in kept and kept[key][0] is frame:
             return kept[key][1]
@@ -146,11 +144,11 @@ class NativeRun:
 
 
 def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDArray]) -> bool:
-    """Run batches forward; when this returns True their results are in the arenas. It returns
-    False, and nothing is done, if it would take long or a parameter is about to be used.
+    """Run batches forward inline; return True when their results are in the arenas. Return False,
+    and do nothing, if that would take long or a parameter is about to be used.
 
-    `words` (int64) is the run's table. `weights` are dense, and all is on the CPU; `arenas` are new
-    ones, and such as are read only.
+    `words` (int64) is the run's table. `weights` are dense, and all is on the CPU. `arenas` are new
+    or only read.
     """
     if len(words) > _MOST_WORDS:
         return False
@@ -167,7 +165,7 @@ def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDAr
 
 
 def _frame(weights: Weights, node_types: Sequence[NodeType]) -> Frame:
-    """That of runs of these types, made once."""
+    """Return the frame of runs of these types, made once."""
     known = executable(node_types[0]).frames
     trained = node_types[0].mode.recording and tuple(
         [each.grad_req != 'null' for node_type in node_types for each in node_type.parameters]
@@ -191,7 +189,7 @@ class _FrameMaker:
         self._differentiable = False
 
     def frame(self) -> Frame:
-        """What runs of these types share."""
+        """Return what runs of these types share."""
         natives = [_program(node_type) for node_type in self._node_types]
         programs = [
             np.concatenate([native.layouts[self._training].words, self._parameters_of(part)])
@@ -214,8 +212,8 @@ class _FrameMaker:
         return key_of(node_type.parameters[weight.position], node_type.ctx)
 
     def _parameters_of(self, part: int) -> np.ndarray:
-        """Words for the parameters of a program: of each its weight, whether it is trained, and
-        the first element that is used."""
+        """Return words for the parameters of a program: for each its weight, whether it is trained,
+        and the first element that is used."""
         node_type = self._node_types[part]
         program = _program(node_type).program
         alone = [(position,) for position in range(len(node_type.parameters))]
@@ -235,7 +233,7 @@ class _FrameMaker:
         return np.array(words, np.int64)
 
     def _weight(self, part: int, members: tuple[int, ...]) -> tuple[int, bool]:
-        """A parameter or a pack: its place in the run, and whether it is trained."""
+        """Return the place in the run of a parameter or a pack, and whether it is trained."""
         node_type = self._node_types[part]
         parameters = [node_type.parameters[position] for position in members]
         trained = [self._training and each.grad_req != 'null' for each in parameters]
@@ -264,7 +262,7 @@ def _program(node_type: NodeType) -> NativeProgram:
 
 
 def traits(node_type: NodeType) -> Optional[Traits]:
-    """See `Backend`."""
+    """Return the traits of a type for native operators; None if they cannot run it."""
     native = native_program(node_type)
     if native is None:
         return None
@@ -277,7 +275,7 @@ def traits(node_type: NodeType) -> Optional[Traits]:
 
 
 def kind(group: Group) -> Union[int, np.ndarray]:
-    """See `Backend`: by type of elements, and whether autograd records; 0 with padded arguments."""
+    """Return a number by dtype and whether autograd records; 0 with padded arguments."""
     native = native_program(group.node_type)
     if native is None:
         return 0
@@ -291,7 +289,7 @@ def kind(group: Group) -> Union[int, np.ndarray]:
 
 
 def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
-    """See `Backend`."""
+    """Run batches; return what differentiates them, or None."""
     batches = NativeRun(machine, first, last)
     if machine.is_quiet and last - first == machine.plan.size and batches.forward_now():
         machine.note_over()

@@ -1,6 +1,6 @@
-"""The table of a run, word by word, as the native operators read it (``src/program.h``).
+"""Write the table of a run, word by word, as the native operators read it (``src/program.h``).
 
-Compiled by Cython where a compiler is present (the types are in ``run_table.pxd``).
+Cython compiles this module where a compiler is present (the types are in ``run_table.pxd``).
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ columns.prepare(_probe, _probe.ctypes.data)
 
 
 def size_of(start: np.ndarray, programs: Sequence[np.ndarray], parts: Sequence[tuple]) -> int:
-    """How many words a table takes but for its indices: the first words, then of each type its
-    program and parameters (int64) and its batches, from one to before another of a group."""
+    """Return how many words a table takes without its indices. It has the first words, and for each
+    type its program and parameters (int64) and its batches, from one to before another."""
     size = len(start)
     for words, (group, begin, end) in zip(programs, parts):
         reads, writes, ragged = group.reads, group.writes, _parents(group) is not None
@@ -27,7 +27,7 @@ def size_of(start: np.ndarray, programs: Sequence[np.ndarray], parts: Sequence[t
 
 
 def _parents(group: Any) -> Any:
-    """Those of ragged arguments that are not padded, which all have the same; None without such."""
+    """Return the read whose parents all unpadded ragged arguments share; None if there are none."""
     for read in group.reads:
         if read.parents is not None:
             return read
@@ -35,8 +35,8 @@ def _parents(group: Any) -> Any:
 
 
 class Table:
-    """A table that is being written, of so many words (`size_of`) and the rows that batches read by
-    index (int32), which are its last words."""
+    """A table under construction, of `size` words (see `size_of`) followed by the rows that batches
+    read by index (int32)."""
 
     def __init__(self, size: int, indices: np.ndarray):
         self.words = np.empty(size + (len(indices) + 1) // 2, np.int64)
@@ -45,13 +45,13 @@ class Table:
         self.rows = self.values = 0  # of the group written last: rows, and ragged values
 
     def begin(self, words: np.ndarray, threads: int, arenas: int, first: int, count: int) -> None:
-        """The first words, of a run of `count` batches from number `first` on."""
+        """Write the first words, for a run of `count` batches from number `first` on."""
         self.add(words)
         self._words[_THREADS], self._words[_ARENAS] = threads, arenas
         self._words[_FIRST], self._words[_COUNT] = first, count
 
     def add(self, words: np.ndarray) -> None:
-        """Some words."""
+        """Append words."""
         column, begin, count = columns.words(words), self._place, len(words)
         for place in range(count):
             self._words[begin + place] = column[place]
@@ -60,8 +60,8 @@ class Table:
     def add_batches(
         self, group: Any, begin: int, end: int, slots: dict[int, int], private: Sequence[bool]
     ) -> None:
-        """Write some batches of a group as columns of numbers. `slots` maps arenas of the plan to
-        those of the run; `private` tells of each arena of the plan whether it is."""
+        """Append some batches of a group as columns of numbers. `slots` maps arenas of the plan to
+        those of the run; `private` tells whether each arena of the plan is private."""
         ragged, count = _parents(group), end - begin
         self._put(len(group.reads))
         self._put(len(group.writes))
@@ -94,7 +94,7 @@ class Table:
         self._place += 1
 
     def _add_some(self, column, begin, end):
-        """Some of a column; gives their sum."""
+        """Append some of a column; return their sum."""
         numbers, total, at = columns.words(column), 0, self._place
         for place in range(begin, end):
             self._words[at + place - begin] = numbers[place]

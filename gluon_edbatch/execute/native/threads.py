@@ -1,4 +1,4 @@
-"""How many threads run the native operators."""
+"""Set how many threads run the native operators."""
 
 import os
 from numbers import Integral
@@ -9,21 +9,21 @@ _wanted: Optional[int] = None
 
 
 def set_num_threads(number: int) -> None:
-    """Say how many threads native operators may use from now on, for the whole process.
+    """Set how many threads native operators may use from now on, for the whole process.
 
-    With the same number, results and gradients have the same bits in every run, whoever else uses
-    the processors. MXNet's own operators go by ``OMP_NUM_THREADS``.
+    With the same number, results and gradients have the same bits in every run, whatever else uses
+    the processors. MXNet's own operators follow ``OMP_NUM_THREADS``.
 
     Parameters
     ----------
     number : int
-        1 for none but the thread of MXNet's engine. More than there are processors is allowed, and
-        of no use.
+        1 uses only the thread of MXNet's engine. More than the number of processors is allowed, and
+        useless.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no whole number, or not from 1 to 1024.
+        If `number` is not a whole number, or not from 1 to 1024.
     """
     global _wanted
     if isinstance(number, bool) or not isinstance(number, Integral):
@@ -34,13 +34,13 @@ def set_num_threads(number: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads native operators may use.
+    """Return how many threads native operators may use.
 
     Returns
     -------
     int
-        What `set_num_threads` said last; else ``OMP_NUM_THREADS``, if it is set; else as many as
-        there are processors that this process may use.
+        The last argument of `set_num_threads`; else ``OMP_NUM_THREADS``, if it is set; else the
+        number of processors that this process may use.
     """
     global _wanted
     if _wanted is None:

@@ -1,6 +1,6 @@
-"""Why calls were batched as they were, in words, place by place in the user's code.
+"""Explain why calls were batched as they were, line by line of the user's code.
 
-All work is done when somebody asks: a scope only keeps the numbers of each evaluation's calls."""
+All work is done on demand: a scope only keeps the numbers of each evaluation's calls."""
 
 from .explanation import Bar, Cause, Explanation, Reason, SiteReport
 from .places import explain

@@ -1,4 +1,4 @@
-"""What would help, in words."""
+"""Advice on what would help, as text."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,12 +27,12 @@ _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing 
 
 
 def advice_for(cause: Cause, whole: bool = False) -> str:
-    """Against a cause; `whole`: for calls whose rows depend on each other."""
+    """Return advice against a cause; `whole` is for calls whose rows depend on each other."""
     return _WHOLE if whole and cause is Cause.SHAPE else _ADVICE[cause]
 
 
 def advice_for_lengths(why: str, block: Optional[gluon.Block], shapes: Sequence[tuple]) -> str:
-    """Say what helps calls of these shapes, which `why_not_padded` keeps from one length."""
+    """Return advice for calls of these shapes, which `why_not_padded` says are not padded."""
     known = [advice for phrase, advice in _BY_LENGTH.items() if phrase in why]
     if known:
         return known[0]
@@ -47,7 +47,7 @@ def advice_for_lengths(why: str, block: Optional[gluon.Block], shapes: Sequence[
 
 
 def advice_for_weight(found: Difference) -> str:
-    """Where calls read other weights, or some of them data in a weight's place."""
+    """Return advice for calls that read different weights, or some of them data instead."""
     if DATA in found.values:
         return (
             'A learned vector among data is data as a row of an Embedding, or as an argument of a '
@@ -57,7 +57,7 @@ def advice_for_weight(found: Difference) -> str:
 
 
 def advice_for_argument(found: Difference, node_type: NodeType) -> str:
-    """Where what is no array differs."""
+    """Return advice for calls that differ in an argument that is not an array."""
     operator, kinds = node_type.name, [argument.arena.dtype for argument in node_type.arguments]
     if COLUMN in found.values:
         return (
@@ -81,7 +81,7 @@ def advice_for_argument(found: Difference, node_type: NodeType) -> str:
 
 
 def advice_for_blocks(first: gluon.Block, second: gluon.Block) -> str:
-    """For blocks of one class."""
+    """Return advice for two blocks of one class."""
     own, others = (
         {id(parameter) for parameter in block.collect_params().values()}
         for block in (first, second)
@@ -98,7 +98,7 @@ def advice_for_blocks(first: gluon.Block, second: gluon.Block) -> str:
 
 
 def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Block]) -> str:
-    """For calls that run one by one."""
+    """Return advice for calls that run one by one."""
     if node_type.eager:
         return 'Use a loss of gluon.loss, whose gradient is that of its value: it is batched.'
     if not node_type.options.whole_values:
@@ -129,7 +129,7 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
 
 
 def advice_for_scheduler(counts: list[Counts]) -> str:
-    """What other schedulers would do, which is tried."""
+    """Return advice on the scheduler, after trying the others."""
     taken = sum(len(count.schedule) for count in counts)
     fewest, name = min(
         (sum(len(get_scheduler(name).schedule(replace(count.graph))) for count in counts), name)

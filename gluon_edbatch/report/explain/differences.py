@@ -1,4 +1,4 @@
-"""What distinguishes the types of calls of one block, or of one operator."""
+"""Find what distinguishes the types of calls of one block, or of one operator."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from .explanation import Cause
 
 
 class Difference(NamedTuple):
-    """Something in which calls differ."""
+    """A property in which calls differ."""
 
     cause: Cause
     what: str  # an argument, attribute, …
@@ -24,7 +24,7 @@ class Difference(NamedTuple):
 
 
 class Word(str):
-    """A value that stands for itself in a text, without quotes."""
+    """A value that is shown in a text without quotes."""
 
     __repr__ = str.__str__
 
@@ -39,7 +39,7 @@ _PLAIN = (bool, int, float, str, type(None))
 def differences(
     types: Sequence[NodeType], block: Optional[gluon.Block], calls: Sequence[int]
 ) -> list[Difference]:
-    """In what some types of one block or operator differ, each of which has so many calls."""
+    """Return in what some types of one block or operator differ; `calls` has the calls of each."""
     seen: dict[tuple[Cause, str], Counter[tuple]] = {}
     for node_type, count in zip(types, calls):
         for cause, what, value in _aspects(node_type, block):
@@ -58,7 +58,7 @@ def differences(
 
 
 def value_text(cause: Cause, value: Any) -> str:
-    """A value of a difference in words."""
+    """Return a value of a difference as text."""
     if cause is Cause.SHAPE:
         return _shape_text(value)
     if cause is Cause.MODE:
@@ -72,7 +72,7 @@ def value_text(cause: Cause, value: Any) -> str:
 
 
 def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[tuple[Cause, str, Any]]:
-    """All that makes a type: (cause of a difference, what, value)."""
+    """Yield all that makes a type: (cause of a difference, what, value)."""
     if block is None:
         yield from _of_operator(node_type)
     else:
@@ -136,7 +136,7 @@ def _of_array(
 
 
 def _parts(template: tuple, name: str) -> Iterator[tuple[str, Any]]:
-    """The arrays, constants and containers in an argument (see `structure.flatten`)."""
+    """Yield the arrays, constants and containers in an argument (see `structure.flatten`)."""
     kind = template[0]
     if kind == 'leaf':
         yield name, ARRAY
@@ -168,7 +168,7 @@ class _Weight(NamedTuple):
 
 
 class _Other(NamedTuple):
-    """A value that is not shown."""
+    """A value that is not shown in reports."""
 
     contents: Any
 

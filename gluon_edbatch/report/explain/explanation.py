@@ -1,4 +1,4 @@
-"""What an explanation is, and its text."""
+"""An explanation as a value, and its text."""
 
 import os
 import textwrap
@@ -16,7 +16,7 @@ _WELL = 12  # lines of places that nothing keeps apart
 
 
 class Cause(Enum):
-    """What keeps calls out of a batch."""
+    """Causes that keep calls out of a batch."""
 
     BLOCK = 'another block'
     SHAPE = 'another shape'
@@ -40,21 +40,21 @@ class Cause(Enum):
 
 
 class Reason(NamedTuple):
-    """What kept calls of a place apart.
+    """A reason that kept calls of a line apart.
 
     Attributes
     ----------
     cause : Cause
     text, advice : str
-        In words, with the values; what would help.
+        The reason as text, with its values; what would help.
     values : tuple
-        In what the calls differ, the most frequent values first; for dependencies the longest
-        chain of calls and the batches they ran in, for the scheduler the batches that it took and
-        the fewest that there might be.
+        In what the calls differ, the most frequent values first. For dependencies, the longest
+        chain of calls and the batches they ran in. For the scheduler, its number of batches and the
+        fewest possible.
     sites : tuple of Site
-        The user's lines that asked for values early or one after the other, each once.
+        The user's lines that forced evaluations, each once.
     batches : int
-        At most so many batches fewer there would be without it.
+        Upper bound on the number of batches saved without this reason.
     """
 
     cause: Cause
@@ -66,20 +66,20 @@ class Reason(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """The part that a place has in a batch.
+    """The share of a line in a batch.
 
     Attributes
     ----------
     batch : int
-        Counts the scope's batches from 0, in the order in which they ran.
+        Number of the batch in the scope, from 0, in the order in which they ran.
     evaluation : int
-        Counts its evaluations from 0.
+        Number of the evaluation, from 0.
     type : int
-        Counts its types from 0.
+        Number of the type, from 0.
     type_name : str
-        As in the report; several types can have one name.
+        Name in the report; several types can have one name.
     calls, size : int
-        Calls of this place in the batch, and all of its calls.
+        Calls of this line in the batch, and all calls of the batch.
     """
 
     batch: int
@@ -97,7 +97,7 @@ class SiteReport(NamedTuple):
     ----------
     site : Site
     source : str
-        The line, if it can be read.
+        Text of the line, if it can be read.
     operation : str
         Operator, or class of the blocks.
     calls, waiting : int
@@ -105,14 +105,14 @@ class SiteReport(NamedTuple):
     bars : tuple of Bar
         The batches that they ran in.
     fewest : int
-        So many batches all of its calls need because they depend on each other.
+        Number of batches that its calls need because they depend on each other.
     largest_possible : int
-        So many of them could be in one batch if nothing but dependencies kept them apart. (There
-        may be still larger sets of independent calls: these are equally deep.)
+        Number of calls that could be in one batch if only dependencies kept them apart. (They are
+        equally deep; larger sets of independent calls may exist.)
     reasons : tuple of Reason
     seconds : float
-        How long its calls took to evaluate, if the scope measured that; calls of several places
-        that ran in one batch have shares by rows.
+        Evaluation time of its calls, if the scope measured it; lines that share a batch have shares
+        by rows.
     """
 
     site: Site
@@ -128,17 +128,17 @@ class SiteReport(NamedTuple):
 
     @property
     def batches(self) -> int:
-        """Batches with calls of this place; they may hold calls of other places, too."""
+        """Number of batches with calls of this line; other lines may share them."""
         return len(self.bars)
 
     @property
     def largest(self) -> int:
-        """The most calls of this place in one batch."""
+        """Most calls of this line in one batch."""
         return max([bar.calls for bar in self.bars], default=0)
 
     @property
     def avoidable(self) -> int:
-        """At most so many batches fewer there would be if only dependencies kept calls apart."""
+        """Upper bound on the batches saved if only dependencies kept calls apart."""
         return sum(_batches_by_cause([self]).values())
 
 
@@ -149,17 +149,17 @@ class Explanation(NamedTuple):
     ----------
     scheduler : str
     evaluations, calls, batches, lower_bound : int
-        As in `Report`.
+        The counters of `Report`.
     waiting : int
-        Calls that are recorded and not evaluated.
+        Number of calls that are recorded and not evaluated.
     error : str
-        What ended the scope, if its values are void.
+        The exception that ended the scope, if there was one.
     places : tuple of SiteReport
-        Those first where most batches could be avoided, then those with most batches.
+        Lines with the most avoidable batches first, then those with the most batches.
     given : tuple of (str, int)
-        How many arrays came in each way, those that hold the same once; and numbers.
+        Number of arrays given in each way, equal ones counted once; and of numbers.
     seconds : float
-        How long evaluations took, if the scope measured that.
+        Evaluation time, if the scope measured it.
     """
 
     scheduler: str
@@ -192,7 +192,7 @@ class Explanation(NamedTuple):
         return '\n'.join(lines)
 
     def times(self) -> list[str]:
-        """Places by the time that their calls took, if the scope measured it; the longest first."""
+        """Return lines by the time that their calls took, longest first; empty if not measured."""
         if not self.seconds:
             return []
         found = sorted(self.places, key=lambda place: -place.seconds)
@@ -209,8 +209,8 @@ class Explanation(NamedTuple):
         ]
 
     def summary(self) -> list[str]:
-        """The first lines of the text, on the whole scope: calls and batches, what was not
-        evaluated, what came in as arguments, and what keeps calls apart."""
+        """Return the first lines of the text, on the whole scope: calls and batches, what was not
+        evaluated, arguments, and what keeps calls apart."""
         if not self.places:
             return ['nothing was recorded in this scope: there is nothing to explain']
         lines = []
@@ -244,14 +244,14 @@ class Explanation(NamedTuple):
 
 
 def shown(site: Site) -> str:
-    """A place as people read it: from the working directory, if it is below that."""
+    """Return a line's place for readers, relative to the working directory if it is below that."""
     here = os.getcwd() + os.sep
     name = site.filename.removeprefix(here)
     return str(site._replace(filename=name))
 
 
 def headline(place: SiteReport) -> str:
-    """The figures of a place in one line."""
+    """Return the figures of a line of code as one line of text."""
     if not place.bars:
         return (
             f'{place.operation}: {_calls(place.waiting)} not evaluated yet, of which '
@@ -268,13 +268,13 @@ def headline(place: SiteReport) -> str:
 
 
 def reason_text(reason: Reason) -> str:
-    """Cause and text of a reason."""
+    """Return cause and text of a reason."""
     cost = f' (at most {_batches(reason.batches)})' if reason.batches else ''
     return f'{reason.cause.value}{cost}: {reason.text}'
 
 
 def _place_lines(place: SiteReport, given: set[str]) -> list[str]:
-    """The lines of a place; advice that was `given` already is not repeated."""
+    """Return the text of a line of code; advice in `given` is not repeated."""
     lines = _wrapped(headline(place), '  ', '    ')
     for reason in place.reasons:
         lines += _wrapped(reason_text(reason), '  - ', '    ')
@@ -305,8 +305,8 @@ def _wrapped(text: str, first: str, other: str) -> list[str]:
 
 
 def _batches_by_cause(places: Iterable[SiteReport]) -> 'Counter[Cause]':
-    """How many batches there are because of each cause; those that several differences of types
-    explain together count for the first."""
+    """Count batches by cause; those that several differences of types explain count for the
+    first."""
     counts: Counter[Cause] = Counter()
     for place in places:
         types = False
@@ -333,7 +333,7 @@ TYPE_CAUSES = frozenset(
 
 
 def counted(what: str, count: int) -> str:
-    """So many of something; what is said of it stands behind a comma."""
+    """Return a count and its noun, plural if needed; what follows a comma stays behind."""
     noun, comma, rest = what.partition(',')
     return f'{count} {noun}{"s" * (count != 1)}{comma}{rest}'
 

@@ -1,4 +1,4 @@
-"""How the arrays of users came in, and where they cost more than the calls that they are for."""
+"""Explain how the users' arrays were given, and where they cost more than their calls."""
 
 from collections import Counter
 from enum import Enum
@@ -13,7 +13,7 @@ from .explanation import Cause, Reason, counted
 
 
 class How(Enum):
-    """How an array came in."""
+    """How an array was given."""
 
     NUMPY = 'constant or NumPy array'  # `nd.zeros` in a scope is a constant
     LARGE = 'large NumPy array, copied'
@@ -31,7 +31,7 @@ _ADVICE = {
 
 
 def given_in_all(recording: Recording) -> tuple[tuple[str, int], ...]:
-    """How many arrays came in each way, those that hold the same once; and numbers."""
+    """Return how many arrays were given in each way, equal ones counted once; and numbers."""
     counts = Counter(how.value for how in _ways(recording))
     if recording.scalars:
         counts['number'] = len(recording.scalars)
@@ -39,9 +39,9 @@ def given_in_all(recording: Recording) -> tuple[tuple[str, int], ...]:
 
 
 def costs_by_place(recording: Recording, place: np.ndarray) -> dict[int, list[Reason]]:
-    """For places the reasons why calls there take longer to record than they had to.
+    """Return the reasons, by line, why calls take longer to record than necessary.
 
-    `place` has the place of each call."""
+    `place` has the line's number for each call."""
     ways, calls = _ways(recording), np.bincount(place).tolist()
     args = recording.node_args.since(0)
     reads = np.flatnonzero((args < 0) & (args % 2 == 0))

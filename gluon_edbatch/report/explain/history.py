@@ -1,4 +1,4 @@
-"""All calls of a scope, whether they ran or wait, as arrays."""
+"""All calls of a scope, evaluated or waiting, as arrays."""
 
 from dataclasses import replace
 from typing import NamedTuple, Optional
@@ -15,9 +15,9 @@ from ...subgraph.node_type import NodeType
 
 
 class Groups(NamedTuple):
-    """Calls that agree in some columns, one entry a group.
+    """Calls that agree in some columns, with one entry for each group.
 
-    The longest chain of calls that depend on each other is how many batches a group needs. The
+    A group needs as many batches as its longest chain of calls that depend on each other. The
     widest set of calls with equally many of the group below them could be one batch.
     """
 
@@ -41,7 +41,7 @@ class History(NamedTuple):
 
     @classmethod
     def of(cls, recording: Recording) -> 'History':
-        """That of a recording with one call or more."""
+        """Return the history of a recording with one call or more."""
         forms = recording.node_forms.since(0)
         owners = {form.node_type: form.block for form in recording.forms}
         types, blocks = list(owners), list(owners.values())
@@ -71,7 +71,7 @@ class History(NamedTuple):
         )
 
     def groups(self, *columns: np.ndarray) -> Groups:
-        """The calls by these columns, (n,) each."""
+        """Group the calls by these columns, (n,) each."""
         keys, group, _ = distinct(*columns)
         rank = ranks(
             replace(
@@ -89,8 +89,8 @@ class History(NamedTuple):
 
 
 def distinct(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct rows of columns of small integers, ascending; which of them each row is; and
-    how often each occurs."""
+    """Return the distinct rows of columns of small integers, ascending; the index of each row among
+    them; and how often each occurs."""
     code = np.zeros(len(columns[0]), np.int64)  # one sort of numbers is faster than one of rows
     for column in columns:
         lowest = column.min(initial=0)
@@ -107,7 +107,7 @@ def _numbered(items: list, of: list) -> np.ndarray:
 
 
 def _sites(recording: Recording) -> tuple[list[Site], np.ndarray]:
-    """The user's lines, and which of them each call was made on."""
+    """Return the user's lines, and the index of each call's line."""
     codes, code = np.unique(recording.node_codes.since(0), return_inverse=True)
     pairs, of_call, _ = distinct(code, recording.node_instructions.since(0))
     found = [site_at(int(codes[code]), instruction) for code, instruction in pairs.tolist()]
@@ -116,7 +116,7 @@ def _sites(recording: Recording) -> tuple[list[Site], np.ndarray]:
 
 
 def _ran(recording: Recording, forms: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Batch, evaluation and form of each call as it ran."""
+    """Return batch, evaluation and form of each call as it ran."""
     batch, evaluation = np.full((2, len(recording.node_forms)), -1, np.int64)
     ran_as, first = forms.copy(), 0
     for number, count in enumerate(recording.evaluator.counts):
@@ -150,7 +150,7 @@ def _graph(recording: Recording, place: np.ndarray, places: int) -> Graph:
 
 
 def seconds_of_calls(recording: Recording) -> np.ndarray:
-    """How long each call took, of each batch a share by rows; 0 where nobody measured it."""
+    """Return how long each call took, a share of its batch by rows; 0 where it was not measured."""
     rows = form_table(recording).rows[recording.node_forms.since(0)]
     seconds = np.zeros(len(rows))
     for count in recording.evaluator.counts:

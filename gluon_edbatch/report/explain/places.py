@@ -1,4 +1,4 @@
-"""From arrays of calls to explanations of places."""
+"""Make explanations of the user's lines from arrays of calls."""
 
 import linecache
 from collections import defaultdict
@@ -33,7 +33,7 @@ from .reasons import (
 
 
 def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation:
-    """Why the calls of a recording were batched as they were; evaluates nothing."""
+    """Explain why the calls of a recording were batched as they were, without an evaluation."""
     if recording is None or not len(recording.node_forms):
         return Explanation(scheduler.name, 0, 0, 0, 0, 0, '', ())
     counts = recording.evaluator.counts
@@ -67,7 +67,7 @@ def _rank(place: SiteReport) -> tuple:
 
 
 class _Places:
-    """All places of a scope, from groups of its calls."""
+    """Explain all lines of a scope, from groups of its calls."""
 
     def __init__(self, recording: Recording, history: History, scheduler: str, seconds: np.ndarray):
         self._history, self._scheduler = history, scheduler
@@ -99,7 +99,7 @@ class _Places:
         self._bars = _bars(history)
 
     def place(self, number: int) -> SiteReport:
-        """Explain one place."""
+        """Return the explanation of one line."""
         history = self._history
         site, operation = history.places[number]
         waiting, bars = self._waiting[number], self._bars[number]
@@ -144,7 +144,7 @@ class _Places:
 
 
 def _needs(groups: Groups) -> dict[int, dict[int, int]]:
-    """The longest chain for both keys of each group."""
+    """Return the longest chain for both keys of each group."""
     needs: dict[int, dict[int, int]] = defaultdict(dict)
     for (place, key), longest in zip(groups.keys.tolist(), groups.longest.tolist()):
         needs[place][key] = longest
@@ -152,8 +152,8 @@ def _needs(groups: Groups) -> dict[int, dict[int, int]]:
 
 
 def _more_apart(history: History, counted: np.ndarray) -> dict[tuple[int, int], int]:
-    """How many more batches than in one evaluation the calls of each type need at each place; of
-    those calls that are `counted`."""
+    """Return how many more batches the `counted` calls of each type need at each line than they
+    would in one evaluation."""
     together = history.groups(history.place, history.type, counted.astype(np.int64))
     apart = history.groups(
         history.place, history.type, counted.astype(np.int64), history.evaluation
@@ -170,7 +170,7 @@ def _more_apart(history: History, counted: np.ndarray) -> dict[tuple[int, int], 
 def _uses(
     history: History, more_apart: dict[tuple[int, int], int]
 ) -> dict[int, dict[int, list[Use]]]:
-    """The types of each block or operator (counted as in `History.block`), at each place."""
+    """Return the types of each block or operator (numbered as in `History.block`), at each line."""
     place, kind, block = history.place, history.type, history.block
     found = history.groups(place, block, kind)
     _, _, calls = distinct(place, block, kind)
@@ -191,7 +191,7 @@ def _uses(
 
 
 def _bars(history: History) -> dict[int, list[Bar]]:
-    """The batches of each place."""
+    """Return the batches of each line."""
     ran = np.flatnonzero(history.batch >= 0)
     batch = history.batch[ran]
     sizes = np.bincount(batch)
@@ -215,7 +215,7 @@ def _bars(history: History) -> dict[int, list[Bar]]:
 
 
 def _taken(history: History, counts: list[Counts]) -> dict[NodeType, tuple[int, int]]:
-    """Batches and lower bound of the types for which they differ."""
+    """Return batches and lower bound of the types for which they differ."""
     batches, bounds = np.zeros((2, len(history.types)), np.int64)
     for count in counts:
         graph, made = replace(count.graph), count.schedule  # which keeps what is derived from it

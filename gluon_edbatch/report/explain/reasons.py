@@ -1,8 +1,8 @@
-"""What kept the calls of a place apart, and what would help, in words.
+"""Explain what kept the calls of a line apart, and what would help.
 
-The batches of a place add up: it needs as many as its longest chain of calls; more if the chains
-of each block are counted apart, then of each type, then of each evaluation. What is more than that
-is the scheduler's. Calls of types that must run alone are a batch each.
+Causes add up. A line needs as many batches as its longest chain of calls. It needs more if the
+chains of each block are counted separately, then of each type, then of each evaluation. The rest is
+due to the scheduler. Calls that must run alone are a batch each.
 """
 
 from collections import Counter
@@ -42,8 +42,8 @@ class Use(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for an evaluation, whether the scope was still recording then, and whether it was
-    a line that has called `run_concurrently`; why, if it only calls what runs eagerly."""
+    """Who asked for an evaluation, whether the scope was still recording then, and whether that
+    line called `run_concurrently`; `why`, if it only calls what runs eagerly."""
 
     site: Site
     early: bool
@@ -52,9 +52,9 @@ class Asked(NamedTuple):
 
 
 def block_reasons(uses: Sequence[Use], needed: int, by_block: dict[int, int]) -> list[Reason]:
-    """Several blocks of one class are called.
+    """Return the reason that several blocks of one class are called, if it costs batches.
 
-    All calls of the place need `needed` batches, and those of each block `by_block`."""
+    All calls of the line need `needed` batches, and those of each block `by_block`."""
     calls: Counter[gluon.Block] = Counter()
     for use in uses:
         calls[use.block] += use.calls
@@ -74,9 +74,9 @@ def block_reasons(uses: Sequence[Use], needed: int, by_block: dict[int, int]) ->
 
 
 def type_reasons(uses: Sequence[Use], needed: int) -> list[Reason]:
-    """One block or operator has several types.
+    """Return the reason that one block or operator has several types, if it costs batches.
 
-    Its calls that can be batched need `needed` batches."""
+    Calls of the block that can be batched need `needed` batches."""
     uses = [use for use in uses if not use.node_type.alone]
     more = sum(use.needed for use in uses) - needed
     if len(uses) < 2 or more <= 0:
@@ -107,14 +107,14 @@ _OF_PADDING = Cause.SHAPE, Cause.ARGUMENT
 
 
 def _why_apart(cause: Cause, types: Sequence[NodeType], block: Optional[gluon.Block]) -> str:
-    """Why calls that differ in their lengths are not padded to one."""
+    """Explain why calls that differ in their lengths are not padded to one length."""
     if cause is Cause.LENGTHS:
         return types[0].why_by_length()
     return why_not_padded(block, types) if cause is Cause.SHAPE else ''
 
 
 def merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Reasons of several blocks, one for each cause: that which costs most, at the cost of all."""
+    """Merge reasons of several blocks, one for each cause: the costliest, at the cost of all."""
     by_cause: dict[Cause, list[Reason]] = {}
     for reason in reasons:
         by_cause.setdefault(reason.cause, []).append(reason)
@@ -127,9 +127,9 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
 
 
 def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> list[Reason]:
-    """Calls of one block or operator must run one by one.
+    """Return the reasons for which calls of one block or operator must run one by one.
 
-    All its calls need `needed` batches, those of them that can be batched `batched`."""
+    All calls need `needed` batches; those that can be batched need `batched`."""
     alone = [use for use in uses if use.node_type.alone]
     calls = sum(use.calls for use in alone)
     more = calls + batched - needed
@@ -155,7 +155,7 @@ def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> list[Reason
 
 
 def large_reasons(bars: Sequence[Bar], needed: int) -> list[Reason]:
-    """Large calls, one in each of these bars, ran eagerly."""
+    """Return the reason for large calls, one in each of these bars, that ran eagerly."""
     if not bars:
         return []
     text = f'{counted("call", len(bars))} ran eagerly, as large calls do: {WHY}'
@@ -165,7 +165,8 @@ def large_reasons(bars: Sequence[Bar], needed: int) -> list[Reason]:
 
 
 def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> list[Reason]:
-    """Calls ran in several evaluations, `asked` for in this order; some are still `waiting`."""
+    """Return the reason for calls that ran in several evaluations, `asked` for in this order; some
+    are still `waiting`."""
     more = sum(use.more_apart for use in uses if not use.node_type.alone)
     before = asked if waiting else asked[:-1]
     if not more or not before:
@@ -195,7 +196,7 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
 def scheduler_reason(
     uses: Sequence[Use], name: str, taken: dict[NodeType, tuple[int, int]], advice: str
 ) -> list[Reason]:
-    """The scheduler took more batches than the lower bound.
+    """Return the reason if the scheduler took more batches than the lower bound.
 
     `taken` has the types for which it did: batches in the whole scope, and the fewest possible."""
     found = [taken[use.node_type] for use in uses if use.node_type in taken]
@@ -216,7 +217,7 @@ def scheduler_reason(
 
 
 def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> list[Reason]:
-    """Calls of a place depend on each other; of those that have run, if some have."""
+    """Return the reason if calls of a line depend on each other; of those that ran, if any did."""
     needed = min(needed, batches) if batches else needed
     if needed < 2:
         return []
@@ -232,7 +233,7 @@ def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> list[Re
 
 
 def _why_no_sum(types: Sequence[NodeType]) -> str:
-    """Why additions that follow each other do not run as one sum."""
+    """Explain why additions that follow each other do not run as one sum."""
     if not all([node_type.options.additions for node_type in types]):
         return 'the compile option additions is off'
     if not all([node_type.addition for node_type in types]):
@@ -241,7 +242,7 @@ def _why_no_sum(types: Sequence[NodeType]) -> str:
 
 
 def _in_words(found: Sequence[Difference]) -> str:
-    """The first difference with its values, and the names of the others."""
+    """Return the first difference with its values, and the names of the others, as text."""
     first = found[0]
     verb = 'are' if first.what == PARAMETERS else 'is'
     one, other = (value_text(first.cause, value) for value in first.values[:2])

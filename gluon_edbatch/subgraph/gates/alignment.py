@@ -1,13 +1,13 @@
-"""An order of buffers in which batches read and write slices instead of gathering.
+"""Order buffers so that batches read and write slices instead of gathering.
 
 A batch runs one operator for several nodes, and each node has a result and operands that live in
-buffers. The batch can write its results as one slice if they are contiguous; it can read its
-k-th operands as one slice if these are contiguous *and* in the same order as the results. This
-is the memory layout of ED-Batch (Chen et al., 2023 [1]_); it differs in these points:
+buffers. The batch can write its results as one slice if they are contiguous. It can read its k-th
+operands as one slice if these are contiguous *and* in the same order as the results. This is the
+memory layout of ED-Batch (Chen et al., 2023 [1]_); it differs in these points:
 
 - operands that cannot be slices together with more valuable ones are dropped one by one, rather
   than whole batches;
-- what the order achieves is found by looking at it, whatever the tree said.
+- slices are found in the final order itself, not in the tree.
 
 References
 ----------
@@ -22,7 +22,7 @@ from .pq_tree import NodeKind, NotConsecutive, PQTree
 
 
 class NodeBatch(NamedTuple):
-    """One operator for several nodes."""
+    """A batch: one operator for several nodes, with their results and operands."""
 
     # the buffer of each node's result, one or more; no other batch has the same
     results: Sequence[Any]
@@ -34,7 +34,7 @@ class NodeBatch(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Buffers in memory."""
+    """An order of buffers in memory, and what it makes contiguous."""
 
     order: list[Any]  # all buffers as they lie in memory
     # for each batch, its nodes in the order in which their results lie in memory
@@ -44,7 +44,7 @@ class Alignment(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """Two lists of buffers that are to be contiguous, and in the same order."""
+    """Two lists of buffers that should be contiguous, and in the same order."""
 
     results: Sequence[Any]
     operands: Sequence[Any]
@@ -53,12 +53,12 @@ class _Link(NamedTuple):
 def align(buffers: Iterable[Any], batches: Sequence[NodeBatch]) -> Alignment:
     """Find an order in which the results of each batch, and the operands, are slices.
 
-    Where not all can be, operands give way to more valuable ones.
+    If not all can be slices, the less valuable operands are dropped.
 
     Parameters
     ----------
     buffers : iterable of hashable
-        What has a place in memory.
+        The buffers to order.
     batches : sequence of NodeBatch
 
     Returns

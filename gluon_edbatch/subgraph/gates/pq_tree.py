@@ -21,7 +21,7 @@ _Leaves = frozenset[Any]
 
 
 class NodeKind(Enum):
-    """Kinds of nodes."""
+    """Kinds of nodes in a PQ-tree: leaf, P-node, Q-node."""
 
     LEAF = 'leaf'
     P = 'P'
@@ -41,7 +41,7 @@ class PQTree:
     children : tuple of PQTree
         In the order of the frontier.
     leaves : frozenset
-        The elements below.
+        The elements below this node.
     whole : frozenset
         `leaves`, except for a row of a Q-node's children: the leaves of the whole Q-node.
 
@@ -137,7 +137,7 @@ class PQTree:
         return [element for (element,) in leaves]
 
     def __str__(self) -> str:
-        """P-nodes in braces, Q-nodes in brackets."""
+        """Return the tree as text: P-nodes in braces, Q-nodes in brackets."""
         if self.kind is NodeKind.LEAF:
             return str(*self.leaves)
         opening, closing = '{}' if self.kind is NodeKind.P else '[]'
@@ -158,7 +158,7 @@ class PQTree:
 def _gathered(root: PQTree, wanted: _Leaves) -> PQTree:
     """Make wanted leaves consecutive below the lowest node that has them all.
 
-    The node itself comes back if they are consecutive already.
+    Returns the node itself if they are consecutive already.
     """
     children = root.children
     empty, partial, full = _by_label(children, wanted)

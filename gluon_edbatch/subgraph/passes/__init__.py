@@ -1,5 +1,4 @@
-"""Passes: functions from subgraph to subgraph that change the speed of a subgraph, not its
-results."""
+"""Passes: functions from subgraph to subgraph that change its speed, not its results."""
 
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
@@ -14,7 +13,7 @@ Shapes = dict[str, Shape]
 
 
 class Pass(NamedTuple):
-    """A function, and when it is applied."""
+    """A pass, and when it is applied."""
 
     # the name in `CompileOptions` that switches it; None if it must always run
     option: Optional[str]
@@ -42,7 +41,7 @@ def apply_passes(
     device: str,
     dtypes: Optional[Mapping[str, Any]] = None,
 ) -> _Passed:
-    """Those passes in turn that are switched on, and made for the device.
+    """Apply the passes that are switched on, and made for the device, one after the other.
 
     Parameters
     ----------
@@ -53,7 +52,7 @@ def apply_passes(
     device : str
         ``'cpu'`` or ``'gpu'``
     dtypes : dict, optional
-        Of its inputs, to be written in the graph, as those of parameters are.
+        Dtypes of the inputs, to be written in the graph as parameters' dtypes are.
 
     Returns
     -------

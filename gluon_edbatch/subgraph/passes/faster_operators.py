@@ -1,8 +1,8 @@
-"""The same mathematics by the operators that are fast on CPU.
+"""Replace operators by equal ones that are faster on CPU.
 
-What Gluon's own cells use is not. Microseconds for what the rule replaces, and in its place, one
-thread, arrays of 150 columns (600 for ``split``; products from 150 to 600 columns), in compiled
-graphs of several of them (medians of repeats in turn, MXNet 1.9.1):
+Gluon's own cells use slow operators. The table has microseconds before and after each replacement,
+on one thread, for arrays of 150 columns (600 for ``split``; products from 150 to 600 columns).
+Figures are medians in compiled graphs of several operators, MXNet 1.9.1.
 
 ===============================  =======================  =======================
 rows                             16                       256
@@ -56,7 +56,7 @@ def _rule(rewriter: Rewriter, node: NodeView) -> Union[Operand, Sequence[Operand
 
 
 def _slices(rewriter: Rewriter, node: NodeView) -> list[Operand]:
-    """Each part of a split on its own."""
+    """Return each part of a split as a slice."""
     axis = node.attrs.axis('axis', len(node.shape), 1)
     parts, begin = [], 0
     for shape in node.shapes:
@@ -70,7 +70,7 @@ def _slices(rewriter: Rewriter, node: NodeView) -> list[Operand]:
 
 
 def _product(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
-    """``dot`` with a matrix as ``FullyConnected``, which takes it transposed."""
+    """Return ``dot`` with a matrix as ``FullyConnected``, which takes it transposed."""
     left, right = node.inputs
     if (
         node.attrs.flag('transpose_a')
@@ -96,7 +96,7 @@ def _storage(rewriter: Rewriter, operand: Operand) -> Optional[str]:
 
 
 def _bias(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
-    """The sum of a product and a row that is a parameter, as a product with a bias."""
+    """Return the sum of a product and a parameter's row as a product with a bias."""
     for (product, row), uses in ((node.inputs, node.uses[0]), (node.inputs[::-1], node.uses[1])):
         source, columns = rewriter.nodes[product.node], node.shape[-1]
         if (

@@ -1,12 +1,12 @@
-"""Horizontal fusion: products with the same input become one, and so does what follows them.
+"""Horizontal fusion: compute products with the same input, and what follows, as one operator.
 
-A cell written with one ``Dense`` a gate multiplies the same input by several weights. One product
-by the weights one after the other (a *pack*) gives all gates side by side, and elementwise
-operators on neighbours become one operator on both. Which gates are neighbours is for the
-alignment of operands to decide (`gates.align`): the sigmoids of an LSTM's three gates are one
-operator on one slice if these gates lie together, in the same order, in every array involved.
+A cell with one ``Dense`` for each gate multiplies the same input by several weights. One product
+with the concatenated weights (a *pack*) computes all gates side by side. Elementwise operators on
+neighbours become one operator on both. Alignment of operands decides which gates are neighbours
+(`gates.align`). The sigmoids of an LSTM's three gates are one operator on one slice if these gates
+lie together, in the same order, in every array involved.
 
-What does not come out as one slice is left apart: to gather columns costs more than it saves.
+Operators whose columns are not one slice stay apart: gathering columns costs more than it saves.
 """
 
 import json
@@ -36,8 +36,8 @@ def horizontal(graph: Subgraph) -> Subgraph:
     Returns
     -------
     Subgraph
-        The same if there is nothing to fuse. Else its new variables stand for several parameters
-        one after the other along axis 0; see `packs`.
+        `graph` itself if there is nothing to fuse. Otherwise new variables stand for several
+        parameters, concatenated along axis 0; see `packs`.
     """
     apart: set[int] = set()
     while True:
@@ -64,17 +64,17 @@ def horizontal(graph: Subgraph) -> Subgraph:
 
 
 def most_rows(columns: int) -> int:
-    """How many rows a batch with so many columns of a gate may have to be faster fused.
+    """Return the most rows of a batch that is faster fused, for so many columns of a gate.
 
-    What is saved are operators. What is added are slices, and in backward arrays of all gates'
-    width to which the gradient of each slice is added: LSTM cells gain up to 2 ** 15 elements (a
-    third where they are few), GRU cells up to 2 ** 13, and lose a tenth in training above.
+    Fusion saves operators. It adds slices and, in the backward pass, arrays of all gates' width to
+    which the gradient of each slice is added. LSTM cells gain up to 2 ** 15 elements (a third for
+    few), GRU cells up to 2 ** 13; above, training takes a tenth longer.
     """
     return MOST_ELEMENTS // columns
 
 
 def packs(graph: Subgraph) -> dict[str, list[str]]:
-    """The parameters, by name, that variables made by `horizontal` stand for."""
+    """Return the parameters, by name, that variables made by `horizontal` stand for."""
     return {
         node.name: json.loads(node.attrs[_NAMES]) for node in graph.nodes if _NAMES in node.attrs
     }
@@ -90,11 +90,11 @@ class _AlikeNodes(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Columns of all."""
+        """Columns of all members together."""
         return sum(self.widths)
 
     def ordered(self, order: list[int]) -> '_AlikeNodes':
-        """The same with its members in another order."""
+        """Return the group with its members in another order."""
 
         def pick(items):
             return [items[index] for index in order]
@@ -103,11 +103,10 @@ class _AlikeNodes(NamedTuple):
 
 
 def _groups(nodes: Sequence[Node], apart: set[int]) -> list[_AlikeNodes]:
-    """The groups of two and more.
+    """Return the groups of two or more nodes that can be one operator.
 
-    Products are alike if they have the same input, elementwise operators if what they read at
-    each position is alike. So all that one member of a group depends on, but for other groups,
-    the others depend on, too.
+    Products are alike if they have the same input, elementwise operators if their operands at each
+    position are alike. So members of a group depend on the same nodes, apart from other groups.
     """
     kinds: dict[Hashable, int] = {}
     kind_of: dict[int, int] = {}
@@ -134,7 +133,7 @@ def _groups(nodes: Sequence[Node], apart: set[int]) -> list[_AlikeNodes]:
 def _key(
     nodes: Sequence[Node], node: Node, kind_of: dict[int, int], widths: dict[int, int]
 ) -> Optional[Hashable]:
-    """What nodes have in common that can be one; None for those that cannot be in a group."""
+    """Return what nodes that can be one operator have in common; None for a node of no group."""
     if node.op == _PRODUCT and all(nodes[entry.node].is_parameter for entry in node.inputs[1:]):
         common = frozenset(item for item in node.attrs.items() if item[0] != 'num_hidden')
         return _PRODUCT, common, node.inputs[0], len(node.inputs)
@@ -166,7 +165,7 @@ def _operands(nodes: Sequence[Node], members: list[int]) -> list[list[int]]:
 
 
 class _Columns(NamedTuple):
-    """Where a member's result is: columns of a group's."""
+    """The columns of a group's result that hold a member's result."""
 
     group: int
     begin: int
@@ -174,9 +173,10 @@ class _Columns(NamedTuple):
 
 
 class _Fusion:
-    """The graph with each group as one operator.
+    """Build the graph with each group as one operator.
 
-    It takes the place of the first member: all that it needs comes before that (see `_groups`).
+    The operator takes the place of the first member: all its inputs come before that (see
+    `_groups`).
     """
 
     def __init__(self, graph: Subgraph, groups: list[_AlikeNodes]):
@@ -197,7 +197,7 @@ class _Fusion:
         self._packs: dict[tuple[str, ...], Operand] = {}
 
     def fused(self) -> Subgraph:
-        """The new one."""
+        """Return the new graph."""
         for index, node in enumerate(self._nodes):
             if index not in self._places:
                 self._kept[index] = self._rewriter.keep(node, list(map(self._moved, node.inputs)))
@@ -220,13 +220,13 @@ class _Fusion:
         return self._rewriter.add(op, inputs, (), **attrs)
 
     def _moved(self, entry: Entry) -> Operand:
-        """What the new graph has instead of an output of the old one."""
+        """Return the new graph's operand for an output of the old one."""
         if entry.node in self._places:
             return self._columns(entry.node, entry.node)
         return self._kept[entry.node]._replace(output=entry.output)
 
     def _columns(self, first: int, last: int) -> Operand:
-        """Those of neighbouring members of a group."""
+        """Return the columns of neighbouring members of a group."""
         number, begin, _ = self._places[first]
         end = self._places[last].end
         if end - begin == self._groups[number].width:

@@ -1,4 +1,4 @@
-"""Gradients of graphs as batches need them, where MXNet 1.9.1 gives others or none."""
+"""Correct gradients of graphs that MXNet 1.9.1 computes wrongly, or not at all."""
 
 from functools import partial
 from typing import Optional, Union
@@ -9,11 +9,11 @@ from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
 
 def embeddings(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
-    """Cut ids off from autograd, and let the gradients of tables be dense.
+    """Cut ids off from autograd, and make gradients of embedding tables dense.
 
-    MXNet refuses to compute a gradient of ids, which they would get if they are computed, or used
-    as numbers, too; and one of a table that is row_sparse, where there is an array for a dense one.
-    (Which gradients the user's parameters get does not depend on that: see `lookup`.)
+    MXNet refuses a gradient of ids, which are differentiated if they are computed or used as
+    numbers, too. It also refuses a row_sparse gradient of a table whose array is dense. (The user's
+    parameters keep their kind of gradient: see `lookup`.)
     """
     return rewrite(graph, shapes, _embedding) if 'Embedding' in graph.operators else graph
 
@@ -33,15 +33,15 @@ def _embedding(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
 
 
 def added_inputs(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
-    """Replace operators that lose gradients of variables; to run after passes that make some.
+    """Replace operators that lose gradients of variables; runs after passes that may add some.
 
-    A gradient with ``grad_req='add'`` is lost, or takes the place of the others, where these
-    operators read a variable directly:
+    A gradient with ``grad_req='add'`` is lost, or overwrites the others, where one of these
+    operators reads a variable directly:
 
-    - ``x + y``, if the sum is a result: the gradient is that of the result, handed through in
-      place, and in a compiled graph the request is then forgotten. ``add_n(x, y)`` does it right.
-    - operators whose backward pass writes whatever is requested, or nothing (`amp_cast`), or fails
-      (`RNN`). They read a copy; so do all that have no batching rule, of which nobody has tried.
+    - ``x + y``, if the sum is a result: the gradient of the result is passed through in place, and
+      a compiled graph forgets to add it. ``add_n(x, y)`` is right.
+    - operators whose backward pass overwrites in any case, writes nothing (`amp_cast`), or fails
+      (`RNN`). They read a copy. So do operators without a batching rule, which are untested.
     """
     states = frozenset(graph.states)
     return rewrite(graph, shapes, partial(_added, states))
