@@ -64,7 +64,7 @@ def _draw_minibatch(page: Page) -> None:
 
 def _draw_calls(page: Page, graph: Any) -> None:
     """Draw calls in their order, with what they read."""
-    _title(page, 30, '1  Recording', 'the model runs sample by sample; each call is noted')
+    _title(page, 30, '1  Recording', 'the model runs sample by sample; each call is recorded')
     x = [20 + STEP * node for node in range(len(graph))]
     y = [200 - 32 * depth for depth in graph.depth.tolist()]
     for edge in zip(graph.inputs.tolist(), graph.readers.tolist()):
@@ -75,7 +75,7 @@ def _draw_calls(page: Page, graph: Any) -> None:
 
 
 def _draw_types(page: Page, graph: Any) -> None:
-    _title(page, 260, '2  Types', 'calls of one colour may run together')
+    _title(page, 260, '2  Signatures', 'one colour for each batch signature')
     for kind in range(graph.num_types):
         x, count = 310 * kind, int((graph.types == kind).sum())
         page.markers(x + 9, 291, 's', colour(kind), 18)

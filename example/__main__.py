@@ -48,9 +48,13 @@ def programs() -> dict[str, Path]:
 
 
 def listing(found: dict[str, Path]) -> str:
-    """Return a line for each program: its name, and the first line of its docstring."""
-    width = max(map(len, found))
-    lines = [f'  {name:{width}}  {_summary(path)}' for name, path in found.items()]
+    """Return a line for each program: its name, and the first line of its docstring.
+
+    Programs that made the embedded samples are left out: they are the maintainers'.
+    """
+    shown = {name: path for name, path in found.items() if path.stem != 'make_sample'}
+    width = max(map(len, shown))
+    lines = [f'  {name:{width}}  {_summary(path)}' for name, path in shown.items()]
     return '\n'.join([USAGE, '', *lines, '', 'Options: python -m example NAME --help'])
 
 

@@ -59,10 +59,6 @@ def test_what_a_page_gets_wrong_is_found(tmp_path):
     assert error.traceback[-1].lineno + 1 == 3  # the page's own line
 
 
-def test_readme_is_short():
-    assert len((ROOT / 'README.md').read_text(encoding='utf-8').split()) <= 900
-
-
 def test_picture_of_a_minibatch_is_what_the_package_does(tmp_path):
     drawn = tmp_path / 'minibatch.svg'
     done = run_python('-m', 'benchmarks.draw_minibatch', str(drawn), cwd=ROOT)
