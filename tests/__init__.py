@@ -1,0 +1,1 @@
+"""Tests. A package, as some distributions install a package of this name, too."""
