@@ -7,7 +7,6 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..brief import brief
 from ..errors import RecordError
 from ..mx.arrays import alias, keep_on_tape, new_array
 from ..mx.host import upload
@@ -29,6 +28,7 @@ from ..record.lazy import (
 from ..record.recording import Recording
 from ..record.sites import current_site
 from ..record.stores import Store
+from ..short_repr import brief
 from ..subgraph.spec import spec_of
 from ..subgraph.structure import flatten, unflatten
 

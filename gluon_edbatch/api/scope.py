@@ -8,7 +8,6 @@ from typing import Any, Optional, Union
 import mxnet as mx
 import numpy as np
 
-from ..brief import brief
 from ..execute.evaluate import Evaluator
 from ..graph.graph import Graph
 from ..record import hooks
@@ -16,6 +15,7 @@ from ..record.recording import Recording
 from ..report.counters import Report, make_report
 from ..report.explain import Explanation, explain
 from ..schedule import Schedule, Scheduler, get_scheduler
+from ..short_repr import brief
 from ..subgraph.options import CompileOptions, current_options
 
 DEFAULT_SCHEDULER = 'fsm'

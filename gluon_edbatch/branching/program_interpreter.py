@@ -14,8 +14,8 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-from ..brief import brief
 from ..errors import ProgramError, StepsError
+from ..short_repr import brief
 from .host_arithmetic import NUMBERS, ORDERED, are_near, calculate, have_rivals
 from .program_graph import (
     Calculate,

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from ..brief import brief
 from ..errors import BundleError
+from ..short_repr import brief
 
 FORMAT, VERSION, NAME = 'gluon_edbatch bundle', 1, 'manifest.json'
 _LARGEST = 1 << 28  # bytes of a manifest

@@ -10,7 +10,7 @@ import numpy as np
 from ..graph.collect import Calls, Edges, FormTable, Sums, to_graph
 from ..graph.graph import Graph
 from ..plan.plan import Group, Plan
-from ..plan.recurring import RecurringPlans
+from ..plan.plan_cache import RecurringPlans
 from ..record.sites import Site
 from ..schedule import Schedule
 from ..subgraph.node_type import NodeType

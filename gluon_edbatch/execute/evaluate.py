@@ -28,7 +28,7 @@ from ..mx.modes import modes
 from ..mx.run_ahead import under_way, wait_for_engine
 from ..plan.layout import make_plan
 from ..plan.plan import Plan
-from ..plan.recurring import Planned
+from ..plan.plan_cache import Planned
 from ..plan.split_batches import hoist, look_ups_apart
 from ..record.hooks import suspended
 from ..record.recording import Recording

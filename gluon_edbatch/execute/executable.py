@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 import numpy as np
 
 from ..plan.plan import Traits
-from ..plan.recurring import RecurringPlans
+from ..plan.plan_cache import RecurringPlans
 from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:

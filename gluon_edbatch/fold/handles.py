@@ -13,9 +13,9 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..brief import brief
 from ..errors import RecordError
 from ..record.sites import Site, site_at
+from ..short_repr import brief
 from ..subgraph.trace import describe
 
 

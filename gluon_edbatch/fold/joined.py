@@ -8,8 +8,8 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..api.functional import concat, forward
-from ..brief import brief
 from ..errors import RecordError
+from ..short_repr import brief
 from .handles import Handle
 
 _EXACT = 2**24  # all integers up to it are exact in float32

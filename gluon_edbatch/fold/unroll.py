@@ -7,8 +7,8 @@ import mxnet as mx
 from mxnet.gluon.rnn import RecurrentCell
 from mxnet.ndarray import NDArray
 
-from ..brief import brief
 from ..errors import RecordError
+from ..short_repr import brief
 from .fold import Fold
 from .handles import Handle
 

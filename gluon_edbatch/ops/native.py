@@ -8,7 +8,7 @@ from typing import Callable, Optional
 
 import numpy as np
 
-from . import arranged
+from . import attention_fusion
 from .attrs import Attrs, Shape
 from .instructions import (
     ADD,
@@ -291,7 +291,7 @@ def slice_axes(call: LoweredCall) -> None:
 def transpose(call: LoweredCall) -> None:
     """Lower a transposition that swaps two groups of neighbouring axes."""
     lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
-    if arranged.by_heads(call):
+    if attention_fusion.by_heads(call):
         return
     axes = call.attrs.order(call.op, rank)
     if axes[:lead] != list(range(lead)) or rank == lead:
@@ -461,7 +461,7 @@ def _product_of_values(call: LoweredCall, a: Value, b: Value, turned: tuple[bool
         low.emit(Opcode.BATCH_PRODUCT, each, a.view, b.view, numbers=(m, n, 1, 0))
         low.emit(Opcode.SEGMENT_SUM, call.out(False), each)
     else:
-        arranged.batch_dot(call)
+        attention_fusion.batch_dot(call)
 
 
 def softmax(op: Opcode) -> NativeRule:

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Callable, Optional
 
 from .attrs import Attrs
-from .mending import MendingRule
+from .mxnet_workarounds import MendingRule
 from .native import NativeRule
 from .numbers import NumberRule
 from .padding_rules import ApartRule, LinksRule, PaddingRule
@@ -46,7 +46,7 @@ class Op:
     # which padded axes are equally long, where shapes of the results do not tell
     links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None  # what it becomes in a program for rows (see `ops.native`)
-    # the same of ragged values that the graph arranges by heads (see `ops.arranged`)
+    # the same of ragged values that the graph arranges by heads (see `ops.attention_fusion`)
     arranged: Optional[NativeRule] = None
     # what it becomes where the number among its attributes is data (see `ops.numbers`)
     number: Optional[NumberRule] = None
@@ -74,7 +74,7 @@ class Op:
     # of those that keep statistics of what they were applied to, and write them: whether they are
     # to take those of the batch
     statistics: Optional[ModeRule] = None
-    # what does the same, of those that do harm in a graph (see `ops.mending`)
+    # what does the same, of those that do harm in a graph (see `ops.mxnet_workarounds`)
     mending: Optional[MendingRule] = None
     # whether the result is to have as many elements as the input, and MXNet does not see to it
     keeps_size: bool = False

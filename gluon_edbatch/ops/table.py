@@ -2,7 +2,7 @@
 
 from typing import Any, Optional
 
-from . import arranged, mending, native, numbers, whole
+from . import attention_fusion, mxnet_workarounds, native, numbers, whole
 from . import padding_rules as padding
 from . import row_rules as rows
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
@@ -36,7 +36,12 @@ for _name, _at in {'tanh': keeps, 'relu': keeps, 'softsign': keeps, 'sigmoid': f
 _unary('square', padding=keeps, native=native.unary(native.SQUARE))
 _unary('abs', padding=keeps, native=native.function('Abs', 'x'))
 _affine('negative', lambda _: (-1.0, -0.0), padding=keeps)
-_unary('_copy', padding=keeps, native=native.unary(AFFINE, lambda _: COPY), arranged=arranged.same)
+_unary(
+    '_copy',
+    padding=keeps,
+    native=native.unary(AFFINE, lambda _: COPY),
+    arranged=attention_fusion.same,
+)
 _unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.function('Exp', 'y'))
 _unary('log', padding=_AT_ONE, native=native.function('Log', 'x'))
 _unary('sqrt', padding=_AT_ONE, native=native.unary(native.SQRT))
@@ -59,7 +64,9 @@ _unary('log1p expm1 tan arcsin sinh arctanh', padding=only_at(At.ZERO, At.ZERO))
 _unary('arccos cosh', padding=only_at(At.ZERO, At.FINITE))
 _unary('rsqrt cbrt rcbrt log10 log2', padding=_AT_ONE)
 _unary('arccosh _contrib_quadratic')
-_unary('BlockGrad', padding=keeps, native=native.stop_gradient, arranged=arranged.stop_gradient)
+_unary(
+    'BlockGrad', padding=keeps, native=native.stop_gradient, arranged=attention_fusion.stop_gradient
+)
 _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
 _unary('one_hot', elementwise=False, indices=(0,))
@@ -80,7 +87,7 @@ _each(
     by_value=lambda attrs: not attrs.integers('axes'),
     padding=padding.dropout,
     native=native.dropout,
-    arranged=arranged.dropout,
+    arranged=attention_fusion.dropout,
     is_view=True,
     noise=lambda attrs, training: training or attrs.get('mode') == 'always',
 )
@@ -91,14 +98,14 @@ _affine(
     '_mul_scalar',
     lambda attrs: (scalar(attrs), -0.0),
     padding=keeps,
-    arranged=arranged.scaled(lambda call: scalar(call.attrs)),
+    arranged=attention_fusion.scaled(lambda call: scalar(call.attrs)),
     number=operand('broadcast_mul'),
 )
 _affine(
     '_div_scalar',
     lambda attrs: (inverse(scalar(attrs)), -0.0),
     padding=padding.scaled,
-    arranged=arranged.scaled(lambda call: inverse(scalar(call.attrs))),
+    arranged=attention_fusion.scaled(lambda call: inverse(scalar(call.attrs))),
     number=operand('broadcast_div'),
 )
 for _name, _terms, _number in (
@@ -230,7 +237,7 @@ _each(
     whole=whole.batch_dot,
     padding=padding.matrices,
     native=native.batch_dot,
-    arranged=arranged.batch_dot,
+    arranged=attention_fusion.batch_dot,
     heavy=True,
 )
 _each('_linalg_gemm2', rows=rows.batch_dot, whole=whole.matrices, never_adds=True)
@@ -269,7 +276,7 @@ _each(
     padding=padding.normalised(At.LOWEST, At.ZERO),
     apart=padding.softmax_apart(),
     native=native.softmax(Opcode.SOFTMAX),
-    arranged=arranged.softmax,
+    arranged=attention_fusion.softmax,
 )
 _each(
     'log_softmax',
@@ -312,7 +319,7 @@ _each(
     'argsort sort topk',
     rows=rows.other_axis('axis', -1),
     whole=whole.or_all(-1),
-    mending=mending.sort,
+    mending=mxnet_workarounds.sort,
 )
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all(None))
@@ -323,7 +330,7 @@ _each(
     by_value=lambda attrs: True,
     padding=padding.value_by_value,
     native=native.by_root_of_width,
-    arranged=arranged.scaled(arranged.by_root_of_columns),
+    arranged=attention_fusion.scaled(attention_fusion.by_root_of_columns),
 )
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -340,10 +347,10 @@ def _view(name: str, rule: Any, **facts: Any) -> None:
     _each(name, rows=rule, whole=whole.reshaped, native=native.reshape, **facts)
 
 
-_view('Reshape', rows.always, arranged=arranged.reshape, keeps_size=True)
+_view('Reshape', rows.always, arranged=attention_fusion.reshape, keeps_size=True)
 _view('Flatten', rows.always)
 _view('reshape_like', rows.always, padding=padding.same_shape, is_view=False)
-_view('expand_dims', rows.new_axis, arranged=arranged.reshape)
+_view('expand_dims', rows.new_axis, arranged=attention_fusion.reshape)
 _view('squeeze', rows.other_axes)
 _each(
     'transpose SwapAxis',
@@ -351,7 +358,7 @@ _each(
     whole=whole.transpose,
     padding=padding.alike,
     native=native.transpose,
-    arranged=arranged.transpose,
+    arranged=attention_fusion.transpose,
 )
 _along('Concat', 'dim', 1, padding=padding.other_axis('dim', 1), native=native.concat)
 _each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
@@ -387,7 +394,7 @@ _each(
     by_value=lambda attrs: True,
     padding=padding.lookup,
     native=native.embedding,
-    arranged=arranged.look_up,
+    arranged=attention_fusion.look_up,
     indices=(0,),
     weights=(1,),
     unread=(1,),
@@ -408,7 +415,7 @@ _each(
     '_contrib_arange_like',
     of_axis=lambda attrs: attrs.integer('axis', None),
     padding=padding.positions,
-    native=arranged.positions,
+    native=attention_fusion.positions,
 )
 
 # --- sequences -----------------------------------------------------------------------------------
@@ -426,7 +433,7 @@ _each(
     rows=rows.sequence,
     whole=whole.sequence,
     indices=(1,),
-    mending=mending.sequence_last,
+    mending=mxnet_workarounds.sequence_last,
 )
 _each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each('RNN', whole=whole.rnn, never_adds=True, noise=lambda attrs, training: training)
@@ -447,7 +454,9 @@ for _name, _links in (
 # --- images and their normalisation --------------------------------------------------------------
 
 _each('Convolution', rows=rows.first_only, weights=(1, 2), heavy=True)
-_each('Deconvolution', rows=rows.first_only, weights=(1, 2), mending=mending.deconvolution)
+_each(
+    'Deconvolution', rows=rows.first_only, weights=(1, 2), mending=mxnet_workarounds.deconvolution
+)
 _each('GroupNorm InstanceNorm', rows=rows.first_only, weights=(1, 2))
 _each(
     'BatchNorm',

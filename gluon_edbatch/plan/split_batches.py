@@ -13,7 +13,7 @@ import numpy as np
 
 from ..subgraph.split import Split, hoisted, looked_up
 from .plan import ArenaPlan, Group, Plan, Read, Traits, Write
-from .repeats import Distinct, Numbers, Repeats
+from .row_deduplication import Distinct, Numbers, Repeats
 from .rows import rows_read
 
 

@@ -11,11 +11,20 @@ from mxnet import gluon
 from ..branching.program_graph import Spec
 from ..errors import ProgramError
 from ..subgraph.structure import unflatten
+from .abstract_state import (
+    Activation,
+    Path,
+    State,
+    Taken,
+    containers_within,
+    pruned,
+    rebuilt,
+    spec_of,
+)
 from .abstract_values import KnownNumber, SampleNumber, SampleTensor
 from .build import Builder, Shared
 from .call_rules import Framed, ProgramCalls, entered, truth
 from .flow import Branch, Invoke, Jump, Statement, site
-from .states import Activation, Path, State, Taken, containers_within, pruned, rebuilt, spec_of
 
 MOST_CALLS = 100  # in each other
 _TOO_DEEP = (

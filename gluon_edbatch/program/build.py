@@ -25,7 +25,7 @@ from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
 from .abstract_values import Dynamic, SampleNumber, SampleTensor, apply, kind_of
-from .draft import Applied, Draft, Made, Place, needed
+from .block_ir import Applied, Draft, Made, Place, needed
 
 
 class Shared:

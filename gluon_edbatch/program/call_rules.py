@@ -17,6 +17,7 @@ from ..mx.symbols import registered
 from ..ops.attrs import Attrs
 from ..ops.registry import op_of
 from ..subgraph.fingerprint import has_hooks
+from .abstract_state import Activation
 from .abstract_values import (
     Dynamic,
     KnownNumber,
@@ -28,7 +29,6 @@ from .abstract_values import (
 )
 from .flow import Invoke
 from .statements import AT, CALL_AT, IN, ITEM, ITEMS, MORE, NOT, OWN, flow_of
-from .states import Activation
 
 
 class Framed(NamedTuple):

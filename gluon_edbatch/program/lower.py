@@ -26,7 +26,7 @@ from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.lift import lift
 from ..subgraph.rowwise import Verdict, analyse
 from ..subgraph.trace import INPUT
-from .draft import Applied, Draft, Made, graph_key
+from .block_ir import Applied, Draft, Made, graph_key
 
 PARAMETER = 'edb_parameter%d'
 

@@ -10,7 +10,7 @@ from typing import Any, Callable
 from ..branching.host_arithmetic import calculate
 from ..branching.program_graph import Calculate, Choose, End, Finish, Goto, gotos, read_by
 from ..branching.pytree import exact
-from .draft import Draft, Made, Place, needed, renamed
+from .block_ir import Draft, Made, Place, needed, renamed
 from .flow import in_order
 
 Drafts = list[Draft]

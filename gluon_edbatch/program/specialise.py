@@ -1,7 +1,7 @@
 """Step 2: make one graph of the user's functions, with only what depends on values left.
 
 This is online partial evaluation (Jones, Gomard, Sestoft 1993), with states as program points. A
-state (`states`) is run as Python would run it: loops over known values are unrolled, known
+state (`abstract_state`) is run as Python would run it: loops over known values are unrolled, known
 conditions are decided, and calls are followed. Where a value decides, the block that is being made
 ends, and both paths are states to go on from. A block also ends where paths meet, so that they go
 on as one.
@@ -23,10 +23,10 @@ from ..branching.pytree import exact
 from ..errors import ProgramError
 from ..subgraph.structure import flatten
 from ..subgraph.trace import describe
+from .abstract_state import Path, State, StateParts
 from .abstract_values import Dynamic, KnownNumber, SampleNumber, SampleTensor
+from .block_ir import Draft
 from .block_runner import BlockRunner, Ran, Standing
-from .draft import Draft
-from .states import Path, State, StateParts
 
 MOST_BLOCKS = 10_000
 MOST_VALUES = 500_000  # in all states: a list that grows for ever has them sooner

@@ -358,7 +358,7 @@ class CallLog(Entered):
         self._node_at = -1  # see `reading.node_offset`
         self._met: dict[int, tuple] = {}  # NumPy arrays by id, what they held, values that they are
         self._read: dict[tuple, Any] = {}  # small arrays as values, by what they hold
-        self.constants: dict[tuple, tuple] = {}  # store and value of each; see `created`
+        self.constants: dict[tuple, tuple] = {}  # store and value of each; see `constant_hooks`
         self._numbers: Optional[Store] = None  # of numbers, once it is known where these go
 
     def active(self):

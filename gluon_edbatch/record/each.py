@@ -4,8 +4,8 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
-from ..brief import brief
 from ..errors import RecordError
+from ..short_repr import brief
 from .lazy import ARITHMETIC, METHODS
 from .sites import current_site
 

@@ -4,9 +4,9 @@ Two functions get other code (see `mx.methods`): ``Block.__call__`` (calls of bl
 ``Block.__setattr__`` (blocks that change while their calls wait). If this package is compiled,
 classes of called blocks also get another function in the slot of ``__call__``. Other functions are
 replaced: the conversion in ``array[0] = value``, the function behind all of ``mx.nd`` (operators),
-and makers of arrays with known contents (see `created`). So are autograd's two mode setters, and
-what puts arrays on its tape by handle. Each hook first asks whether *this thread or asyncio task*
-is recording. MXNet runs unchanged in others, and in this one while `suspended`. Python's cyclic
+and makers of arrays with known contents (see `constant_hooks`). So are autograd's two mode setters,
+and what puts arrays on its tape by handle. Each hook first asks whether *this thread or asyncio
+task* is recording. MXNet runs unchanged in others, and in this one while `suspended`. Python's cyclic
 garbage collector is paused, too: a recording makes many objects and no cycles, and each full
 collection would walk through all of the user's samples.
 """
@@ -24,10 +24,10 @@ from ..errors import ControlFlowError, RecordError
 from ..mx.invoke import INVOKE, invoke
 from ..mx.methods import calling, unhooked
 from ..mx.modes import set_recording, set_training
-from . import created
+from . import constant_hooks
 from .calls import BLOCK_CALL, hook_calls, hooked_call, hooked_invoke
-from .invoked import listed
 from .lazy import LazyArray
+from .operator_dispatch import listed
 from .scopes import current_recording, enter, leave, local  # noqa: F401
 from .sites import current_site
 
@@ -133,7 +133,7 @@ _HOOKS = (
     (autograd, 'mark_variables', _hooked_mark_variables, _mark_variables),
     (autograd, 'grad', _hooked_grad, _grad),
     (autograd.Function, '__call__', hooked_call_function, call_function),
-    *created.HOOKS,
+    *constant_hooks.HOOKS,
 )
 
 

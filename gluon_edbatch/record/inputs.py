@@ -118,7 +118,7 @@ class Inputs(CallLog):
         return array.dtype in _MX_DTYPES
 
     def new_constant(self, key: tuple, values: np.ndarray, ctx: mx.Context) -> LazyArray:
-        """Add a constant (see `created`) under a key, and return its value."""
+        """Add a constant (see `constant_hooks`) under a key, and return its value."""
         store = self.store(spec_of(values.shape, values.dtype, ctx))
         value = self._append_array(values, store.spec)
         store.given[value._id] = values

@@ -10,12 +10,12 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..brief import brief
 from ..errors import ControlFlowError, RecordError, StaleValueError
 from ..mx.modes import numpy_shapes
 from ..mx.mutation_guard import Watched
 from ..mx.reading import node_offset
 from ..ops import op_of
+from ..short_repr import brief
 from ..subgraph.fingerprint import exact, state_of
 from ..subgraph.node_type import NodeType
 from ..subgraph.options import CompileOptions
@@ -31,8 +31,8 @@ from .forms import Forms, key_of
 from .function_calls import function_called
 from .hooks import suspended
 from .inputs import ARRAYS, GivenArray
-from .invoked import operator_called
 from .lazy import HAND_ON, VALUES, LazyArray, RaggedArray
+from .operator_dispatch import operator_called
 from .packed import (
     PackedCall,
     but_for_lengths,
@@ -42,11 +42,11 @@ from .packed import (
 )
 from .padded_calls import Padded
 from .refused import current_model_call, refused_call
+from .scalar_promotion import Varying, with_number
 from .several import concat, concat_form, form_of_any_number, ragged_unknown
 from .shared import Sharing
 from .sites import current_site
 from .stores import Arena, EagerArena, Locations, Store
-from .varying import Varying, with_number
 
 
 class Recording(Forms):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional
 
 from mxnet import gluon
 
-from ..brief import brief
+from ..short_repr import brief
 from ..subgraph.trace import WITHOUT_ARRAY, argument_names, describe
 from .calls import NUMBERS
 from .inputs import is_array

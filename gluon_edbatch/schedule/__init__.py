@@ -6,8 +6,8 @@ and ``rules``. ``bound`` computes the least possible number of batches. README.m
 
 from typing import Callable, Union
 
-from ..brief import brief
 from ..compiled import load
+from ..short_repr import brief
 
 load(f'{__name__}.frontier')
 load(f'{__name__}.run')

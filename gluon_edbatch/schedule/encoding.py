@@ -7,7 +7,7 @@ different types compete, only ``E_path`` tells which type begins the longest pat
 import warnings
 from typing import Callable, Optional, Protocol, Union
 
-from ..brief import brief
+from ..short_repr import brief
 from .protocol import of_name
 from .rules import LongestWay
 from .run import Run

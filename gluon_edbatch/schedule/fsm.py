@@ -5,8 +5,8 @@ import time
 from dataclasses import replace
 from typing import Optional
 
-from ..brief import brief
 from ..graph.graph import Graph
+from ..short_repr import brief
 from .bound import lower_bound
 from .cache import ScheduleCache
 from .learning import learn_policy

@@ -12,9 +12,9 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 
-from ..brief import brief
 from ..errors import PolicyError
 from ..graph.graph import Graph
+from ..short_repr import brief
 from .encoding import State, StateEncoding, get_encoding
 from .frontier import Rule
 from .rules import LeastDeep, LongestWay, LookAhead, LookUp

@@ -1,4 +1,4 @@
-"""Replace operators that are harmful in graphs of MXNet 1.9.1 by equal ones (`ops.mending`)."""
+"""Replace operators that are harmful in graphs of MXNet 1.9.1 (see `ops.mxnet_workarounds`)."""
 
 from math import prod
 from typing import Any

@@ -5,7 +5,7 @@ import warnings
 from dataclasses import InitVar, dataclass, fields, replace
 from typing import Any, Optional
 
-from ..brief import brief
+from ..short_repr import brief
 
 # Options that are accepted for one version, without effect.
 _GONE = ('common_subexpressions', 'constants', 'middle_axis', 'row_layout', 'sums')

@@ -31,7 +31,7 @@ from ..mx.invoke import (
     operator_name,
 )
 from ..mx.methods import calling, unhooked
-from ..record import created, hooks
+from ..record import constant_hooks, hooks
 from ..record.calls import hooked_invoke
 from ..record.lazy import LazyArray
 from ..record.recording import Recording
@@ -40,7 +40,7 @@ from ..subgraph.options import CompileOptions, current_options
 Known = dict[int, NDArray]  # arrays by their ids, in float64
 _NARROW = frozenset(('float16', 'float32'))
 _CREATORS = (
-    *[hook[:3] for hook in created.HOOKS if hook[1] in ('array', 'full')],
+    *[hook[:3] for hook in constant_hooks.HOOKS if hook[1] in ('array', 'full')],
     (mx.np, 'array', mx.np.array),
 )
 
@@ -318,7 +318,7 @@ class _WideRecording(Recording):
         self._in_float64 = known
         super().__init__(evaluator, ctx, options)
 
-    def operator_called(  # type: ignore[no-untyped-def]  # as `invoked` has it
+    def operator_called(  # type: ignore[no-untyped-def]  # as `operator_dispatch` has it
         self, handle, ndargs, keys, vals, out, is_np_op, output_is_list
     ):
         """Run or record an operator of ``mx.nd``."""

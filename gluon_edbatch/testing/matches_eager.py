@@ -17,10 +17,10 @@ from mxnet.ndarray import NDArray
 from ..api.functional import forward
 from ..api.mixin import eagerly
 from ..api.scope import batching
-from ..brief import brief
 from ..mx.parameters import context_of
 from ..record.lazy import LazyArray
 from ..schedule import Scheduler
+from ..short_repr import brief
 from ..subgraph.options import compile_options, current_options
 from .closeness import (
     ROUNDING,

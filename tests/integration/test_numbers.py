@@ -17,7 +17,7 @@ from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
 from gluon_edbatch.ops.registry import OPS
-from gluon_edbatch.record import forms, remembered, varying
+from gluon_edbatch.record import forms, remembered, scalar_promotion
 from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support import minibatches
@@ -247,13 +247,13 @@ def test_positions_of_large_arrays_are_views():
 
 def test_scopes_that_begin_with_other_numbers_make_no_more_types():
     names = []
-    for i in range(2 * varying._MOST_CONSTANTS):
+    for i in range(2 * scalar_promotion._MOST_CONSTANTS):
         with edb.batching() as scope:
             value = edb.nd.identity(np.ones((1, 77), np.float32)) * (i + 0.25)
         np.testing.assert_array_equal(value.asnumpy(), np.full((1, 77), i + 0.25))
         names += [kind.name for kind in scope.report().types if kind.calls and 'mul' in kind.name]
     assert names[:: len(names) - 1] == ['_mul_scalar[77]', '_mul_scalar[77, 1]']
-    assert names.count('_mul_scalar[77]') == varying._MOST_CONSTANTS
+    assert names.count('_mul_scalar[77]') == scalar_promotion._MOST_CONSTANTS
 
 
 def test_types_of_numbers_that_are_attributes_go(monkeypatch):

@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.plan import recurring
+from gluon_edbatch.plan import plan_cache
 from tests.support.models import Tree, TreeLSTM, ndarrays, random_trees, sentences, started
 from tests.support.tiers import sampled
 
@@ -251,9 +251,9 @@ def test_threads_share_plans():
 
 def test_few_are_kept():
     net = started(TreeLSTM(WIDTH))
-    for seed in range(recurring._MOST + 5):
+    for seed in range(plan_cache._MOST + 5):
         for _ in range(2):
             with edb.batching() as scope:
                 values = [net(tree) for tree in random_trees(3, seed=seed)]
             edb.forward(values)
-    assert scope.report().kept_plans <= recurring._MOST
+    assert scope.report().kept_plans <= plan_cache._MOST
