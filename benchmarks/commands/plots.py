@@ -1,4 +1,4 @@
-"""CSV, tables and plots from the rows that ``python -m benchmarks workloads --json`` prints.
+"""Write CSV, tables and plots of the rows that ``python -m benchmarks workloads --json`` prints.
 
     python -m benchmarks plots results/table.jsonl results/sweep.jsonl --out results
 
