@@ -186,7 +186,7 @@ class CompiledBatch:
         return [values[row] for row in range(len(array))]
 
     def forward(self) -> list[mx.nd.NDArray]:
-        """Run the batch."""
+        """Run the batch; return its results."""
         self._step.run(self._machine)
         return [
             self._machine.arenas[write.arena]._slice(write.begin, write.end)

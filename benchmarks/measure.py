@@ -1,4 +1,4 @@
-"""Measure one system.
+"""Measure the speed of one system on one workload.
 
 One rule holds for every system. A repeat is a stream of minibatches, as in a training loop or a
 server, with one wait at its end. So Python may prepare a minibatch while the one before it runs.
@@ -68,7 +68,7 @@ class Measurement:
         self.minibatches = settings.minibatches or max(1, round(settings.seconds / fastest))
 
     def repeat(self, number: int) -> None:
-        """Run a repeat."""
+        """Time one repeat, unless enough have been timed."""
         if len(self.speeds) >= ENOUGH[0] and self.spent > ENOUGH[1]:
             return
         speed, cpu_ms = self.timed(number)
@@ -88,7 +88,7 @@ class Measurement:
         return sum(map(len, minibatches)) / seconds, cpu_ms
 
     def row(self) -> dict[str, Any]:
-        """Return all figures."""
+        """Return all figures of the measurement, by name."""
         settings, stream = self.settings, self._stream(-2)
         peak = peak_rss_mb()
         slow = settings.batch_size / median(self.speeds) > SLOW_SECONDS

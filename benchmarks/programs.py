@@ -38,7 +38,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 
 def one_by_one(program: Callable, samples: Sequence[Any]) -> None:
-    """Run some samples alone."""
+    """Run a program on the first few samples, one by one."""
     for sample in samples[:ALONE]:
         _waited(program([sample]))
 

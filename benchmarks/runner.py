@@ -76,7 +76,7 @@ class _Elsewhere:
         return value
 
     def close(self) -> None:
-        """End the process."""
+        """End the measurement's process."""
         self._pipe.close()
         self._process.join(10)
         if self._process.is_alive():

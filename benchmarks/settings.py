@@ -42,7 +42,7 @@ def scheduler_of(system: str) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """One cell of the table.
+    """What one measurement runs: a workload, a system, sizes and repeats.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ DEFAULT = ('treelstm-sick', 'treelstm-sst', 'bilstm-tagger')
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure, workload by workload."""
+    """Measure each workload with and without optimisations, and print the rows."""
     from gluon_edbatch import CompileOptions
 
     from ..ablation import ablation_table, measure_ablation

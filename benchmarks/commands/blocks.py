@@ -28,7 +28,7 @@ GATES = ('apart', 'fused')
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure, cell by cell."""
+    """Measure each cell by number of rows, and print the rows."""
     from ..blocks import BlockSettings, block_table, measure_block
 
     check_compile_options('--off', options.off)

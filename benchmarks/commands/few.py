@@ -13,7 +13,7 @@ from ..output import print_rows
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure, layer by layer."""
+    """Measure each layer, and print the rows."""
     from ..few import LAYERS, few_table, measure_few
 
     unknown = set(options.layers) - set(LAYERS)

@@ -25,7 +25,7 @@ from ..runner import MeasurementError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure; a workload that fails is reported, and the others go on."""
+    """Measure what each workload gains; report one that fails, and go on with the others."""
     failed = False
     for workload in options.workloads or COMPARISONS:
         comparison = COMPARISONS[workload]

@@ -57,7 +57,7 @@ exit "$status"
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the scripts, run_all.sh last."""
+    """Write the scripts that measure, run_all.sh last."""
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     root, paths = shlex.quote(str(ROOT)), []

@@ -17,7 +17,7 @@ from ..output import print_rows
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure, case by case."""
+    """Measure each idiom and model, and print the rows."""
     from ..idiom_models import MODELS, measure_model, model_table
     from ..idioms import CASES, idiom_table, measure_idiom
 

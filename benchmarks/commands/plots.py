@@ -1,4 +1,4 @@
-"""CSV, tables and plots from the rows that ``python -m benchmarks workloads --json`` prints.
+"""Write CSV, tables and plots of the rows that ``python -m benchmarks workloads --json`` prints.
 
     python -m benchmarks plots results/table.jsonl results/sweep.jsonl --out results
 
@@ -16,7 +16,7 @@ from ..plots import by, plot, read_rows, write_csv
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write, file by file."""
+    """Write CSV and plots of each file of results, and print its tables."""
     for path in options.files:
         rows = read_rows(path)
         out = options.out or path.parent

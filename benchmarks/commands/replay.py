@@ -1,11 +1,11 @@
-"""Batches, schedules and results of each workload's first minibatches, beside an earlier commit's.
+"""Compare batches, schedules and results of the workloads with those of an earlier commit.
 
     python -m benchmarks replay HEAD~1
     python -m benchmarks replay f987f80 --workloads lattice-lstm treelstm-sick
 
-A commit that moves code leaves all of them as they were, bit by bit; of one that changes something
-this shows what. Both sides run from their sources, with this interpreter. The exit status is 1 if
-something differs.
+Each workload runs its first minibatches. A commit that only moves code leaves all of them as they
+were, bit by bit; after another, this shows what changed. Both sides run from their sources, with
+this interpreter. The exit status is 1 if something differs.
 """
 
 import argparse

@@ -156,7 +156,7 @@ class PaddedPointer(_Padded):
             block.hybridize(static_alloc=True, static_shape=True)
 
     def plan(self, samples: Sequence[Any]) -> Orders:
-        """Return padded sentences."""
+        """Return the samples' sentences, padded to one length."""
         return Orders(*self._upload(plan_orders(samples, self.longest)))
 
     def batches(self, plan: Orders) -> int:

@@ -145,7 +145,7 @@ class PaddedPointer(_Padded):
         super().__init__(net, **arguments)
 
     def plan(self, samples: Sequence[Any]) -> Orders:
-        """Return padded sentences."""
+        """Return the samples' sentences, padded to one length."""
         return Orders(*self._upload(plan_orders(samples)))
 
     def batches(self, plan: Orders) -> int:
@@ -276,7 +276,7 @@ class PaddedReader(OfWords, _Padded):
         return self._read(plan)[0]
 
     def _read(self, plan: Words) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return scores and costs."""
+        """Return scores of all sentences, and what their steps cost."""
         vectors, apart = self._words(plan.words), plan.there == 0
         both = torch.cat([vectors, F.pad(vectors, (0, 0, 1, 0))[:, :-1]], 2)
         memory = torch.tanh(self._dense(both, 'word.both'))

@@ -132,7 +132,7 @@ class Sentences(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Sentences of any lengths.
+    """Sentences of different lengths, padded to the longest.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class OfGroups:
     """A rival whose plans are sentences sorted by length, in several groups."""
 
     def plan(self, samples: Sequence[Any]) -> Groups:
-        """Return padded words."""
+        """Return the samples' words, padded in groups of similar lengths."""
         groups, back = plan_sentences(samples, GROUPS)
         (place,) = self._upload([back])
         return Groups([Sentences(*self._upload(group)) for group in groups], place)
@@ -284,7 +284,7 @@ class OfWords:
     most: int  # steps
 
     def plan(self, samples: Sequence[Any]) -> Words:
-        """Return padded words."""
+        """Return the samples' words, padded to the longest sentence."""
         return Words(*self._upload(plan_words(samples)))
 
     def batches(self, plan: Words) -> int:

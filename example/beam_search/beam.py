@@ -22,7 +22,7 @@ class Search(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """The beginning of a word.
+    """A beginning of a word that beam search has written, with its score.
 
     Attributes
     ----------

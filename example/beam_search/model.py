@@ -16,7 +16,7 @@ __all__ = ['Decoder', 'VowelWriter']
 
 
 class Decoder(gluon.HybridBlock):
-    """Write one letter.
+    """Compute how likely each next letter of a word is.
 
     Inputs
         - **letter**: id of the letter written last

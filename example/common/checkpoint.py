@@ -40,7 +40,7 @@ class CheckpointError(ValueError):
 
 
 class Place(NamedTuple):
-    """How far an epoch was."""
+    """How much of an epoch was done at a checkpoint."""
 
     steps: int  # minibatches that are done
     workers: int  # that divided them

@@ -51,7 +51,7 @@ class Encoder(gluon.HybridBlock):
 
 
 class Speaker(gluon.HybridBlock):
-    """Say a word.
+    """Compute how likely each next word of a caption is.
 
     Inputs
         - **word**: (N,) the number of the word before

@@ -101,7 +101,7 @@ class GatedNetwork(ThresholdNetwork):
         ]
 
     def force(self, path: Sequence[bool]) -> None:
-        """Run these blocks."""
+        """Run exactly the blocks of this path, whatever is computed."""
         if len(path) != len(self.thresholds):
             raise ValueError(f'a path has {len(self.thresholds)} gated blocks, not {len(path)}')
         self.thresholds = [ALWAYS if runs else NEVER for runs in path]

@@ -110,7 +110,7 @@ class PreactivatedBlock(gluon.HybridBlock):
                 self.shortcut = nn.Conv2D(channels, 1, stride, in_channels=inputs)
 
     def hybrid_forward(self, F, x):
-        """Compute a block."""
+        """Compute the sum of the block's convolutions and its shortcut."""
         return self.body(x) + (self.shortcut(x) if self._changes else x)
 
 

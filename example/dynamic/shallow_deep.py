@@ -110,11 +110,11 @@ class ShallowDeep(ThresholdNetwork):
         return total + criterion(self.rest(x), labels)
 
     def paths(self) -> list[int]:
-        """Return all exits."""
+        """Return the numbers of all exits."""
         return list(range(1, self.most + 1))
 
     def force(self, path: int) -> None:
-        """Leave by this exit."""
+        """Leave the network by this exit, whatever is computed."""
         if not 1 <= path <= self.most:
             raise ValueError(f'there are exits 1 to {self.most}, not {path}')
         self.thresholds = [NEVER] * (path - 1) + [ALWAYS] * (self.most - path)

@@ -85,7 +85,7 @@ class Grammar(Writer):
 
 
 def make_sentences(count: int, seed: str) -> list[list[Word]]:
-    """Return sentences as words."""
+    """Return random sentences as lists of words."""
     grammar = Grammar(seed)
     return [grammar.sentence() for _ in range(count)]
 

@@ -1,4 +1,4 @@
-"""Shuffled sentences."""
+"""Make samples of sentences out of order."""
 
 from collections.abc import Sequence
 

@@ -121,7 +121,7 @@ class Memory(NamedTuple):
 
 
 class PointerNetwork(edb.AutoBatchMixin, gluon.Block):
-    """Put words in order.
+    """Put the words of a sentence in order, by a pointer network.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def tagged(sentence: Sequence[Phrase]) -> str:
 
 
 def make_sentences(count: int, seed: str) -> list[str]:
-    """Return the lines of a file."""
+    """Return random tagged sentences, the lines of a file."""
     grammar = Grammar(seed)
     return [tagged(grammar.sentence()) for _ in range(count)]
 

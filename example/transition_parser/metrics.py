@@ -1,4 +1,4 @@
-"""Attachment scores."""
+"""Compute attachment scores of a parser."""
 
 from typing import NamedTuple
 

@@ -72,7 +72,7 @@ class Sample(NamedTuple):
 
 
 def tokens_of(phrases: Iterable[Phrase]) -> list[str]:
-    """Return all words."""
+    """Return all words of some phrases."""
     return [word for phrase in phrases for word in phrase.words()]
 
 

@@ -139,7 +139,7 @@ class ProgramGraph(NamedTuple):
 
 
 def gotos(end: End) -> list[Goto]:
-    """Return where an end leads."""
+    """Return the jumps at the end of a block: two for a choice, none if the program returns."""
     if isinstance(end, Choose):
         return [end.then, end.other]
     return [end] if isinstance(end, Goto) else []

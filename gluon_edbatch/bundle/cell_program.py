@@ -174,7 +174,7 @@ class _ProgramMaker:
         return [self._slots[entry] for entry in self.heads]
 
     def make(self) -> None:
-        """Make all steps."""
+        """Make the steps of all nodes. Raise NotInNumPy if NumPy cannot run them."""
         self._move_biases()
         for index, node in enumerate(self.nodes):
             if not node.op:

@@ -50,7 +50,7 @@ class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
         self._write('epoch', [*estimator.train_metrics, *estimator.val_metrics], self._epochs)
 
     def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Flush the writer."""
+        """Flush TensorBoard's writer after training."""
         self._writer.flush()
 
     def _write(self, what: str, metrics: Sequence[Any], step: int) -> None:

@@ -69,7 +69,7 @@ class BackwardPass:
         ]
 
     def release(self) -> None:
-        """Free the tapes."""
+        """Free the tapes that backward reads."""
         self._machine = None
 
     def __call__(

@@ -59,7 +59,7 @@ class EagerCalls:
         self._find_arenas_read()
 
     def run(self, position: int) -> None:
-        """Run one call."""
+        """Run one recorded call by MXNet, alone, and keep its results."""
         form = self._recording.forms[self._calls.forms[position]]
         node_type = form.node_type
         with modes(node_type.mode.recording, node_type.mode.training), node_type.ctx:
@@ -187,11 +187,11 @@ class _AsItWas(autograd.Function):
         self._values = values
 
     def forward(self, _array: NDArray) -> NDArray:
-        """Return the values."""
+        """Return the values before the write."""
         return self._values
 
     def backward(self, gradient: NDArray) -> NDArray:
-        """Return the gradient."""
+        """Return the gradient unchanged."""
         return gradient
 
 

@@ -160,8 +160,8 @@ class Machine:
             write_new(array, run[0][2], rows)
 
     def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
-        """Copy rows of all earlier evaluations at once, if autograd is not involved and the native
-        operators can; return whether."""
+        """Copy rows of all earlier evaluations at once. Return False if autograd is involved or the
+        native operators cannot."""
         if self.taped and any([imported.taped for imported in arena.imports]):
             return False
         results, key = self.recording.results, arena.key

@@ -115,7 +115,7 @@ class Weights:
     # --- in a backward pass ----------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Set the gradients to zero."""
+        """Set the gradients that batches add to, to zero."""
         for gradient in self._accumulated:
             gradient[:] = 0
 

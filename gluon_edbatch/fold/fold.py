@@ -110,7 +110,7 @@ class Fold:
     # --- noting ----------------------------------------------------------------------------------
 
     def record(self, batch_axis: int, op: Callable, *args: Any) -> Handle:
-        """Note a call.
+        """Note a call of a fold, to run when results are asked for.
 
         Parameters
         ----------

@@ -77,7 +77,7 @@ class Handle(ABC):
 
 
 class NotedCall:
-    """A noted call.
+    """A call that a fold noted, to run later.
 
     `op` is the callable; a string names a method of the applied block. `args` have handles in place
     of results; lists and dicts are copies. `depth` is one more than that of the calls that it

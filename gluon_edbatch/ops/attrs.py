@@ -25,7 +25,7 @@ class Attrs(dict[str, str]):
         return default if text is None else None if text == 'None' else int(text)
 
     def number(self, name: str, default: float) -> float:
-        """Return a number."""
+        """Return an attribute as a float."""
         return float(self.get(name, default))
 
     def integers(self, name: str) -> tuple[MaybeNone, ...]:

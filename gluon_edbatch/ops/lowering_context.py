@@ -72,7 +72,7 @@ def width_of(shape: Sequence[int]) -> int:
 
 
 class LoweringContext:
-    """The program under construction.
+    """The native program of a type, under construction.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class LoweredCall(NamedTuple):
         return [self.low.rows(self.node, value, ragged) for value in self.inputs]
 
     def out(self, ragged: bool, output: int = 0) -> View:
-        """Return where a result goes."""
+        """Return the view of a register that a result is written to."""
         return self.low.out(self.node, ragged, output)
 
     @property

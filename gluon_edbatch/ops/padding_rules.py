@@ -27,7 +27,7 @@ class At(Enum):
 
 
 class Unproved(Exception):
-    """Padding may change the result."""
+    """Raised where padding may change a result."""
 
 
 States = list[Optional[At]]  # of the inputs; None for those without a ragged axis

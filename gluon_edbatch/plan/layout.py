@@ -50,7 +50,7 @@ class Indices:
         self.items = self._buffer.data
 
     def append(self, row):
-        """Append one row."""
+        """Append one row's number."""
         if self.size == self.room:
             self._buffer = np.concatenate([self._buffer, np.empty_like(self._buffer)])
             self.items = self._buffer.data

@@ -99,11 +99,11 @@ class Group(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of batches."""
+        """Number of batches of the type."""
         return len(self.numbers)
 
     def batch(self, position: int) -> Batch:
-        """Return one of the batches."""
+        """Return the batch at a position in the group."""
         return Batch(
             self.node_type,
             self.nodes[self.bounds[position] : self.bounds[position + 1]],
@@ -194,7 +194,7 @@ class Plan:
 
     @cached_property
     def size(self) -> int:
-        """Number of batches."""
+        """Number of batches in the plan."""
         return sum([group.size for group in self.groups])
 
     @cached_property

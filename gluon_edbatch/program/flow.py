@@ -29,7 +29,7 @@ class Invoke(NamedTuple):
 
 
 class Jump(NamedTuple):
-    """Continue in another block."""
+    """End of a block: continue in another block."""
 
     to: 'CodeBlock'
     line: int
@@ -45,7 +45,7 @@ class Branch(NamedTuple):
 
 
 class Return(NamedTuple):
-    """Return from the function."""
+    """End of a block: return a name's value from the function."""
 
     name: str
     line: int
@@ -75,7 +75,7 @@ class CodeBlock:
 
     @property
     def reads_at_end(self) -> frozenset[str]:
-        """Names that the end needs."""
+        """Names that the block's end reads."""
         end = self.end
         if isinstance(end, Invoke):
             names = [name for _, name in end.arguments + end.keywords]

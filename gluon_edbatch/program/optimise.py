@@ -99,7 +99,7 @@ def _merged(drafts: Drafts) -> tuple[Drafts, int]:
 
 
 def _joined(first: Draft, second: Draft, to: Goto) -> Draft:
-    """Return two blocks as one."""
+    """Return a block and the one that it always jumps to as one."""
     shift = len(first.specs) - second.takes
     names: dict[int, Place] = dict(enumerate(to.values))
     names.update({place: place + shift for place in range(second.takes, len(second.specs))})

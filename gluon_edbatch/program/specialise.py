@@ -124,7 +124,7 @@ class _AllWays:
         return [ran.builder.finished(end) for ran, end in ends]
 
     def _end(self, number: int, ran: Ran) -> End:
-        """Return how a block ends."""
+        """Return how a block ends: with results, a jump, or a choice of two."""
         place_of = ran.builder.place_of
         if not ran.ways:
             leaves: list[Any] = []

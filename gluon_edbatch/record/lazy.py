@@ -73,7 +73,7 @@ class LazyArray(NDArray):
 
     @property
     def context(self) -> mx.Context:
-        """Device."""
+        """Device of the value."""
         return self._store.spec.ctx
 
     ctx = context

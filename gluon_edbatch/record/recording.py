@@ -429,7 +429,7 @@ class Recording(Forms):
             return self.evaluator.runs(node_type)
 
     def any_left(self) -> bool:
-        """Return whether calls wait."""
+        """Return whether recorded calls wait to be run."""
         return sum(map(len, self.ran)) + self.left_out < len(self.node_forms)
 
     def form_of_sum(self, index: int) -> int:

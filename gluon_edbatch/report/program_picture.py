@@ -40,7 +40,7 @@ class _Row(NamedTuple):
 
 
 class _Box(NamedTuple):
-    """A block and its position."""
+    """A block of a program, and its position in the picture."""
 
     rows: list[_Row]
     x: float

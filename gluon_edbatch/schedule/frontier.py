@@ -20,7 +20,7 @@ class Rule:
     """Choose among ready types; `Frontier.finish` and `Run.finish` call a rule."""
 
     def choose(self) -> int:
-        """Return a ready type."""
+        """Return the ready type to run next."""
         raise NotImplementedError
 
 

@@ -99,7 +99,7 @@ class _InTwo:
         self.axes_of_heads = tuple([axes.get(head) for head in self._subgraph.heads])
 
     def elements(self) -> Elements:
-        """Return the two parts."""
+        """Return a graph in two parts: for all values at once, and for each value."""
         of_all = [head for head in self._subgraph.heads if head not in self._axes]
         read = self._read_by_values()
         whole = Subgraph.of(self._subgraph.nodes, of_all + read) if of_all or read else None

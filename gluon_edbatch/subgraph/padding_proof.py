@@ -71,7 +71,7 @@ def padding_of(
 
 
 def all_linked(members: Collection[Any], links: Collection[tuple[Any, Any]]) -> bool:
-    """Return whether links join all members."""
+    """Return whether all members are connected, directly or through others, by pairs."""
     group = set(list(members)[:1])
     for _ in members:
         for pair in links:
@@ -224,7 +224,7 @@ class _Walk:
         self._biases: dict[tuple[Shape, int, str, At], Operand] = {}
 
     def heads(self) -> list[Entry]:
-        """Visit all nodes; return the results."""
+        """Visit all nodes; return the padded graph's results, or raise Unproved."""
         shapes = self._graph.infer(self._inputs)
         if shapes is None:
             raise Unproved('shapes cannot be inferred')

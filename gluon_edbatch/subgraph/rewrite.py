@@ -17,7 +17,7 @@ class Operand(NamedTuple):
 
     @property
     def entry(self) -> Entry:
-        """The output without its shape."""
+        """Node and output number, without the shape."""
         return Entry(self.node, self.output)
 
 

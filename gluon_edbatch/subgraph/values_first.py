@@ -51,7 +51,7 @@ class _EntryAxes(NamedTuple):
 
     @property
     def moved(self) -> Shape:
-        """The new shape."""
+        """New shape, with the ragged axis next to the rows."""
         return self.lead + tuple([self.shape[axis] for axis in self.others])
 
     def place(self, axis: int) -> int:
@@ -118,7 +118,7 @@ class _AxesCall(NamedTuple):
 
     @property
     def x(self) -> _EntryAxes:
-        """Layout of the first input."""
+        """Layout of the first input's axes."""
         if self.before[0] is None:
             raise _KeptAsItIs
         return self.before[0]
@@ -131,7 +131,7 @@ class _Mover:
         self._moved: dict[Entry, Operand] = {}
 
     def moved(self) -> Subgraph:
-        """Return the new graph."""
+        """Return the graph with the ragged axes moved behind axis 0."""
         for index, node in enumerate(self._graph.nodes):
             inputs = [self._moved[entry] for entry in node.inputs]
             before = [self._layouts[entry] for entry in node.inputs]

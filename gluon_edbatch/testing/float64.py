@@ -330,7 +330,7 @@ class _WideRecording(Recording):
         return result if out is not None else _each(result, self._widened)
 
     def operator(self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any]) -> Any:
-        """Record an operator."""
+        """Record an operator, with float64 for float32 in its attributes."""
         keys, vals = _wide_dtypes(op, [key for key, _ in attrs], [value for _, value in attrs])
         return super().operator(op, tuple(zip(keys, vals)), args)
 

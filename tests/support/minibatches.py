@@ -39,7 +39,7 @@ class Scaled(gluon.HybridBlock):
         self.times = 1.0
 
     def hybrid_forward(self, F, x, number):
-        """Scale any array."""
+        """Multiply an array by the attribute and the number."""
         return F.broadcast_mul(x * self.times, number)
 
 

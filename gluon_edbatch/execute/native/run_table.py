@@ -51,7 +51,7 @@ class Table:
         self._words[_FIRST], self._words[_COUNT] = first, count
 
     def add(self, words: np.ndarray) -> None:
-        """Append words."""
+        """Append int64 words to the table."""
         column, begin, count = columns.words(words), self._place, len(words)
         for place in range(count):
             self._words[begin + place] = column[place]

@@ -13,7 +13,7 @@ from .explanation import Cause, Reason, counted
 
 
 class How(Enum):
-    """How an array was given."""
+    """Ways to give an array to a recorded call."""
 
     NUMPY = 'constant or NumPy array'  # `nd.zeros` in a scope is a constant
     LARGE = 'large NumPy array, copied'

@@ -90,7 +90,7 @@ class _AlikeNodes(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Columns of all members together."""
+        """Total number of columns of all members."""
         return sum(self.widths)
 
     def ordered(self, order: list[int]) -> '_AlikeNodes':
@@ -197,7 +197,7 @@ class _Fusion:
         self._packs: dict[tuple[str, ...], Operand] = {}
 
     def fused(self) -> Subgraph:
-        """Return the new graph."""
+        """Return the graph with each group of operators as one."""
         for index, node in enumerate(self._nodes):
             if index not in self._places:
                 self._kept[index] = self._rewriter.keep(node, list(map(self._moved, node.inputs)))
