@@ -6,9 +6,9 @@ classes of called blocks also get another function in the slot of ``__call__``. 
 replaced: the conversion in ``array[0] = value``, the function behind all of ``mx.nd`` (operators),
 and makers of arrays with known contents (see `constant_hooks`). So are autograd's two mode setters,
 and what puts arrays on its tape by handle. Each hook first asks whether *this thread or asyncio
-task* is recording. MXNet runs unchanged in others, and in this one while `suspended`. Python's cyclic
-garbage collector is paused, too: a recording makes many objects and no cycles, and each full
-collection would walk through all of the user's samples.
+task* is recording. MXNet runs unchanged in others, and in this one while `suspended`. Python's
+cyclic garbage collector is paused, too: a recording makes many objects and no cycles, and each
+full collection would walk through all of the user's samples.
 """
 
 import gc

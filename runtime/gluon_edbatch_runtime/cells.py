@@ -7,7 +7,6 @@ from typing import Any, Union
 import numpy as np
 
 from .branching.pytree import flatten, unflatten
-from .brief import brief
 from .bundle.cell_program import CellProgram, NotInNumPy
 from .bundle.manifest import Bundle, items_of, read_bundle, shape_of
 from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value
@@ -16,6 +15,7 @@ from .forms import FORMS, Argument, CellType, Output
 from .recording import Recording
 from .schedule import FSMScheduler
 from .schedule.policy import policy_of
+from .short_repr import brief
 
 KIND = 'cells'
 
