@@ -124,7 +124,7 @@ def _backends(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         places: Any = slice(None)
         for index, backend in enumerate(BACKENDS):
             kind = backend.kind(group)
-            mine = kind if isinstance(kind, int) else kind[places]
+            mine: Any = kind if isinstance(kind, int) else kind[places]
             kinds[left], backends[left] = mine, index
             if mine if isinstance(kind, int) else mine.all():
                 break

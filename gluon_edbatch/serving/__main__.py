@@ -89,7 +89,7 @@ class _JsonFormatter(logging.Formatter):
     """A line of JSON for each record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {'time': record.constant_hooks, 'level': record.levelname, 'logger': record.name}
+        fields = {'time': record.created, 'level': record.levelname, 'logger': record.name}
         fields.update(getattr(record, 'fields', None) or {'message': record.getMessage()})
         if record.exc_info:
             fields['traceback'] = self.formatException(record.exc_info)
