@@ -556,6 +556,7 @@ def test_help_lists_the_commands():
         'schedulers',
         'blocks',
         'ablation',
+        'compare',
         'few',
         'gains',
         'generate',
