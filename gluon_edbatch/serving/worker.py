@@ -11,46 +11,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from traceback import format_exc
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 import numpy as np
 import uvloop
-from google.protobuf.message import DecodeError
 from pydantic_core import to_json
-from tritonclient.grpc.service_pb2 import ModelInferRequest, ModelStreamInferResponse
 
 from ..errors import FolderError
-from . import open_inference as protocol
-from .open_inference import Inference, RequestError, Tensor
+from .open_inference import Answer, Call, RequestError, check_model, error, read, write
 from .served_model import ServedModel
-
-JSON = {'content-type': 'application/json'}
-
-
-class Call(NamedTuple):
-    """What is asked: ``http`` or ``grpc``, whose body is a request; ``load``; ``unload``."""
-
-    kind: str
-    model: str = ''
-    id: str = ''
-    body: bytes = b''
-    header_length: Optional[str] = None
-    streams: bool = False
-
-
-class Answer(NamedTuple):
-    """What is answered, in one part, or in several of which one is the last."""
-
-    status: int
-    body: bytes = b'{}'
-    headers: dict[str, str] = JSON
-    is_last: bool = True
-    traceback: str = ''  # for the log
-
-
-def error(status: int, message: str) -> Answer:
-    """The one form that errors have."""
-    return Answer(status, to_json({'error': message}))
 
 
 class Channel(asyncio.Protocol):
@@ -100,40 +69,24 @@ class Handler:
     async def answer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
         """Answer a call, after parts if it asks for them."""
         try:
-            if call.kind == 'http':
-                request = protocol.from_http(call.body, call.header_length)
-                return await self._infer(call, call.model, request, http, part)
-            if call.kind == 'grpc':
-                message = ModelInferRequest.FromString(call.body)
-                name = f'{message.model_name}/{message.model_version or 1}'
-                request = protocol.from_grpc(message)
-                return await self._infer(call, name, request, grpc, part)
-            return await self._change(call.kind, call.model)
-        except (RequestError, FolderError, DecodeError) as fault:
+            if call.kind in ('load', 'unload'):
+                return await self._change(call.kind, call.model)
+            return await self._infer(call, part)
+        except (RequestError, FolderError) as fault:
             return error(getattr(fault, 'status', 400), str(fault))
         except Exception:
             failed = error(500, 'this should not have happened: the log tells more')
             return failed._replace(traceback=format_exc())
 
-    async def _infer(
-        self, call: Call, name: str, request: Inference, write: Any, part: Callable[[Answer], Any]
-    ) -> Answer:
-        model = self._models.get(name.rpartition('/')[0]) if name.endswith('/1') else None
-        if model is None:
-            known = name.endswith('/1') and name[:-2] in self._folders
-            what = 'is not loaded now' if known else 'does not exist'
-            raise RequestError(503 if known else 404, f'the model {name[:100]} {what}')
-        request = request._replace(id=request.id or call.id)
+    async def _infer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
+        request = read(call)
+        model = self._models[check_model(request.model, self._folders, self._models)]
 
         def emitted(sample: int, value: Any) -> None:
-            tensors = [
-                Tensor('sample', 'INT64', (1,), np.array([sample])),
-                Tensor('part', 'BYTES', (1,), [to_json(value)]),
-            ]
-            part(write(model.name, request._replace(outputs={}), tensors, False, True))
+            outputs = {'sample': np.array([sample]), 'part': np.array([to_json(value)], object)}
+            part(write(request, outputs, is_last=False))
 
-        outputs = await model.infer(request, emitted if call.streams else None)
-        return write(model.name, request, outputs, True, call.streams)
+        return write(request, await model.infer(request, emitted if call.streams else None))
 
     async def _change(self, kind: str, name: str) -> Answer:
         """Load a model, beside the one that is loaded, or unload it."""
@@ -148,27 +101,6 @@ class Handler:
             if old is not None:  # which finishes what it took
                 await asyncio.to_thread(old.close)
         return Answer(200, json.dumps(new and new.metadata).encode())
-
-
-def http(*answer: Any) -> Answer:
-    """An answer by HTTP, or an event of a stream."""
-    model, request, outputs, is_last, streams = answer
-    if streams:
-        request = request._replace(is_raw=False, outputs=dict.fromkeys(request.outputs, False))
-    headers, body = protocol.to_http(model, request, outputs)
-    if streams:
-        body = b'event: %s\ndata: %s\n\n' % (b'answer' if is_last else b'part', body)
-        headers = {'content-type': 'text/event-stream', 'cache-control': 'no-store'}
-    return Answer(200, body, headers, is_last)
-
-
-def grpc(*answer: Any) -> Answer:
-    """An answer by gRPC, or a message of a stream."""
-    *rest, is_last, streams = answer
-    message = protocol.to_grpc(*rest)
-    if streams:
-        message = ModelStreamInferResponse(infer_response=message)
-    return Answer(200, message.SerializeToString(), {}, is_last)
 
 
 def freeze() -> None:

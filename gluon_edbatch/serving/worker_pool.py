@@ -14,7 +14,8 @@ from typing import Any, Callable, Optional
 import uvloop
 
 from ..errors import FolderError
-from .worker import Answer, Call, Channel, error, work
+from .open_inference import Answer, Call, error
+from .worker import Channel, work
 
 LOG = logging.getLogger('edb.serving')
 _PAUSE = 1.0  # seconds after which a worker that does not start is tried again
@@ -88,12 +89,12 @@ class WorkerPool:
     def _lost(self, worker: Worker) -> None:
         if worker in self.workers and self._is_open:
             LOG.error('a worker ended, and is replaced')
-            task = asyncio.ensure_future(self._replace(worker))
+            task = asyncio.ensure_future(self._replace())
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
         self.workers = [each for each in self.workers if each is not worker]
 
-    async def _replace(self, worker: Worker) -> None:
+    async def _replace(self) -> None:
         async with self._changing:
             while self._is_open:
                 try:
@@ -135,13 +136,12 @@ class WorkerPool:
                 self._loaded.discard(name)
                 self.models.pop(name, None)
             workers = [self._change(kind, name, each) for each in self.workers]
-            answers = await asyncio.gather(*workers)
-            for answer in answers:
+            for answer in await asyncio.gather(*workers):
                 if answer.status != 200:
                     return answer
-            if kind == 'load' and answers:
-                self._loaded.add(name)
-                self.models[name] = json.loads(answers[0].body)
+                if kind == 'load':
+                    self._loaded.add(name)
+                    self.models[name] = json.loads(answer.body)
         return Answer(200)
 
     async def _change(self, kind: str, name: str, worker: Worker) -> Answer:

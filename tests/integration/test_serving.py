@@ -17,11 +17,9 @@ from mxnet.base import MXNetError
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving import join_pace as pace
-from gluon_edbatch.serving import lanes
-from gluon_edbatch.serving.expectation import Expectation
+from gluon_edbatch.serving import lanes, pace
+from gluon_edbatch.serving.pace import INTERVAL_S, Expectation, short_intervals
 from gluon_edbatch.serving.requests import Request, RequestQueue
-from gluon_edbatch.serving.turns import SECONDS, ShortTurns
 from tests.support.models import HIDDEN, TreeLSTM, random_trees, started
 from tests.support.processes import ROOT, start
 
@@ -297,7 +295,9 @@ def test_what_cannot_be_in_time_is_refused_at_once():
     put(None, 30)
     put(0.061)  # before those without a deadline
     put(5.0)
-    with pytest.raises(edb.QueueFullError, match=r'65 ms from now.*2 requests .* some 70 ms'):
+    with pytest.raises(
+        edb.QueueFullError, match=r'2 requests .* 70 ms, and 65 .*deadline'
+    ):
         put(0.065)
     with pytest.raises(edb.QueueFullError, match='4 requests'):
         put(0.08, 3)
@@ -315,7 +315,7 @@ def test_an_engine_knows_how_long_requests_take(net):
         others.reached.wait()  # by then two are done, while others waited
         try:
             assert engine._expectation.seconds(5) > engine._expectation.seconds(0) > 0
-            with pytest.raises(edb.QueueFullError, match='is not to be met'):
+            with pytest.raises(edb.QueueFullError, match='deadline'):
                 engine.future((3, None), deadline=1e-9)
             engine.future((3, None), deadline=600)
         finally:
@@ -399,14 +399,14 @@ def test_nothing_is_taken_at_once():
     assert asyncio.run(ask()) == []
 
 
-def test_turns_are_short_while_an_engine_works(net):
+def test_threads_take_short_turns_while_an_engine_works(net):
     before = sys.getswitchinterval()
     with edb.serving.Engine(net.last) as one:
         one.future((2, None)).result()
-        assert sys.getswitchinterval() == pytest.approx(SECONDS)
-        with ShortTurns():
+        assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
+        with short_intervals():
             pass
-        assert sys.getswitchinterval() == pytest.approx(SECONDS)
+        assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
@@ -533,7 +533,7 @@ def test_all_wait_where_no_thread_can_be_had(net, monkeypatch):
     encoder = Encoder(monkeypatch)
     encoder.over.set()
     served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
-    served._waiter.shutdown()
+    served.waiter.shutdown()
     done = served.round()
     assert not served.is_beginning
     assert_all_done(served, net, requests, done)
