@@ -131,8 +131,10 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     pool = WorkerPool(folders, options.workers)
     front = Front(pool, options)
     await pool.start()
-    config = uvicorn.Config(_traced(front, options), lifespan='off', log_config=None, ws='none',
-                            access_log=False, timeout_keep_alive=IDLE)  # fmt: skip
+    config = uvicorn.Config(
+        _traced(front, options), lifespan='off', log_config=None, ws='none', access_log=False,
+        proxy_headers=False, timeout_keep_alive=IDLE,
+    )  # fmt: skip
     state = ServerState()
     Connection.seconds = options.timeout
     Connection.served = _most_connections(options.max_connections)

@@ -22,9 +22,10 @@ from .pace import Expectation
 from .served_model import metric
 from .worker_pool import LOG, WorkerPool
 
-LEAST_OPEN = 16  # requests that may be open in any case, and which tell how fast they are done
+LEAST_OPEN = 32  # requests that may be open in any case, and which tell how fast they are done
+TOO_MANY = 'too many connections: try again later'
 IDLE = 60  # seconds of a connection between requests
-_REFUSED_S = 1.0  # in which a client that is one too many can read so
+_REFUSED_S = 1.0  # for the headers or the body of a request that is refused
 _PASSED_OVER = 8  # times the bytes that a body may have
 _MODEL = re.compile('/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|infer_stream|ready))?')
 _CHANGE = re.compile('/v2/repository/models/([^/]+)/(load|unload)')
@@ -41,25 +42,34 @@ _PAGE = {
 class Connection(HttpToolsProtocol):
     """Ends where a request does not come in time, or its client is one too many."""
 
-    served = 1000  # connections; others are told so
+    served = 1000  # connections; of as many more requests are refused, and others are not read
     seconds = 10.0  # for the headers of a request, and for its body
     scope: Any
+    _stage = 'headers'  # of a request that comes; none between requests
     _limit: Optional[asyncio.TimerHandle] = None
 
     def connection_made(self, transport: Any) -> None:
         """See asyncio."""
         super().connection_made(transport)
         self._is_refused = len(self.connections) > self.served
-        self._begin(_REFUSED_S if self._is_refused else self.seconds)
         if self._is_refused:
-            self._tell(error(503, 'too many connections: try again later'))
+            self.seconds = _REFUSED_S
+        self._begin()
+        self._is_over = len(self.connections) > 2 * self.served
+        if self._is_over:
+            self._tell(error(503, TOO_MANY))
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
-        if not self._is_refused:
-            super().data_received(data)
-        elif len(self.connections) > 2 * self.served:
+        if self._is_over:
             self.transport.close()  # what was sent is read, so the answer is not lost by a reset
+            return
+        before = self._stage
+        super().data_received(data)
+        if self._stage != before:  # a request that comes in one piece needs no timer
+            self._end()
+            if self._stage:
+                self._begin()
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         """See asyncio."""
@@ -71,16 +81,17 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """See httptools."""
         super().on_message_begin()
-        self._begin(self.seconds)
+        self._stage = 'headers'
 
     def on_headers_complete(self) -> None:
         """See httptools."""
-        self._begin(self.seconds)
+        self._stage = 'body'
+        self.scope['is_refused'] = self._is_refused
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """See httptools."""
-        self._end()
+        self._stage = ''
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -88,18 +99,16 @@ class Connection(HttpToolsProtocol):
         self._tell(error(400, 'this is no request of HTTP/1.1'))
         self.transport.close()
 
-    def _begin(self, seconds: float) -> None:
-        self._end()
-        self._limit = self.loop.call_later(seconds, self._expire)
+    def _begin(self) -> None:
+        self._limit = self.loop.call_later(self.seconds, self._expire)
 
     def _end(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
 
     def _expire(self) -> None:
-        if not self._is_refused:
-            within = f'within {self.seconds:g} seconds'
-            self._tell(error(408, f'the request did not come {within}'))
+        if not self._is_over:
+            self._tell(error(408, f'the request did not come within {self.seconds:g} seconds'))
         self.transport.close()
 
     def _tell(self, answer: Answer) -> None:
@@ -201,8 +210,8 @@ class Front:
                 body = answer.body
                 if not status:
                     is_unread = answer.status != 200 and b'expect' in headers
-                    ends = self.is_draining or is_unread or answer.status == 413
-                    fields = _headers(answer, ends)
+                    ends = self.is_draining or scope.get('is_refused', False)
+                    fields = _headers(answer, ends or is_unread or answer.status == 413)
                     fields.append((b'x-request-id', name.encode()))
                     start = {'type': 'http.response.start', 'headers': fields}
                     await send({**start, 'status': answer.status})
@@ -236,10 +245,12 @@ class Front:
         """Refuse what browsers send for pages of others, and what is too much."""
         allowed = self._options.allowed_host
         host, origin = (headers.get(each, b'').decode('latin-1') for each in (b'host', b'origin'))
-        if host and not _is_local(name := re.sub(r':\d+$', '', host)) and name not in allowed:
+        if host and not _is_local(host) and re.sub(r':\d+$', '', host) not in allowed:
             raise RequestError(403, 'this host is not served: see --allowed-host')
         if origin and origin.partition('://')[2] not in (host, *allowed):
             raise RequestError(403, 'pages of other origins are not served')
+        if scope.get('is_refused'):
+            raise RequestError(503, TOO_MANY)
         if headers.get(b'content-encoding', b'identity') != b'identity':
             raise RequestError(415, 'bodies are not to be compressed')
 
@@ -315,8 +326,10 @@ def _headers(answer: Answer, ends: bool) -> list[tuple[bytes, bytes]]:
     return headers
 
 
+@lru_cache(1000)
 def _is_local(host: str) -> bool:
     """Whether a host is an address: by a name of its own a page of others could reach this one."""
+    name = re.sub(r':\d+$', '', host)
     with suppress(ValueError):
-        return host == 'localhost' or bool(ip_address(host.strip('[]')))
+        return name == 'localhost' or bool(ip_address(name.strip('[]')))
     return False

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import os
 import pickle
 import signal
 import socket
@@ -142,5 +143,7 @@ def main() -> None:
     """Work as a process that was started with a socket, folders by model, and loaded models."""
     for each in (signal.SIGINT, signal.SIGTERM):  # the other side ends, and then this one
         signal.signal(each, signal.SIG_IGN)
+    if hasattr(os, 'SCHED_BATCH'):  # the process that listens goes first, and refuses at once
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     folders = {name: Path(folder) for name, folder in json.loads(sys.argv[2]).items()}
     uvloop.run(work(socket.socket(fileno=int(sys.argv[1])), folders, sys.argv[3:]))
