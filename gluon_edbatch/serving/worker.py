@@ -8,11 +8,12 @@ import pickle
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from traceback import format_exc
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import numpy as np
 import uvloop
@@ -23,39 +24,18 @@ from .open_inference import Answer, Call, RequestError, check_model, error, read
 from .served_model import ServedModel
 
 
-class Channel(asyncio.Protocol):
-    """Frames over a socket, each its length and what pickle makes of a tuple: `receive` gets what
-    is in them, and `lost` is called at the end."""
+async def frames(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
+    """The tuples that the other side sends, until it is gone."""
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            length = int.from_bytes(await reader.readexactly(4), 'little')
+            yield pickle.loads(await reader.readexactly(length))
 
-    transport: Any = None
 
-    def __init__(self, receive: Callable[..., None], lost: Callable[[], None]):
-        self._receive, self._lost, self._rest = receive, lost, bytearray()
-
-    def connection_made(self, transport: Any) -> None:
-        """See asyncio."""
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """See asyncio."""
-        self._rest += data
-        begin = 0
-        while len(self._rest) >= begin + 4:
-            end = begin + 4 + int.from_bytes(self._rest[begin : begin + 4], 'little')
-            if len(self._rest) < end:
-                break
-            frame, begin = pickle.loads(self._rest[begin + 4 : end]), end
-            self._receive(*frame)
-        del self._rest[:begin]
-
-    def connection_lost(self, _: Optional[Exception]) -> None:
-        """See asyncio."""
-        self._lost()
-
-    def send(self, *frame: Any) -> None:
-        """Send a frame."""
-        data = pickle.dumps(frame, 5)
-        self.transport.write(len(data).to_bytes(4, 'little') + data)
+def send(writer: asyncio.StreamWriter, *frame: Any) -> None:
+    """Send a tuple: its length, and what pickle makes of it."""
+    data = pickle.dumps(frame, 5)
+    writer.write(len(data).to_bytes(4, 'little') + data)
 
 
 class Handler:
@@ -112,31 +92,28 @@ def freeze() -> None:
 
 async def work(connection: socket.socket, folders: dict[str, Path], loaded: Sequence[str]) -> None:
     """Answer calls until the other side is gone."""
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    reader, writer = await asyncio.open_unix_connection(sock=connection)
     tasks: dict[int, asyncio.Task[Answer]] = {}
-
-    def receive(number: int, call: Optional[Call]) -> None:
-        if call is not None:
-            part = partial(loop.call_soon_threadsafe, channel.send, number)
-            tasks[number] = task = loop.create_task(handler.answer(call, part))
-            task.add_done_callback(partial(done, number))
-        elif number in tasks:
-            tasks[number].cancel()
 
     def done(number: int, task: 'asyncio.Task[Answer]') -> None:
         del tasks[number]
         if not task.cancelled():
-            channel.send(number, task.result())
+            send(writer, number, task.result())
 
-    channel = Channel(receive, over.set)
-    await loop.create_unix_connection(lambda: channel, sock=connection)
     try:
         handler = Handler(folders, loaded)
     except FolderError as fault:
-        channel.send(0, str(fault))
-    else:
-        channel.send(0, handler.metadata)
-        await over.wait()
+        send(writer, 0, str(fault))
+        return
+    send(writer, 0, handler.metadata)
+    async for number, call in frames(reader):
+        if call is not None:
+            part = partial(loop.call_soon_threadsafe, send, writer, number)
+            tasks[number] = task = loop.create_task(handler.answer(call, part))
+            task.add_done_callback(partial(done, number))
+        elif number in tasks:
+            tasks[number].cancel()
 
 
 def main() -> None:

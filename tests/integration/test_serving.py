@@ -295,9 +295,7 @@ def test_what_cannot_be_in_time_is_refused_at_once():
     put(None, 30)
     put(0.061)  # before those without a deadline
     put(5.0)
-    with pytest.raises(
-        edb.QueueFullError, match=r'2 requests .* 70 ms, and 65 .*deadline'
-    ):
+    with pytest.raises(edb.QueueFullError, match=r'2 requests .* 70 ms, and 65 .*deadline'):
         put(0.065)
     with pytest.raises(edb.QueueFullError, match='4 requests'):
         put(0.08, 3)
