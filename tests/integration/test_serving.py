@@ -672,7 +672,7 @@ def test_values_that_a_model_remembers(monkeypatch, warm_up):
     and in whichever scope."""
     monkeypatch.setattr(lanes, 'MOST_CALLS', 30)
     net = started(Remembers())
-    with edb.serving.Engine(net.walk, warm_up=warm_up, max_batch=4) as engine:
+    with edb.serving.Engine(net.walk, warm_up, max_batch=4, max_wait=math.inf) as engine:
         for _ in range(3):
             futures = [engine.future((steps, None)) for steps in range(1, 12)]
             for steps, future in zip(range(1, 12), futures):
@@ -735,7 +735,8 @@ def test_what_was_computed_for_those_who_left_is_forgotten(net, made):
         recording = made[-1]._scope._recording
         most.append((len(recording.ran), len(recording.results)))
 
-    with edb.serving.Engine(net.walk, warm_up=[(2, None), (5, None)], max_batch=4) as engine:
+    warm_up = [(2, None), (5, None)]
+    with edb.serving.Engine(net.walk, warm_up, max_batch=4, max_wait=math.inf) as engine:
         first = engine.future((3, gate))
         gate.reached.wait()
         futures = [engine.future((4 + number % 5, look)) for number in range(200)]
@@ -947,7 +948,8 @@ def test_ways_that_are_drawn(monkeypatch, width, share):
     results are eager ones."""
     monkeypatch.setattr(pace, 'SHARE', share)
     net, seeds = started(Wanders(width)), range(120)
-    with edb.serving.Engine(net.walk, warm_up=range(1000, 1030), max_batch=60) as engine:
+    warm_up = range(1000, 1030)
+    with edb.serving.Engine(net.walk, warm_up, max_batch=60, max_wait=math.inf) as engine:
         assert engine._rounds._remembers is False
         futures = [engine.future(seed) for seed in seeds]
         results = [future.result() for future in futures]
