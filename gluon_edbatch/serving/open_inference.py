@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 
 def error(status: int, message: str) -> Answer:
-    """The one form that errors have."""
+    """An error, in the one form that all errors have."""
     return Answer(status, to_json({'error': message}))
 
 
@@ -127,8 +127,8 @@ def write(request: Inference, outputs: Mapping[str, Any], is_last: bool = True) 
 
 
 def _from_http(call: Call) -> Inference:
-    """JSON, which is `header_length` bytes if that is said, and behind it the binary data of inputs
-    whose parameters have ``binary_data_size``."""
+    """Read JSON, which is `header_length` bytes if that is said, and behind it the binary data of
+    inputs whose parameters have ``binary_data_size``."""
     length, end = call.header_length, len(call.body)
     if length is not None:
         if not length.isdecimal() or int(length) > end:
@@ -208,7 +208,7 @@ def _to_http(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer
 
 
 def _to_grpc(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer:
-    """With raw contents, which all clients read."""
+    """The answer as a message with raw contents, which all clients read."""
     model = request.model.partition('/')[0]
     message: Any = messages.ModelInferResponse(model_name=model, model_version='1', id=request.id)
     for name, array, _ in arrays:

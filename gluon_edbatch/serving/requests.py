@@ -36,7 +36,7 @@ class Request:
 
     @property
     def urgency(self) -> float:
-        """Those with less are first."""
+        """Rank in the queue: the least is first."""
         return min(self.deadline, self.arrived + PATIENCE)
 
     def is_given_up(self, now: float) -> bool:

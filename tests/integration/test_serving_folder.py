@@ -284,6 +284,8 @@ def test_served(folder, workers):
     with serving(folder, '--workers', str(workers), '--max-bytes', '100000') as server:
         assert server.process.stdout.readline().startswith('curl ')
         assert len(server.workers) == workers
+        policies = [os.sched_getscheduler(each) for each in server.workers]
+        assert policies == [os.SCHED_BATCH] * workers  # who listens does not wait for them
         assert server.infer(1, 2, 4) == (200, [[6, 6], [7, 7], [9, 9]])
         for body, expected, message in BAD:
             answer = server.answer('/v2/models/layer/infer', body)
