@@ -52,10 +52,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog='python -m gluon_edbatch.serving', description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog='python -m gluon_edbatch.serving', description=__doc__,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )  # fmt: skip
     add = parser.add_argument
     add('folders', type=Path, nargs='+', metavar='FOLDER', help='of a model, with its model.py')
-    add('--host', default='127.0.0.1', help='where to listen (default: %(default)s)')
+    add('--host', default='127.0.0.1', help='where to listen')
     for name, default, what in (
         ('port', 8080, 'of REST and the page'),
         ('grpc-port', 8081, 'of gRPC'),
@@ -63,13 +66,10 @@ def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
         ('workers', 1, 'processes that evaluate; 0: the one that listens does'),
         ('max-bytes', 8 << 20, 'of the body of a request'),
         ('max-connections', 1000, 'that are open at a time'),
+        ('max-wait', 0.1, 'seconds that open requests may take; more are refused'),
+        ('timeout', 10.0, 'seconds for the headers of a request, and for its body'),
     ):
-        help = f'{what} (default: {default})'  # noqa: A001
-        add(f'--{name}', type=_count, default=default, metavar='N', help=help)
-    add('--max-wait', type=float, default=0.15, metavar='SECONDS', help='of work that may be '
-        'before a request; others are refused (default: %(default)s)')  # fmt: skip
-    add('--timeout', type=float, default=10.0, metavar='SECONDS', help='for the headers of a '
-        'request, and for its body (default: %(default)s)')  # fmt: skip
+        add(f'--{name}', type=type(default), default=default, metavar='N', help=what)
     add('--allowed-host', action='append', default=[], metavar='NAME',
         help='under which it is served, beside addresses and localhost')  # fmt: skip
     add('--model-control', action='store_true', help='load and unload models by requests')
@@ -77,12 +77,6 @@ def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     add('--otel', action='store_true', help='trace requests by OpenTelemetry, of the extra otel')
     add('--verbose', action='store_true', help='log each request')
     return parser.parse_args(arguments)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f'{text!r} is no number of 0 or more')
-    return int(text)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -137,11 +131,13 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     pool = WorkerPool(folders, options.workers)
     front = Front(pool, options)
     await pool.start()
-    config = uvicorn.Config(_traced(front, options), lifespan='off', log_config=None, ws='none',
-                            access_log=False, timeout_keep_alive=IDLE)  # fmt: skip
+    config = uvicorn.Config(
+        _traced(front, options), lifespan='off', log_config=None, ws='none', access_log=False,
+        proxy_headers=False, timeout_keep_alive=IDLE,
+    )  # fmt: skip
     state = ServerState()
     Connection.seconds = options.timeout
-    Connection.read, Connection.served = _most_connections(options.max_connections)
+    Connection.served = _most_connections(options.max_connections)
     servers = [
         await loop.create_server(lambda: Connection(config, state, {}), sock=each)
         for each in listeners
@@ -181,13 +177,11 @@ async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any)
     front.pool.close()
 
 
-def _most_connections(asked: int) -> tuple[int, int]:
-    """Connections that are read, and those beyond which requests are refused: as many as the limit
-    of open files lets be, with as many to refuse."""
+def _most_connections(asked: int) -> int:
+    """As many as the limit of open files lets be, beside as many that are refused."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    room = max(2, most - SPARE_FILES) if most > 0 else 1 << 20
-    return min(room, 2 * asked), min(room // 2, asked)
+    return asked if most < 0 else max(1, min(asked, (most - SPARE_FILES) // 2))
 
 
 def _traced(app: Any, options: argparse.Namespace) -> Any:

@@ -2,9 +2,12 @@
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
 from time import monotonic, perf_counter
@@ -15,13 +18,11 @@ from ..errors import DeadlineError, EngineClosedError
 from ..program.network_program import Program
 from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
-from .expectation import Expectation
-from .join_pace import Pace
 from .lanes import Lanes
-from .metrics import Counting, Metrics, Observer
+from .metrics import Metrics
+from .pace import Expectation, Pace, short_intervals
 from .programs import ProgramRounds
-from .requests import PATIENCE, Part, Request, RequestQueue, Update
-from .turns import ShortTurns
+from .requests import PATIENCE, Request, RequestQueue
 
 
 class Engine:
@@ -34,11 +35,11 @@ class Engine:
     Parameters
     ----------
     predict : callable, or Program
-        What a sample's result is, as a function of the sample. If it has to look at values on its
-        way, it is a generator or coroutine function as `run_concurrently` takes them, or what
-        `compile_program` or `load_program` gave: samples then join at every round. Results have
-        NumPy arrays in the place of NDArrays. It runs in the engine's thread, and may run again for
-        a sample whose minibatch had an error.
+        Gives a sample's result. If it has to look at values on its way, it is a generator or
+        coroutine function as `run_concurrently` takes them, or what `compile_program` or
+        `load_program` gave: samples then join at every round. Results have NumPy arrays in the
+        place of NDArrays. It runs in the engine's thread, and may run again for a sample whose
+        minibatch had an error.
     warm_up : sequence, optional
         Samples that are like those to come. They are run, alone and together, before the first
         request is taken: kernels are compiled then, and scheduling is learned.
@@ -47,17 +48,18 @@ class Engine:
         batches of images are no faster.
     max_queue : int, default 512
         Requests that wait; others are refused at once.
-    max_wait : float, optional
+    max_wait : float, default 1
         Seconds that what is before a request may take, by how fast requests were done lately; where
-        that is more, a request without a deadline is refused at once. By default 1.
+        that is more, a request without a deadline is refused at once.
     max_rounds : int, default 10000
         Rounds of a sample that looks at values; one that takes more fails.
     scheduler : str or Scheduler, optional
         See `batching`. By default one that learns while the engine warms up, and not afterwards.
     compile_options : CompileOptions, optional
         By default the present ones.
-    observe : Observer, optional
-        Is told, in the engine's thread, what it counts.
+    observe : callable, optional
+        Is called in the engine's thread with the name and value of all that it counts: an outcome
+        and a number of requests, or a histogram of `Metrics` and what is added to it.
 
     Raises
     ------
@@ -79,35 +81,31 @@ class Engine:
         warm_up: Sequence[Any] = (),
         max_batch: Optional[int] = None,
         max_queue: int = 512,
-        max_wait: Optional[float] = None,
+        max_wait: float = PATIENCE,
         max_rounds: int = 10_000,
         scheduler: Union[str, Scheduler, None] = None,
         compile_options: Optional[CompileOptions] = None,
-        observe: Optional[Observer] = None,
+        observe: Optional[Callable[[str, float], None]] = None,
     ):
-        for name, value in (
-            ('max_batch', max_batch), ('max_queue', max_queue), ('max_rounds', max_rounds)
+        is_program = isinstance(predict, (Program, ControlFlowProgram))
+        self._max_batch = (64 if is_program else 256) if max_batch is None else max_batch
+        for name, value, least in (
+            ('max_batch', self._max_batch, 1), ('max_queue', max_queue, 1),
+            ('max_rounds', max_rounds, 1), ('max_wait', max_wait, 0),
         ):  # fmt: skip
-            if value is not None and value < 1:
-                raise ValueError(f'{name} is 1 or more, not {value}')
-        if max_wait is not None and not max_wait >= 0:
-            raise ValueError(f'max_wait is 0 or more, not {max_wait}')
+            if not value >= least:
+                raise ValueError(f'{name} is {least} or more, not {value}')
         self._scheduler = FSMScheduler() if scheduler is None else get_scheduler(scheduler)
         self._rounds: Union[Lanes, ProgramRounds]
-        if isinstance(predict, (Program, ControlFlowProgram)):
-            self._rounds, most = ProgramRounds(predict), 64
+        if is_program:
+            self._rounds = ProgramRounds(predict)  # type: ignore[arg-type]
         else:
-            most = 256
             options = compile_options or current_options()
             self._rounds = Lanes(predict, self._scheduler, options, max_rounds)
-        self._learns = scheduler is None
-        self._warm_up, self._max_batch = list(warm_up), max_batch or most
-        self._expectation = Expectation()
-        max_wait = PATIENCE if max_wait is None else max_wait
+        self._learns, self._warm_up = scheduler is None, list(warm_up)
+        self._expectation, self._pace = Expectation(), Pace()
         self._queue = RequestQueue(max_queue, self._expectation, max_wait)
-        self._counting = Counting(observe)
-        self._pace = Pace()
-        self._replies: dict[asyncio.AbstractEventLoop, list[Request]] = {}
+        self._metrics, self._observe = Metrics(), observe
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
 
@@ -132,9 +130,8 @@ class Engine:
         Raises
         ------
         QueueFullError
-            At once, if `max_queue` requests wait, or so many that the deadline will have passed,
-            by how long requests took lately, or without one, that it would take too long
-            (`max_wait`).
+            At once, if `max_queue` requests wait, or if what is before it would take longer than
+            its deadline or, without one, than `max_wait`, by how long requests took lately.
         EngineClosedError
             If the engine was not started, or was told to stop.
         """
@@ -144,7 +141,7 @@ class Engine:
         self,
         samples: Sequence[Any],
         deadline: Optional[float] = None,
-        part: Optional[Part] = None,
+        part: Optional[Callable[[int, Any], None]] = None,
     ) -> 'list[asyncio.Future[Any]]':
         """`submit` for several samples, of which all are taken, or none.
 
@@ -171,7 +168,7 @@ class Engine:
         return [request.reply for request in requests]
 
     def future(self, sample: Any, deadline: Optional[float] = None) -> 'Future[Any]':
-        """The same in any thread: ``engine.future(sample).result()``.
+        """Ask for a sample's result, in any thread: ``engine.future(sample).result()``.
 
         Parameters
         ----------
@@ -202,15 +199,15 @@ class Engine:
         concurrent.futures.Future
             Of what `change` returns, or raises; ``await asyncio.wrap_future(...)`` waits for it.
         """
-        update = Update(change)
-        self._queue.put_update(update)
-        return update
+        return self._queue.put_update(change)
 
     def metrics(self) -> Metrics:
         """What it has done until now, times in seconds; ``.prometheus()`` is text for a scraper.
         It may be asked from any thread, also before the engine was started and after it ended."""
-        queue = self._queue
-        return self._counting.metrics(len(queue), len(self._rounds), queue.refused, queue.cancelled)
+        queue, found = self._queue, deepcopy(self._metrics)
+        found.outcomes['refused'] = queue.refused
+        found.outcomes['cancelled'] += queue.cancelled
+        return replace(found, queued=len(queue), running=len(self._rounds))
 
     def start(self) -> None:
         """Warm up, then take requests.
@@ -258,25 +255,23 @@ class Engine:
         self._queue.open()
         self._warm.set_result(None)
         try:
-            with ShortTurns():
+            with short_intervals():
                 while self._step():
                     pass
         except BaseException as error:  # as SystemExit, raised by what the engine was given
-            self._abandon(error)
+            self._abandon(EngineClosedError(f'the engine ended by {error!r}'))
         finally:
             self._queue.close()
             self._rounds.close()
 
-    def _abandon(self, error: BaseException) -> None:
+    def _abandon(self, error: EngineClosedError) -> None:
         """Nobody shall wait for what will not come."""
         self._queue.close()
-        update = self._queue.take_update()
-        while update is not None:
-            update.set_exception(EngineClosedError(f'the engine ended by {error!r}'))
-            update = self._queue.take_update()
+        while (update := self._queue.take_update()) is not None:
+            update.reply.set_exception(error)
         left = [*self._queue.begun, *(self._queue.take(len(self._queue), 0) or [])]
         for request in left:
-            request.error = EngineClosedError(f'the engine ended by {error!r}')
+            request.error = error
         self._answer(left)
 
     def _step(self) -> bool:
@@ -290,140 +285,118 @@ class Engine:
             requests = self._queue.take(self._max_batch - running, running)
         if requests is None:
             return False
-        begin = perf_counter()
-        done = self._rounds.admit(self._still_wanted(requests)) if requests else []
+        begin, now = perf_counter(), monotonic()
+        wanted: list[Request] = []
+        late: list[Request] = []
+        for request in requests:
+            request.begun = now
+            (late if request.is_given_up(now) else wanted).append(request)
+        done = self._rounds.admit(wanted)
         running = len(self._rounds)
         if running:
             queued = len(self._queue)
-            self._counting.note_round(running, queued)
+            self._note('batch_size', running)
+            if self._observe is not None:
+                self._observe('queued', queued)
             done += self._rounds.round()
             seconds = perf_counter() - begin
-            self._pace.note(seconds, joined=bool(requests), is_beginning=is_beginning)
+            self._pace.note(seconds, joined=bool(wanted), is_beginning=is_beginning)
             if queued or 2 * running >= self._max_batch:  # fewer do not tell how many can be done
                 self._expectation.note_round(len(done), seconds)
         elif not requests:
             self._rounds.rest()
             self._do_update()
-        if done:
-            self._answer(done)
+        self._answer(late + done)
         return True
-
-    def _still_wanted(self, requests: list[Request]) -> list[Request]:
-        now, wanted = monotonic(), []
-        late = []
-        for request in requests:
-            request.begun = now
-            if request.reply.cancelled():
-                self._queue.begun.discard(request)
-                self._counting.count('cancelled')
-            elif request.deadline < now:
-                request.error = _late(request, now)
-                late.append(request)
-            else:
-                wanted.append(request)
-        if late:
-            self._answer(late)
-        return wanted
 
     def _do_update(self) -> None:
         update = self._queue.take_update()
-        if update is not None and update.set_running_or_notify_cancel():
+        if update is not None and update.reply.set_running_or_notify_cancel():
             try:
-                update.set_result(update.do())
+                update.reply.set_result(update.do())
             except BaseException as error:
-                update.set_exception(error)
+                update.reply.set_exception(error)
 
     def _answer(self, done: list[Request]) -> None:
         """Tell those who wait: each event loop once."""
         now = monotonic()
+        by_loop: dict[Any, list[Request]] = defaultdict(list)
         self._queue.begun.difference_update(done)
-        answered: list[Request] = []
-        in_threads: list[Request] = []
         for request in done:
             if request.deadline < now and request.error is None:
-                request.error = _late(request, now)
+                request.error = DeadlineError(
+                    f'the deadline passed {1e3 * (now - request.deadline):.0f} ms ago, '
+                    f'{1e3 * (now - request.arrived):.0f} ms after the request came'
+                )
             reply = request.reply
             if isinstance(reply, Future):
-                is_wanted = reply.set_running_or_notify_cancel()
-                if is_wanted:
-                    in_threads.append(request)
+                by_loop[None].append(request)
+                self._count(request, reply.set_running_or_notify_cancel(), now)
             else:
-                is_wanted = not reply.cancelled()
-                self._replies.setdefault(reply.get_loop(), []).append(request)
-            if is_wanted and request.error is None:
-                answered.append(request)
-            else:
-                self._counting.count(_outcome(request, is_wanted))
-        if answered:
-            evaluated = [now - request.begun for request in answered]
-            self._counting.note_answered(
-                [request.begun - request.arrived for request in answered], evaluated
-            )
-            self._expectation.note_answers(sum(evaluated) / len(evaluated))
-        for request in in_threads:  # when all is counted: who gets the last answer may ask
-            _reply(request)
-        for loop, requests in self._replies.items():
+                by_loop[reply.get_loop()].append(request)
+                self._count(request, not reply.cancelled(), now)
+        seconds = [now - request.begun for request in done if request.error is None]
+        if seconds:
+            self._expectation.note_answers(sum(seconds) / len(seconds))
+        _reply(by_loop.pop(None, []))  # when all is counted: who gets the last answer may ask
+        for loop, requests in by_loop.items():
             with suppress(RuntimeError):  # the loop was closed: nobody waits
-                loop.call_soon_threadsafe(_reply_all, requests)
-        self._replies.clear()
+                loop.call_soon_threadsafe(_reply, requests)
+
+    def _count(self, request: Request, is_wanted: bool, now: float) -> None:
+        if not is_wanted:
+            self._note('cancelled')
+        elif request.error is not None:
+            self._note('expired' if isinstance(request.error, DeadlineError) else 'failed')
+        else:
+            self._note('answered')
+            self._note('waited', request.begun - request.arrived)
+            self._note('evaluated', now - request.begun)
+            self._note('total', now - request.arrived)
+
+    def _note(self, name: str, value: float = 1) -> None:
+        self._metrics._note(name, value)
+        if self._observe is not None:
+            self._observe(name, value)
 
     def _get_warm(self) -> None:
         """Run the samples to warm up with: alone, together, and joining each other."""
-        samples = self._warm_up
-        if not samples:
+        if not self._warm_up:
             return
         size = 1
-        while True:
-            self._run_to_end(list(islice(cycle(samples), size)), together=True)
-            if size >= self._max_batch:
-                break
-            size = min(2 * size, self._max_batch)
-        for together in (False, True):
-            self._run_to_end(list(islice(cycle(samples), self._max_batch)), together)
+        while size < self._max_batch:
+            self._run_to_end(size)
+            size *= 2
+        self._run_to_end(self._max_batch)
+        self._run_to_end(self._max_batch, together=False)
+        self._run_to_end(self._max_batch)
         if self._learns and isinstance(self._scheduler, FSMScheduler):
             self._scheduler.learn = False
-        seconds = self._run_to_end(list(islice(cycle(samples), self._max_batch)), together=True)
-        self._expectation.note_round(self._max_batch, seconds)
+        begin = perf_counter()
+        self._run_to_end(self._max_batch)
+        self._expectation.note_round(self._max_batch, perf_counter() - begin)
         self._rounds.rest()
 
-    def _run_to_end(self, samples: list[Any], together: bool) -> float:
-        """Gives the seconds that it took."""
-        begin = perf_counter()
+    def _run_to_end(self, size: int, together: bool = True) -> None:
+        """Evaluate so many samples to warm up with, or let them join one by one."""
+        samples = islice(cycle(self._warm_up), size)
         requests = [Request(sample, Future(), 0.0, None) for sample in samples]
-        joining, done = requests if together else requests[:1], []
-        others = iter([] if together else requests[1:])
+        joining, others = (requests, iter(())) if together else (requests[:1], iter(requests[1:]))
         while joining or len(self._rounds):
-            done += self._rounds.admit(joining)
+            done = self._rounds.admit(joining)
             if len(self._rounds):
                 done += self._rounds.round()
+            for request in done:
+                if request.error is not None:
+                    raise request.error
             joining = list(islice(others, 1))
-        for request in done:
-            if request.error is not None:
-                raise request.error
-        return perf_counter() - begin
 
 
-def _late(request: Request, now: float) -> DeadlineError:
-    return DeadlineError(
-        f'the deadline passed {1e3 * (now - request.deadline):.0f} ms ago, '
-        f'{1e3 * (now - request.arrived):.0f} ms after the request came'
-    )
-
-
-def _outcome(request: Request, is_wanted: bool) -> str:
-    if not is_wanted:
-        return 'cancelled'
-    return 'expired' if isinstance(request.error, DeadlineError) else 'failed'
-
-
-def _reply_all(requests: Sequence[Request]) -> None:
+def _reply(requests: Sequence[Request]) -> None:
     for request in requests:
-        if not request.reply.done():
-            _reply(request)
-
-
-def _reply(request: Request) -> None:
-    if request.error is None:
-        request.reply.set_result(request.result)
-    else:
-        request.reply.set_exception(request.error)
+        if request.reply.done():  # it was cancelled
+            continue
+        if request.error is None:
+            request.reply.set_result(request.result)
+        else:
+            request.reply.set_exception(request.error)

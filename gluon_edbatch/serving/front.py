@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from ipaddress import ip_address
@@ -17,16 +17,15 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from .expectation import Expectation
-from .open_inference import HEADER_LENGTH, RequestError
+from .open_inference import HEADER_LENGTH, Answer, Call, RequestError, check_model, error
+from .pace import Expectation
 from .served_model import metric
-from .worker import Answer, Call, error
 from .worker_pool import LOG, WorkerPool
 
-LEAST_OPEN = 64  # requests that may be open however long they take
-_BUSY = 16  # open requests, which tell how fast they can be done
+LEAST_OPEN = 32  # requests that may be open in any case, and which tell how fast they are done
+TOO_MANY = 'too many connections: try again later'
 IDLE = 60  # seconds of a connection between requests
-_REFUSED_S = 1.0  # for the headers of one that is too many
+_REFUSED_S = 1.0  # for the headers or the body of a request that is refused
 _PASSED_OVER = 8  # times the bytes that a body may have
 _MODEL = re.compile('/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|infer_stream|ready))?')
 _CHANGE = re.compile('/v2/repository/models/([^/]+)/(load|unload)')
@@ -43,26 +42,34 @@ _PAGE = {
 class Connection(HttpToolsProtocol):
     """Ends where a request does not come in time, or its client is one too many."""
 
-    read, served = 2000, 1000  # connections that may be; beyond the latter requests are refused
+    served = 1000  # connections; of as many more requests are refused, and others are not read
     seconds = 10.0  # for the headers of a request, and for its body
     scope: Any
+    _stage = 'headers'  # of a request that comes; none between requests
     _limit: Optional[asyncio.TimerHandle] = None
 
     def connection_made(self, transport: Any) -> None:
         """See asyncio."""
         super().connection_made(transport)
         self._is_refused = len(self.connections) > self.served
-        self._begin(_REFUSED_S if self._is_refused else self.seconds)
-        self._is_over = len(self.connections) > self.read
+        if self._is_refused:
+            self.seconds = _REFUSED_S
+        self._begin()
+        self._is_over = len(self.connections) > 2 * self.served
         if self._is_over:
-            self._tell(error(503, 'too many connections: try again later'))
+            self._tell(error(503, TOO_MANY))
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
         if self._is_over:
             self.transport.close()  # what was sent is read, so the answer is not lost by a reset
-        else:
-            super().data_received(data)
+            return
+        before = self._stage
+        super().data_received(data)
+        if self._stage != before:  # a request that comes in one piece needs no timer
+            self._end()
+            if self._stage:
+                self._begin()
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         """See asyncio."""
@@ -74,35 +81,34 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """See httptools."""
         super().on_message_begin()
-        self._begin(_REFUSED_S if self._is_refused else self.seconds)
+        self._stage = 'headers'
 
     def on_headers_complete(self) -> None:
         """See httptools."""
-        self._begin(self.seconds)
+        self._stage = 'body'
         self.scope['is_refused'] = self._is_refused
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """See httptools."""
-        self._end()
+        self._stage = ''
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """See Uvicorn."""
-        self._expire(error(400, 'this is no request of HTTP/1.1'))
+        self._tell(error(400, 'this is no request of HTTP/1.1'))
+        self.transport.close()
 
-    def _begin(self, seconds: float) -> None:
-        self._end()
-        late = error(408, f'the request did not come within {seconds:g} seconds')
-        self._limit = self.loop.call_later(seconds, self._expire, late)
+    def _begin(self) -> None:
+        self._limit = self.loop.call_later(self.seconds, self._expire)
 
     def _end(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
 
-    def _expire(self, answer: Answer) -> None:
+    def _expire(self) -> None:
         if not self._is_over:
-            self._tell(answer)
+            self._tell(error(408, f'the request did not come within {self.seconds:g} seconds'))
         self.transport.close()
 
     def _tell(self, answer: Answer) -> None:
@@ -125,8 +131,8 @@ class Front:
         self._answers = lru_cache(None)(labels.labels)
 
     def check_room(self) -> None:
-        """Refuse one more request where more are open than are done while one may wait, or where
-        the server ends. Raises RequestError."""
+        """Refuse one more request where those that are open take longer than `--max-wait`, by how
+        fast they were done lately, or where the server ends. Raises RequestError."""
         if self.is_draining:
             raise RequestError(503, 'the server ends: try elsewhere')
         seconds = self._expectation.work(self.open)
@@ -134,17 +140,26 @@ class Front:
             what = f'{self.open} requests are open, which takes some {1e3 * seconds:.0f} ms'
             raise RequestError(503, f'{what}: try again later')
 
+    async def answers(self, call: Call) -> AsyncIterator[Answer]:
+        """Answer a request for results by a worker, if there is room for one more."""
+        try:
+            with self.admitted():
+                async for answer in self.pool.ask(call):
+                    yield answer
+        except RequestError as fault:
+            yield error(fault.status, str(fault))
+
     @contextmanager
     def admitted(self) -> Iterator[None]:
         """While a request is open; raises RequestError if there is no room for it."""
         self.check_room()
         self.open += 1
-        if self.open == _BUSY:
+        if self.open == LEAST_OPEN:
             self._ended = monotonic()
         try:
             yield
         finally:
-            if self.open >= _BUSY:
+            if self.open >= LEAST_OPEN:
                 now = monotonic()
                 self._expectation.note_round(1, now - self._ended)
                 self._ended = now
@@ -175,10 +190,7 @@ class Front:
 
     def metadata(self, name: str, version: Optional[str]) -> dict[str, Any]:
         """Metadata of a model. Raises RequestError."""
-        if name not in self.pool.folders or version not in (None, '', '1'):
-            raise RequestError(404, f'the model {name[:100]}/{version or 1} does not exist')
-        if name not in self.pool.models:
-            raise RequestError(503, f'the model {name} is not loaded now')
+        check_model(f'{name}/{version or 1}', self.pool.folders, self.pool.models)
         found: dict[str, Any] = self.pool.models[name]
         return found
 
@@ -190,40 +202,55 @@ class Front:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """See ASGI."""
-        begun, headers = monotonic(), dict(scope['headers'])
+        begun, headers, status = monotonic(), dict(scope['headers']), 0
         name = self.request_id(headers.get(b'x-request-id', b'').decode('latin-1'))
-        reply = _Reply(send, name, self.is_draining or scope.get('is_refused', False))
+        scope['task'] = asyncio.current_task()
+        try:
+            async for answer in self._answered(scope, headers, name, receive):
+                body = answer.body
+                if not status:
+                    is_unread = answer.status != 200 and b'expect' in headers
+                    ends = self.is_draining or scope.get('is_refused', False)
+                    fields = _headers(answer, ends or is_unread or answer.status == 413)
+                    fields.append((b'x-request-id', name.encode()))
+                    start = {'type': 'http.response.start', 'headers': fields}
+                    await send({**start, 'status': answer.status})
+                elif answer.status != 200:  # there are parts already
+                    body = b'event: error\ndata: %s\n\n' % body
+                status, more = answer.status, not answer.is_last
+                await send({'type': 'http.response.body', 'body': body, 'more_body': more})
+        except asyncio.CancelledError:
+            status = 499  # the client is gone
+        del scope['task']
+        what = f'{scope["method"]} {scope["raw_path"].decode("latin-1")}'
+        self.note('http', what, name, status, begun)
+
+    async def _answered(
+        self, scope: Any, headers: dict[bytes, bytes], name: str, receive: Any
+    ) -> AsyncIterator[Answer]:
         try:
             self._check(scope, headers)
             call = self._call(scope, headers, name)
             if call is None:
-                await reply(await self._other(scope))
+                yield await self._other(scope)
             else:
                 self.check_room()  # who sends slowly, meanwhile, takes nobody's place
                 call = call._replace(body=await self._body(receive))
-                with self.admitted():
-                    scope['task'] = asyncio.current_task()
-                    async for answer in self.pool.ask(call):
-                        await reply(answer)
-                    del scope['task']
+                async for answer in self.answers(call):
+                    yield answer
         except RequestError as fault:
-            reply.ends |= fault.status == 413 or b'expect' in headers  # a body is not read
-            await reply(error(fault.status, str(fault)))
-        except asyncio.CancelledError:
-            reply.status = 499  # the client is gone
-        what = f'{scope["method"]} {scope["raw_path"].decode("latin-1")}'
-        self.note('http', what, name, reply.status, begun)
+            yield error(fault.status, str(fault))
 
     def _check(self, scope: Any, headers: dict[bytes, bytes]) -> None:
         """Refuse what browsers send for pages of others, and what is too much."""
         allowed = self._options.allowed_host
         host, origin = (headers.get(each, b'').decode('latin-1') for each in (b'host', b'origin'))
-        if host and not _is_local(name := re.sub(r':\d+$', '', host)) and name not in allowed:
+        if host and not _is_local(host) and re.sub(r':\d+$', '', host) not in allowed:
             raise RequestError(403, 'this host is not served: see --allowed-host')
         if origin and origin.partition('://')[2] not in (host, *allowed):
             raise RequestError(403, 'pages of other origins are not served')
         if scope.get('is_refused'):
-            raise RequestError(503, 'too many connections: try again later')
+            raise RequestError(503, TOO_MANY)
         if headers.get(b'content-encoding', b'identity') != b'identity':
             raise RequestError(415, 'bodies are not to be compressed')
 
@@ -288,24 +315,6 @@ class Front:
         return parts[0] if len(parts) == 1 else b''.join(parts)
 
 
-class _Reply:
-    """Sends answers to one request; the connection `ends` after it, or does not."""
-
-    def __init__(self, send: Any, name: str, ends: bool):
-        self._send, self._name, self.ends, self.status = send, name, ends, 0
-
-    async def __call__(self, answer: Answer) -> None:
-        body = answer.body
-        if not self.status:
-            headers = [*_headers(answer, self.ends), (b'x-request-id', self._name.encode())]
-            start = {'type': 'http.response.start', 'status': answer.status, 'headers': headers}
-            await self._send(start)
-        elif answer.status != 200:  # there are parts already
-            body = b'event: error\ndata: %s\n\n' % body
-        self.status, more = answer.status, not answer.is_last
-        await self._send({'type': 'http.response.body', 'body': body, 'more_body': more})
-
-
 def _headers(answer: Answer, ends: bool) -> list[tuple[bytes, bytes]]:
     headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
     if answer.is_last:
@@ -317,8 +326,10 @@ def _headers(answer: Answer, ends: bool) -> list[tuple[bytes, bytes]]:
     return headers
 
 
+@lru_cache(1000)
 def _is_local(host: str) -> bool:
     """Whether a host is an address: by a name of its own a page of others could reach this one."""
+    name = re.sub(r':\d+$', '', host)
     with suppress(ValueError):
-        return host == 'localhost' or bool(ip_address(host.strip('[]')))
+        return name == 'localhost' or bool(ip_address(name.strip('[]')))
     return False

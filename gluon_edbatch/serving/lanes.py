@@ -13,10 +13,10 @@ encoder, may take long: it is handed over, and the others' rounds go on beside i
 import gc
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
+from functools import partial
 from time import monotonic
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Callable, NamedTuple, Optional
 
 from mxnet.base import MXNetError
@@ -39,7 +39,6 @@ _MOST_CALLS_OVER = 5_000  # of those that all samples have left: to enter anothe
 _CALLS_OF_GARBAGE = 20_000  # after which Python's is collected, of these,
 _OLDER = 8  # and each such time of those before as well
 _RESULTS = 8  # that are kept until it is known whether values are in them
-_STEPS = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
 
 
@@ -53,8 +52,9 @@ class Lanes:
         options: CompileOptions,
         max_rounds: int,
     ):
-        waiter = self._waiter = ThreadPoolExecutor(1, 'edb-waiter')
-        self._new = lambda forgets: Lane(predict, scheduler, options, max_rounds, waiter, forgets)
+        self.predict, self.max_rounds = predict, max_rounds
+        self.scope = partial(lasting, scheduler, compile_options=options)
+        self.waiter = ThreadPoolExecutor(1, 'edb-waiter')
         self._remembers: Optional[bool] = None  # whether values outlive their samples, if known
         self._results: list[Any] = []  # until then: an object of the user's class may hold some
         self._lanes: list[Lane] = []
@@ -133,7 +133,7 @@ class Lanes:
             self._admit(self._add(), part, done)
 
     def _add(self) -> 'Lane':
-        lane = self._new(self._remembers is False)
+        lane = Lane(self, self._remembers is False)
         self._lanes.append(lane)
         return lane
 
@@ -159,7 +159,7 @@ class Lanes:
         """Leave all scopes."""
         for lane in list(self._lanes):
             self._drop(lane)
-        self._waiter.shutdown()
+        self.waiter.shutdown()
 
 
 class _Beginning(NamedTuple):
@@ -172,20 +172,10 @@ class _Beginning(NamedTuple):
 class Lane:
     """One scope, in a context of its own, and the samples that are in it."""
 
-    def __init__(
-        self,
-        predict: Callable[[Any], Any],
-        scheduler: Scheduler,
-        options: CompileOptions,
-        max_rounds: int,
-        waiter: Executor,
-        forgets: bool,
-    ):
-        self._predict, self._max_rounds, self._waiter = predict, max_rounds, waiter
-        self._forgets, self._has_failed = forgets, False
+    def __init__(self, owner: Lanes, forgets: bool):
+        self._owner, self._forgets, self._has_failed = owner, forgets, False
         self._collections = 0
-        self.run = Context().run
-        self._scope = lasting(scheduler, compile_options=options)
+        self.run, self._scope = Context().run, owner.scope()
         self.run(self._scope.__enter__)
         self._running: list[_OnItsWay] = []
         self._beginning: Optional[_Beginning] = None
@@ -238,7 +228,7 @@ class Lane:
         before = self._scope.evaluations
         for request in requests:
             try:
-                each = _OnItsWay(request, self._predict, before)
+                each = _OnItsWay(request, self._owner.predict, before)
                 waits = each.advance(None)
             except Exception as error:
                 request.error, self._has_failed = own_error(error), True
@@ -255,8 +245,11 @@ class Lane:
         beginning is not over stay where they are. Somebody begins beside the others in the only
         lane that has samples."""
         now = monotonic()
-        if any([each.rounds > 1 and each.request.is_given_up(now) for each in self._running]):
-            self._leave_out_given_up(now, done)
+        given_up = [each for each in self._running if each.request.is_given_up(now)]
+        for each in given_up:
+            each.close()
+            self._running.remove(each)
+            done.append(each.request)
         beginning = self._beginning
         if beginning is None and is_only:
             self._begin()
@@ -270,9 +263,10 @@ class Lane:
         for place, (each, answer) in enumerate(zip(running, answers)):
             try:
                 waits = each.advance(answer)
-                if waits and each.rounds > self._max_rounds:
+                if waits and each.rounds > self._owner.max_rounds:
                     each.close()
-                    raise StepsError(f'a sample waited for values {self._max_rounds} times')
+                    most = self._owner.max_rounds
+                    raise StepsError(f'a sample waited for values {most} times')
             except Exception as error:
                 if isinstance(own_error(error), _OF_ALL):
                     self._running += running[place:]
@@ -304,20 +298,10 @@ class Lane:
         fence = hand_over([each.wanted for each in joined])
         if fence is not None:
             try:
-                over = self._waiter.submit(fence.wait_to_read)
+                over = self._owner.waiter.submit(fence.wait_to_read)
             except RuntimeError:  # no more threads, as where the main one has ended: all wait
                 return
             self._running, self._beginning = others, _Beginning(joined, over)
-
-    def _leave_out_given_up(self, now: float, done: list[Request]) -> None:
-        left = []
-        for each in self._running:
-            if each.request.is_given_up(now):
-                each.close()
-                done.append(each.request)
-            else:
-                left.append(each)
-        self._running = left
 
     def close(self, error: Optional[Exception] = None) -> list[Request]:
         """Leave the scope; gives the requests that were in it."""
@@ -381,51 +365,36 @@ def emit(value: Any) -> None:
             sample.request.part(value)
 
 
-class _OnItsWay:
+class _OnItsWay(AdvancingSample):
     """A request's sample: on its way, and then waiting for its result as for other values."""
 
-    __slots__ = ('request', 'before', 'emitted', '_sample', '_ended', 'rounds', 'wanted')
+    __slots__ = ('request', 'before', 'emitted', 'rounds', '_ended')
 
     def __init__(self, request: Request, predict: Callable[[Any], Any], before: int):
         self.request, self.before, self.rounds, self.emitted = request, before, 0, 0
-        _local.sample = self
+        self._ended, _local.sample = False, self
         try:
-            self.wanted: Any = predict(request.sample)
+            super().__init__(predict, request.sample, 0)
         finally:
             _local.sample = None  # nothing outlives its sample
-        self._sample: Optional[AdvancingSample] = None
-        if isinstance(self.wanted, _STEPS):
-            steps = self.wanted
-            self._sample = AdvancingSample(lambda _: steps, request.sample, 0)
-        self._ended = False
 
     def advance(self, answer: Any) -> bool:
-        """Whether it waits again."""
-        _local.sample = self
-        try:
-            return self._advance(answer)
-        finally:
-            _local.sample = None
-
-    def _advance(self, answer: Any) -> bool:
+        """Run until it waits again; False if it has come to its end."""
         self.rounds += 1
         if self._ended:
             self.request.result = answer
             return False
-        if self._sample is not None:
-            if self._sample.advance(answer):
-                self.wanted = self._sample.wanted
+        _local.sample = self
+        try:
+            if super().advance(answer):
                 return True
-            self.wanted = self._sample.result
-        self._ended = True
+        finally:
+            _local.sample = None
+        self._ended, self.wanted = True, self.result
         if _has_arrays(self.wanted):
             return True
         self.request.result = self.wanted
         return False
-
-    def close(self) -> None:
-        if self._sample is not None:
-            self._sample.close()
 
 
 def _has_arrays(value: Any) -> bool:

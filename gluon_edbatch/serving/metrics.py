@@ -1,8 +1,9 @@
 """What an engine counts, and how long it takes: as data, and as Prometheus reads it."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import NamedTuple, Optional, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
 
 SECONDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
@@ -11,7 +12,8 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 OUTCOMES = ('answered', 'failed', 'refused', 'cancelled', 'expired')
 
 
-class Histogram(NamedTuple):
+@dataclass
+class Histogram:
     """How often something was how large.
 
     Attributes
@@ -19,15 +21,18 @@ class Histogram(NamedTuple):
     bounds : tuple of float
         b numbers, ascending: bucket k holds what is at most ``bounds[k]`` and above the bound
         before, and one bucket more what is above all of them. Seconds, or samples (see `Metrics`).
-    counts : tuple of int
+    counts : list of int
         b + 1, how many are in each bucket, which are not added up as in Prometheus' text.
     total : float
         The sum of all, in the same unit.
     """
 
     bounds: tuple[float, ...]
-    counts: tuple[int, ...]
-    total: float
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
     @property
     def number(self) -> int:
@@ -39,8 +44,16 @@ class Histogram(NamedTuple):
         """0 if there were none."""
         return self.total / self.number if self.number else 0.0
 
+    def _lines(self, name: str) -> Iterator[str]:
+        yield f'# TYPE {name} histogram'
+        for place, bound in enumerate((*self.bounds, '+Inf'), 1):
+            yield f'{name}_bucket{{le="{bound}"}} {sum(self.counts[:place])}'
+        yield f'{name}_sum {self.total}'
+        yield f'{name}_count {self.number}'
 
-class Metrics(NamedTuple):
+
+@dataclass
+class Metrics:
     """What an engine has done until now.
 
     Attributes
@@ -56,16 +69,25 @@ class Metrics(NamedTuple):
         Seconds that answered requests waited in the queue, then took, and both.
     """
 
-    queued: int
-    running: int
-    outcomes: dict[str, int]
-    batch_size: Histogram
-    waited: Histogram
-    evaluated: Histogram
-    total: Histogram
+    queued: int = 0
+    running: int = 0
+    outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    batch_size: Histogram = field(default_factory=partial(Histogram, SIZES))
+    waited: Histogram = field(default_factory=partial(Histogram, SECONDS))
+    evaluated: Histogram = field(default_factory=partial(Histogram, SECONDS))
+    total: Histogram = field(default_factory=partial(Histogram, SECONDS))
+
+    def _note(self, name: str, value: float) -> None:
+        """Count so many requests of an outcome, or a value of a histogram."""
+        if name in self.outcomes:
+            self.outcomes[name] += int(value)
+        else:
+            histogram: Histogram = getattr(self, name)
+            histogram.counts[bisect_left(histogram.bounds, value)] += 1
+            histogram.total += value
 
     def prometheus(self, prefix: str = 'edb_') -> str:
-        """The same in Prometheus' text format.
+        """Give the figures in Prometheus' text format.
 
         Parameters
         ----------
@@ -85,88 +107,7 @@ class Metrics(NamedTuple):
         lines.append(f'# TYPE {prefix}requests_total counter')
         for outcome, count in self.outcomes.items():
             lines.append(f'{prefix}requests_total{{outcome="{outcome}"}} {count}')
-        for name, unit in _UNITS.items():
-            lines += _as_text(f'{prefix}{name}{unit}', getattr(self, name))
+        lines += self.batch_size._lines(f'{prefix}batch_size')
+        for name in ('waited', 'evaluated', 'total'):
+            lines += getattr(self, name)._lines(f'{prefix}{name}_seconds')
         return '\n'.join(lines) + '\n'
-
-
-_UNITS = {
-    'batch_size': '', 'waited': '_seconds', 'evaluated': '_seconds', 'total': '_seconds'
-}  # fmt: skip
-
-
-def _as_text(name: str, histogram: Histogram) -> list[str]:
-    lines, below = [f'# TYPE {name} histogram'], 0
-    for bound, count in zip((*map(str, histogram.bounds), '+Inf'), histogram.counts):
-        below += count
-        lines.append(f'{name}_bucket{{le="{bound}"}} {below}')
-    return [*lines, f'{name}_sum {histogram.total}', f'{name}_count {histogram.number}']
-
-
-class Observer(Protocol):
-    """Who is told of all that an engine counts, in its thread."""
-
-    def count(self, outcome: str, count: int = 1) -> None:
-        """So many requests had one of `OUTCOMES`; of those that were refused nothing is told."""
-
-    def observe(self, name: str, value: float) -> None:
-        """A value of a histogram of `Metrics`, or, before a round, how many are ``queued``."""
-
-
-class Counting:
-    """Counts on behalf of an engine, in the thread that evaluates."""
-
-    def __init__(self, observer: Optional[Observer]) -> None:
-        self._outcomes = dict.fromkeys(OUTCOMES, 0)
-        self._observer = observer
-        self._seen = {
-            'batch_size': _Buckets(SIZES),
-            'waited': _Buckets(SECONDS),
-            'evaluated': _Buckets(SECONDS),
-            'total': _Buckets(SECONDS),
-        }
-
-    def count(self, outcome: str, count: int = 1) -> None:
-        """So many requests had one of `OUTCOMES`."""
-        self._outcomes[outcome] += count
-        if self._observer is not None:
-            self._observer.count(outcome, count)
-
-    def note_round(self, samples: int, queued: int) -> None:
-        """So many samples are evaluated together."""
-        self._seen['batch_size'].add([samples])
-        if self._observer is not None:
-            self._observer.observe('batch_size', samples)
-            self._observer.observe('queued', queued)
-
-    def note_answered(self, waited: Sequence[float], evaluated: Sequence[float]) -> None:
-        """So many requests were answered, after such times."""
-        self.count('answered', len(waited))
-        total = [sum(both) for both in zip(waited, evaluated)]
-        for name, values in (('waited', waited), ('evaluated', evaluated), ('total', total)):
-            self._seen[name].add(values)
-            if self._observer is not None:
-                for value in values:
-                    self._observer.observe(f'{name}_seconds', value)
-
-    def metrics(self, queued: int, running: int, refused: int, cancelled: int) -> Metrics:
-        """As they are now."""
-        histograms = {name: buckets.histogram() for name, buckets in self._seen.items()}
-        outcomes = {**self._outcomes, 'refused': refused}
-        outcomes['cancelled'] += cancelled
-        return Metrics(queued, running, outcomes, **histograms)
-
-
-class _Buckets:
-    def __init__(self, bounds: Sequence[float]):
-        self._bounds = tuple(bounds)
-        self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
-
-    def add(self, values: Sequence[float]) -> None:
-        for value in values:
-            self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += sum(values)
-
-    def histogram(self) -> Histogram:
-        return Histogram(self._bounds, tuple(self._counts), self._total)

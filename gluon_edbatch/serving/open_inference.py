@@ -1,26 +1,28 @@
 """The Open Inference Protocol: requests and answers as JSON with binary data, and as gRPC.
 
 The specification is KServe's "Open Inference Protocol" v2; binary data is Triton's extension of it.
+An input or an output is a NumPy array; where its datatype is ``BYTES``, of objects that are texts.
 """
 
 import struct
+from collections.abc import Container, Iterable, Mapping
 from math import isfinite, prod
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 from pydantic_core import to_json
-from tritonclient.grpc.service_pb2 import ModelInferResponse
-from tritonclient.utils import (
-    deserialize_bytes_tensor,
-    serialize_byte_tensor,
-    triton_to_np_dtype,
-)
+from tritonclient import utils
+from tritonclient.grpc import service_pb2 as messages
 
 _NAMES = 'BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 FP32 FP64'
-DTYPES = {name: np.dtype(triton_to_np_dtype(name)) for name in _NAMES.split()}
+DTYPES = {name: np.dtype(utils.triton_to_np_dtype(name)) for name in _NAMES.split()}
+_NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 HEADER_LENGTH = 'inference-header-content-length'
 _KINDS = {'b': 'b', 'i': 'iu', 'u': 'iu', 'f': 'iuf'}  # of numbers that are one of such a kind
+_JSON = {'content-type': 'application/json'}
+_EVENTS = {'content-type': 'text/event-stream', 'cache-control': 'no-store'}
 
 
 class RequestError(Exception):
@@ -31,40 +33,49 @@ class RequestError(Exception):
         self.status = status
 
 
-class Tensor(NamedTuple):
-    """An input or an output.
+class Call(NamedTuple):
+    """What a worker is asked: ``http`` or ``grpc``, whose body is a request; ``load``; ``unload``.
 
-    Its `data` are an array of its shape or, if the datatype is ``BYTES``, a list of its elements
-    as str or bytes, in row-major order.
+    The `model` is a name and, of a request by HTTP, a version: ``name/1``.
     """
 
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-    data: Any
+    kind: str
+    model: str = ''
+    id: str = ''
+    body: bytes = b''
+    header_length: Optional[str] = None
+    streams: bool = False
+
+
+class Answer(NamedTuple):
+    """What is answered, in one part, or in several of which one is the last."""
+
+    status: int
+    body: bytes = b'{}'
+    headers: dict[str, str] = _JSON
+    is_last: bool = True
+    traceback: str = ''  # for the log
+
+
+def error(status: int, message: str) -> Answer:
+    """An error, in the one form that all errors have."""
+    return Answer(status, to_json({'error': message}))
 
 
 class Inference(NamedTuple):
-    """A request for results of samples.
+    """A request for results of samples, as a call has it.
 
     `deadline` is seconds from now. `outputs` has the outputs that are asked for, and which of them
     are to be binary data; all are wanted where it is empty, as `is_raw` says.
     """
 
+    call: Call
+    model: str
     id: str
-    inputs: list[Tensor]
+    inputs: dict[str, Any]
     deadline: Optional[float]
     outputs: dict[str, bool]
     is_raw: bool
-
-    def wanted(self, outputs: list[Tensor]) -> list[tuple[Tensor, bool]]:
-        """The outputs that are asked for, and whether as binary data."""
-        names = {each.name: each for each in outputs}
-        for name in self.outputs:
-            if name not in names:
-                raise RequestError(400, f'the outputs are {", ".join(names)}, not {name}')
-        asked = self.outputs or dict.fromkeys(names, self.is_raw)
-        return [(names[name], raw) for name, raw in asked.items()]
 
 
 class _Output(BaseModel):
@@ -85,116 +96,158 @@ class _JsonRequest(BaseModel):
     parameters: dict[str, Any] = {}
 
 
-def from_http(body: bytes, header_length: Optional[str]) -> Inference:
-    """The request that a body holds: JSON, which is `header_length` bytes if that is said, and the
-    binary data of inputs whose parameters have ``binary_data_size``.
+def check_model(model: str, known: Container[str], loaded: Container[str]) -> str:
+    """The name of a model that is there; raises RequestError."""
+    name, _, version = model.rpartition('/')
+    if name not in known or version != '1':
+        raise RequestError(404, f'the model {model[:100]} does not exist')
+    if name not in loaded:
+        raise RequestError(503, f'the model {name} is not loaded now')
+    return name
 
-    Raises
-    ------
-    RequestError
-        If it is none.
-    """
-    end = len(body)
-    if header_length is not None:
-        if not header_length.isdecimal() or int(header_length) > end:
-            raise RequestError(400, f'{HEADER_LENGTH} is not a length within the body')
-        end = int(header_length)
+
+def read(call: Call) -> Inference:
+    """The request that a call has; raises RequestError if it is none."""
     try:
-        request = _JsonRequest.model_validate_json(body[:end])
-    except ValidationError as error:
-        raise RequestError(400, first_fault(error)) from None
-    raw, inputs = memoryview(body)[end:], []
+        return _from_http(call) if call.kind == 'http' else _from_grpc(call)
+    except ValidationError as fault:
+        raise RequestError(400, first_fault(fault)) from None
+    except DecodeError as fault:
+        raise RequestError(400, str(fault)) from None
+
+
+def write(request: Inference, outputs: Mapping[str, Any], is_last: bool = True) -> Answer:
+    """The answer to a request: of all that was asked for, or, before that, a part."""
+    asked = (is_last and request.outputs) or dict.fromkeys(outputs, request.is_raw)
+    for name in asked:
+        if name not in outputs:
+            raise RequestError(400, f'the outputs are {", ".join(outputs)}, not {name}')
+    arrays = [(name, outputs[name], is_raw) for name, is_raw in asked.items()]
+    return (_to_http if request.call.kind == 'http' else _to_grpc)(request, arrays, is_last)
+
+
+def _from_http(call: Call) -> Inference:
+    """Read JSON, which is `header_length` bytes if that is said, and behind it the binary data of
+    inputs whose parameters have ``binary_data_size``."""
+    length, end = call.header_length, len(call.body)
+    if length is not None:
+        if not length.isdecimal() or int(length) > end:
+            raise RequestError(400, f'{HEADER_LENGTH} is not a length within the body')
+        end = int(length)
+    request = _JsonRequest.model_validate_json(call.body[:end])
+    raw, inputs = memoryview(call.body)[end:], []
     for each in request.inputs:
-        size = each.parameters.get('binary_data_size')
         data: Any = each.data
-        if size is not None:
+        if (size := each.parameters.get('binary_data_size')) is not None:
             if type(size) is not int or not 0 <= size <= len(raw):
                 raise RequestError(400, f'input {each.name}: binary_data_size is beyond the body')
             data, raw = raw[:size], raw[size:]
-        inputs.append(_tensor(each.name, each.datatype, tuple(each.shape), data))
-    is_raw = request.parameters.get('binary_data_output') is True
+        inputs.append((each.name, each.datatype, tuple(each.shape), data))
+    is_raw = request.parameters.get('binary_data_output') is True and not call.streams
     outputs = {
-        each.name: each.parameters.get('binary_data', is_raw) is True for each in request.outputs
+        each.name: each.parameters.get('binary_data', is_raw) is True and not call.streams
+        for each in request.outputs
     }
-    return Inference(request.id, inputs, _deadline(request.parameters), outputs, is_raw)
+    return _inference(call, call.model, request.id, inputs, request.parameters, outputs, is_raw)
 
 
-def to_http(model: str, request: Inference, outputs: list[Tensor]) -> tuple[dict[str, str], bytes]:
-    """Headers and body of an answer."""
-    described, behind = [], []
-    for each, raw in request.wanted(outputs):
-        entry: dict[str, Any] = {'name': each.name, 'datatype': each.datatype, 'shape': each.shape}
-        if raw:
-            behind.append(_raw(each))
-            entry['parameters'] = {'binary_data_size': len(behind[-1])}
-        else:
-            entry['data'] = each.data if each.datatype == 'BYTES' else each.data.ravel().tolist()
-        described.append(entry)
-    answer = {'model_name': model, 'model_version': '1', 'id': request.id, 'outputs': described}
-    text = to_json(answer, inf_nan_mode='constants')
-    if not behind:
-        return {'content-type': 'application/json'}, text
-    headers = {'content-type': 'application/octet-stream', HEADER_LENGTH: str(len(text))}
-    return headers, b''.join([text, *behind])
-
-
-def from_grpc(message: Any) -> Inference:
-    """The request that a ModelInferRequest holds.
-
-    Raises
-    ------
-    RequestError
-        If it is none.
-    """
+def _from_grpc(call: Call) -> Inference:
+    message: Any = messages.ModelInferRequest.FromString(call.body)
     raw, inputs = message.raw_input_contents, []
     if len(raw) not in (0, len(message.inputs)) or not message.inputs:
         raise RequestError(400, f'{len(message.inputs)} inputs have {len(raw)} raw contents')
     for number, each in enumerate(message.inputs):
         fields = each.contents.ListFields()  # one of them, by the datatype
         data: Any = memoryview(raw[number]) if raw else list(fields[0][1]) if fields else []
-        inputs.append(_tensor(each.name, each.datatype, tuple(each.shape), data))
+        inputs.append((each.name, each.datatype, tuple(each.shape), data))
     parameters = {
         name: getattr(value, value.WhichOneof('parameter_choice') or 'bool_param')
         for name, value in message.parameters.items()
     }
+    model = f'{message.model_name}/{message.model_version or 1}'
     outputs = {each.name: True for each in message.outputs}
-    return Inference(message.id, inputs, _deadline(parameters), outputs, True)
+    return _inference(call, model, message.id, inputs, parameters, outputs, True)
 
 
-def to_grpc(model: str, request: Inference, outputs: list[Tensor]) -> Any:
-    """The ModelInferResponse, with raw contents, which all clients read."""
-    answer = ModelInferResponse(model_name=model, model_version='1', id=request.id)
-    for each, _ in request.wanted(outputs):
-        answer.outputs.add(name=each.name, datatype=each.datatype, shape=each.shape)
-        answer.raw_output_contents.append(_raw(each))
-    return answer
+def _inference(
+    call: Call, model: str, name: str, inputs: Iterable[Any], parameters: Any, *outputs: Any
+) -> Inference:
+    arrays: dict[str, Any] = {}
+    for each in inputs:
+        if each[0] in arrays:
+            raise RequestError(400, f'more than one input is named {each[0][:100]}')
+        arrays[each[0]] = _array(*each)
+    deadline = parameters.get('deadline')
+    if deadline is not None and not (
+        type(deadline) in (int, float) and deadline >= 0 and isfinite(deadline)
+    ):
+        raise RequestError(400, 'the parameter deadline is a number of seconds from now')
+    return Inference(call, model, name or call.id, arrays, deadline, *outputs)
 
 
-def _tensor(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Tensor:
-    """A tensor of a list, or of the binary data that a memoryview holds."""
+def _to_http(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer:
+    described, behind = [], []
+    for name, array, is_raw in arrays:
+        entry = {'name': name, 'datatype': datatype_of(array), 'shape': array.shape}
+        if is_raw:
+            behind.append(_raw(array))
+            entry['parameters'] = {'binary_data_size': len(behind[-1])}
+        else:
+            entry['data'] = array.ravel().tolist()
+        described.append(entry)
+    model = request.model.partition('/')[0]
+    answer = {'model_name': model, 'model_version': '1', 'id': request.id, 'outputs': described}
+    text = to_json(answer, inf_nan_mode='constants')
+    if request.call.streams:
+        event = b'event: %s\ndata: %s\n\n' % (b'answer' if is_last else b'part', text)
+        return Answer(200, event, _EVENTS, is_last)
+    if not behind:
+        return Answer(200, text)
+    headers = {'content-type': 'application/octet-stream', HEADER_LENGTH: str(len(text))}
+    return Answer(200, b''.join([text, *behind]), headers)
+
+
+def _to_grpc(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer:
+    """The answer as a message with raw contents, which all clients read."""
+    model = request.model.partition('/')[0]
+    message: Any = messages.ModelInferResponse(model_name=model, model_version='1', id=request.id)
+    for name, array, _ in arrays:
+        message.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
+        message.raw_output_contents.append(_raw(array))
+    if request.call.streams:
+        message = messages.ModelStreamInferResponse(infer_response=message)
+    return Answer(200, message.SerializeToString(), {}, is_last)
+
+
+def datatype_of(array: Any) -> str:
+    """What the protocol calls the datatype of an array."""
+    return _NAME_OF.get(array.dtype, 'BYTES')
+
+
+def _array(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Any:
+    """An input, of a list or of the binary data that a memoryview holds."""
     try:
         if datatype == 'BYTES':
-            texts = deserialize_bytes_tensor(data) if isinstance(data, memoryview) else data
-            if not all([isinstance(text, (str, bytes)) for text in texts]):
+            is_raw = isinstance(data, memoryview)
+            array = utils.deserialize_bytes_tensor(data) if is_raw else np.array(data, object)
+            if not all([isinstance(text, (str, bytes)) for text in array.ravel()]):
                 raise ValueError('an element is no text')
-            data, size = list(texts), len(texts)
         elif datatype not in DTYPES:
             raise ValueError(f'the datatype is one of BYTES, {", ".join(DTYPES)}')
+        elif isinstance(data, memoryview):
+            array = np.frombuffer(data, DTYPES[datatype])
         else:
-            is_raw = isinstance(data, memoryview)
-            data = np.frombuffer(data, DTYPES[datatype]) if is_raw else _numbers(data, datatype)
-            size = data.size
-    except (ValueError, TypeError, OverflowError, struct.error) as error:
-        raise RequestError(400, f'input {name}: no {datatype[:20]}: {error}') from None
-    if min(shape, default=0) < 0 or prod(shape) != size:
-        fault = f'the shape {list(shape)} does not fit {size} elements'
-        raise RequestError(400, f'input {name}: {fault}')
-    return Tensor(name, datatype, shape, data if datatype == 'BYTES' else data.reshape(shape))
+            array = _numbers(data, DTYPES[datatype])
+        if min(shape, default=0) < 0 or prod(shape) != array.size:
+            raise ValueError(f'the shape {list(shape)} does not fit {array.size} elements')
+    except (ValueError, TypeError, OverflowError, struct.error) as fault:
+        raise RequestError(400, f'input {name}: no {datatype[:20]}: {fault}') from None
+    return array.reshape(shape)
 
 
-def _numbers(data: list[Any], datatype: str) -> Any:
+def _numbers(data: list[Any], dtype: Any) -> Any:
     """The array of a list, nested or flat, without a change of a value's kind."""
-    array, dtype = np.array(data), DTYPES[datatype]
+    array = np.array(data)
     if array.size and array.dtype.kind not in _KINDS[dtype.kind]:
         raise ValueError('its elements are of another kind, or lists of different lengths')
     converted = array.astype(dtype)
@@ -203,20 +256,11 @@ def _numbers(data: list[Any], datatype: str) -> Any:
     return converted
 
 
-def _raw(tensor: Tensor) -> bytes:
+def _raw(array: Any) -> bytes:
     """The binary data of an output."""
-    if tensor.datatype != 'BYTES':
-        return bytes(np.ascontiguousarray(tensor.data).tobytes())
-    return bytes(serialize_byte_tensor(np.array(tensor.data, object)).item())
-
-
-def _deadline(parameters: dict[str, Any]) -> Optional[float]:
-    deadline = parameters.get('deadline')
-    if deadline is None:
-        return None
-    if type(deadline) not in (int, float) or not (deadline >= 0 and isfinite(deadline)):
-        raise RequestError(400, 'the parameter deadline is a number of seconds from now')
-    return float(deadline)
+    if array.dtype == object:
+        return bytes(utils.serialize_byte_tensor(array).item())
+    return bytes(np.ascontiguousarray(array).tobytes())
 
 
 def first_fault(error: ValidationError) -> str:

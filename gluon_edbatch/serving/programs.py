@@ -5,11 +5,10 @@ from time import monotonic
 from typing import Any, Optional, Union
 
 import numpy as np
-from mxnet.ndarray import NDArray
 
+from ..api.concurrent import contents_of
 from ..branching.program_interpreter import ControlFlowProgram, ProgramRun
 from ..program.network_program import Program
-from ..subgraph.structure import flatten, unflatten
 from .requests import Request
 
 PASSED_OVER = 8  # runs of blocks without one of the samples, at most, before others join
@@ -100,7 +99,7 @@ class ProgramRounds:
         self._requests[number] = None
         self._free.append(number)
         self._passed_over[number] = 0
-        request.result = in_numpy(result)
+        (request.result,) = contents_of([result])
         return request
 
     def _begin_again(self, done: list[Request]) -> None:
@@ -118,7 +117,7 @@ class ProgramRounds:
                     continue
                 part[0].error, results = error, [None]
             for request, result in zip(part, results):
-                request.result = in_numpy(result)
+                (request.result,) = contents_of([result])
             done += part
 
     def rest(self) -> None:
@@ -128,13 +127,3 @@ class ProgramRounds:
         """Leave nothing behind."""
         self._running = self._program.running()
         self._requests, self._free, self._passed_over = [], [], np.zeros(0, np.int64)
-
-
-def in_numpy(result: Any) -> Any:
-    """A result with NumPy arrays in the place of NDArrays."""
-    leaves: list[Any] = []
-    template = flatten(result, object, leaves)
-    return unflatten(
-        template,
-        iter([leaf.asnumpy() if isinstance(leaf, NDArray) else leaf for leaf in leaves]),
-    )

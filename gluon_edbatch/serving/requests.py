@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from threading import Condition
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..errors import EngineClosedError, QueueFullError
-from .expectation import Expectation
+from .pace import Expectation
 
 PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
-Part = Callable[[int, Any], None]  # takes the number of a sample, and what its evaluation emits
 GROUPS = 2  # of as many samples as may be on their way
 
 
@@ -37,7 +36,7 @@ class Request:
 
     @property
     def urgency(self) -> float:
-        """Those with less are first."""
+        """Rank in the queue: the least is first."""
         return min(self.deadline, self.arrived + PATIENCE)
 
     def is_given_up(self, now: float) -> bool:
@@ -45,27 +44,23 @@ class Request:
         return self.deadline < now or self.reply.cancelled()
 
 
-class Update(Future):
-    """Something to `do` while no request is evaluated; its result is the future's."""
+class Update(NamedTuple):
+    """Something to `do` while no request is evaluated, and the future of its result."""
 
-    def __init__(self, do: Callable[[], Any]):
-        super().__init__()
-        self.do = do
+    do: Callable[[], Any]
+    reply: 'Future[Any]'
 
 
 class RequestQueue:
     """Between those who ask, in any thread, and the one thread that evaluates."""
 
     def __init__(self, most: int, expectation: Expectation, max_wait: float = PATIENCE):
-        self._most, self._max_wait = most, max_wait
+        self._most, self._expectation, self._max_wait = most, expectation, max_wait
         self.refused = self.cancelled = 0  # requests not taken, and taken out to make room
-        self._expectation = expectation
         self.begun: set[Request] = set()  # taken from here; who answers them leaves them out
         self._waiting: list[tuple[float, int, Request]] = []
         self._updates: deque[Update] = deque()
-        self._number = 0
-        self._changed = Condition()
-        self._open = False
+        self._number, self._open, self._changed = 0, False, Condition()
 
     def open(self) -> None:
         """Take requests from now on."""
@@ -85,53 +80,40 @@ class RequestQueue:
         or for too long; raises EngineClosedError if no requests are taken."""
         with self._changed:
             self._check_open()
-            if not requests:
-                return
-            if len(self._waiting) + len(requests) > self._most:
-                self._leave_out_cancelled()
-            if len(self._waiting) + len(requests) > self._most:
-                self._refuse(
-                    requests, f'{len(self._waiting)} requests wait already, of {self._most} that '
-                    f'may (max_queue), and {len(requests)} more came'
-                )  # fmt: skip
-            if requests[0].deadline == math.inf:
-                self._check_wait(requests)
-            else:
-                self._check_deadline(requests)
+            why = self._why_not(requests) if requests else None
+            if why is not None:
+                self.refused += len(requests)
+                raise QueueFullError(f'{why}: try again later')
             for request in requests:
                 self._number += 1
                 heapq.heappush(self._waiting, (request.urgency, self._number, request))
             self._changed.notify()
 
-    def _refuse(self, requests: Sequence[Request], why: str) -> None:
-        self.refused += len(requests)
-        raise QueueFullError(f'{why}: try again later')
-
-    def _check_wait(self, requests: Sequence[Request]) -> None:
-        """Refuse requests without a deadline where what is before them takes over `max_wait`."""
-        before = len(self._waiting) + len(self.begun)
-        seconds = self._expectation.work(before)
-        if seconds > self._max_wait:
-            self._refuse(
-                requests, f'{before} requests are to be done before, which would take some '
-                f'{1e3 * seconds:.0f} ms, and {1e3 * self._max_wait:.0f} are waited for (max_wait)'
-            )  # fmt: skip
-
-    def _check_deadline(self, requests: Sequence[Request]) -> None:
-        """Of the last of these, which have the same. Where nobody waits the first is always taken:
-        an estimate that is too long would never be corrected."""
-        request, others = requests[0], len(requests) - 1
-        left, expectation = request.deadline - request.arrived, self._expectation
-        if not self._waiting or expectation.seconds(len(self._waiting) + others) <= left:
-            return
-        before = sum([entry[0] <= request.urgency for entry in self._waiting]) + others
-        expected = expectation.seconds(before)
-        if expected > left:
-            self._refuse(
-                requests, f'the deadline, {1e3 * left:.0f} ms from now, is not to be met: '
-                f'{before} requests are to be done before, and it would take some '
-                f'{1e3 * expected:.0f} ms'
-            )  # fmt: skip
+    def _why_not(self, requests: Sequence[Request]) -> Optional[str]:
+        """Why requests are refused, if they are; all of them have the same deadline."""
+        if len(self._waiting) + len(requests) > self._most:
+            self._leave_out_cancelled()
+            if len(self._waiting) + len(requests) > self._most:
+                return (
+                    f'{len(self._waiting)} requests wait already, of {self._most} that may '
+                    f'(max_queue), and {len(requests)} more came'
+                )
+        first, speed = requests[0], self._expectation
+        if first.deadline == math.inf:
+            before, left, limit = len(self._waiting) + len(self.begun), self._max_wait, 'max_wait'
+            seconds = speed.work(before)
+        elif self._waiting:
+            before = sum([entry[0] <= first.urgency for entry in self._waiting]) + len(requests) - 1
+            left, limit = first.deadline - first.arrived, 'deadline'
+            seconds = speed.seconds(before)
+        else:  # taken in any case: an estimate that is too long would never be corrected
+            return None
+        if seconds <= left:
+            return None
+        return (
+            f'{before} requests are to be done before, which would take some {1e3 * seconds:.0f} '
+            f'ms, and {1e3 * left:.0f} are waited for ({limit})'
+        )
 
     def _leave_out_cancelled(self) -> None:
         left = [entry for entry in self._waiting if not entry[2].reply.cancelled()]
@@ -139,12 +121,13 @@ class RequestQueue:
         heapq.heapify(left)
         self._waiting = left
 
-    def put_update(self, update: Update) -> None:
-        """The same of an update, which is done before requests that come later."""
+    def put_update(self, do: Callable[[], Any]) -> 'Future[Any]':
+        """Have something done before requests that come later; raises EngineClosedError."""
         with self._changed:
             self._check_open()
-            self._updates.append(update)
+            self._updates.append(Update(do, Future()))
             self._changed.notify()
+            return self._updates[-1].reply
 
     def _check_open(self) -> None:
         if not self._open:
@@ -163,18 +146,12 @@ class RequestQueue:
                 self._changed.wait()
             if self._updates:  # what is under way ends first, then the update, then the others
                 return []
-            taken = self._most_urgent(room, running)
+            count = len(self._waiting)
+            if count > room:  # more come than leave: what each does first is done in groups
+                count = room if room * GROUPS >= room + running else 0
+            taken = [heapq.heappop(self._waiting)[2] for _ in range(count)]
             self.begun.update(taken)
             return taken
-
-    def _most_urgent(self, room: int, running: int) -> list[Request]:
-        count = len(self._waiting)
-        if count > room:  # more come than leave: what each does first is done in groups
-            count = room if room * GROUPS >= room + running else 0
-        if count == len(self._waiting):  # sorting is faster than taking one by one
-            taken, self._waiting = sorted(self._waiting), []
-            return [entry[2] for entry in taken]
-        return [heapq.heappop(self._waiting)[2] for _ in range(count)]
 
     def take_update(self) -> Optional[Update]:
         """The next one, if any waits."""

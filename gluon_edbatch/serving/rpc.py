@@ -11,8 +11,7 @@ from google.protobuf.json_format import ParseDict
 from tritonclient.grpc import service_pb2 as messages
 
 from .front import IDLE, SERVER, Front
-from .open_inference import RequestError
-from .worker import Answer, Call, error
+from .open_inference import Answer, Call, RequestError, error
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT, 403: grpc.StatusCode.PERMISSION_DENIED,
@@ -87,13 +86,9 @@ class Service:
     async def _answers(self, method: str, call: Call) -> AsyncIterator[Answer]:
         begun, status = monotonic(), 499
         try:
-            with self._front.admitted():
-                async for answer in self._front.pool.ask(call):
-                    status = answer.status
-                    yield answer
-        except RequestError as fault:
-            status = fault.status
-            yield error(status, str(fault))
+            async for answer in self._front.answers(call):
+                status = answer.status
+                yield answer
         finally:
             self._front.note('grpc', method, call.id, status, begun)
 

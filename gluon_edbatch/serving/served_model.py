@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -14,8 +13,8 @@ from pydantic_core import from_json, to_json
 from ..errors import DeadlineError, EngineClosedError, QueueFullError
 from .engine import Engine
 from .folder import load_folder, whose_fault
-from .metrics import SECONDS, SIZES
-from .open_inference import DTYPES, Inference, RequestError, Tensor, first_fault
+from .metrics import OUTCOMES, SECONDS, SIZES
+from .open_inference import DTYPES, Inference, RequestError, datatype_of, first_fault
 
 MOST_BYTES = 1 << 20  # of a sample
 _STATUS = {QueueFullError: 503, EngineClosedError: 503, DeadlineError: 504}
@@ -31,16 +30,16 @@ class ServedModel:
     """
 
     def __init__(self, name: str, folder: Path):
-        self.name = name
         self._served = served = load_folder(folder)
         with whose_fault(folder, 'does not warm up'):
             self._check = TypeAdapter(Any if served.request is None else served.request)
             read = served.read if served.inputs else lambda each: self._sample(to_json(each))
             samples = [read(each) for each in served.warm_up]
-            options = {'observe': PrometheusObserver(name), **served.options}
+            options = {'observe': _observer(name), **served.options}
             self._most = options.get('max_queue', 512)
             self._engine = Engine(served.predict, samples, **options)
             self._engine.start()
+        self.metadata = self._metadata(name)
 
     def close(self) -> None:
         """Finish what was taken."""
@@ -48,8 +47,8 @@ class ServedModel:
 
     async def infer(
         self, request: Inference, part: Optional[Callable[[int, Any], None]] = None
-    ) -> list[Tensor]:
-        """Results of the samples of a request; `part` is given what `predict` emits (`Engine`).
+    ) -> dict[str, Any]:
+        """Outputs for the samples of a request; `part` is given what `predict` emits (`Engine`).
 
         Raises
         ------
@@ -72,67 +71,63 @@ class ServedModel:
                 reply.cancel()  # where one failed, nobody waits for the others
 
     def _samples(self, request: Inference) -> list[Any]:
+        inputs = request.inputs
+        read: Callable[[Any], Any] = self._sample
         if self._served.inputs:
-            return self._samples_of_arrays(request)
-        if len(request.inputs) != 1 or request.inputs[0].datatype != 'BYTES':
+            sent, read = self._of_arrays(inputs), self._served.read
+        elif [each.dtype for each in inputs.values()] != [object]:
             raise RequestError(400, 'a request has one input, of datatype BYTES: a text a sample')
-        texts = request.inputs[0].data
-        self._check_count(len(texts))
-        return [self._read(number, self._sample, text) for number, text in enumerate(texts)]
+        else:
+            (sent,) = [each.ravel().tolist() for each in inputs.values()]
+        if not 1 <= len(sent) <= self._most:
+            what = f'a request has 1 to {self._most} samples (max_queue), not {len(sent)}'
+            raise RequestError(400, f'{what}: split it' if sent else what)
+        samples = []
+        for number, each in enumerate(sent):
+            try:
+                samples.append(read(each))
+            except ValidationError as error:
+                raise RequestError(400, f'sample {number}: {first_fault(error)}') from None
+            except (ValueError, RecursionError) as error:
+                raise RequestError(400, f'sample {number}: {error}') from None
+        return samples
 
     def _sample(self, text: Any) -> Any:
         if len(text) > MOST_BYTES:
             raise ValueError(f'is longer than {MOST_BYTES} bytes')
         return self._served.read(self._check.validate_json(text))
 
-    def _read(self, number: int, read: Callable[[Any], Any], sent: Any) -> Any:
-        try:
-            return read(sent)
-        except ValidationError as error:
-            raise RequestError(400, f'sample {number}: {first_fault(error)}') from None
-        except (ValueError, RecursionError) as error:
-            raise RequestError(400, f'sample {number}: {error}') from None
-
-    def _samples_of_arrays(self, request: Inference) -> list[Any]:
+    def _of_arrays(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
         """Sample k is a dict of the k-th array of each input."""
-        expected, there = self._served.inputs, {each.name: each for each in request.inputs}
-        if set(there) != set(expected) or len(there) != len(request.inputs):
-            raise RequestError(400, f'the inputs are {", ".join(expected)}, not {", ".join(there)}')
+        expected = self._served.inputs
+        if set(inputs) != set(expected):
+            names = f'{", ".join(expected)}, not {", ".join(inputs)}'
+            raise RequestError(400, f'the inputs are {names}')
         for name, (datatype, shape) in expected.items():
-            each = there[name]
-            fits = len(shape) == len(each.shape) - 1 and all(
-                [size in (-1, length) for size, length in zip(shape, each.shape[1:])]
+            sent, found = datatype_of(inputs[name]), inputs[name].shape
+            fits = len(found) == len(shape) + 1 and all(
+                [size in (-1, length) for size, length in zip(shape, found[1:])]
             )
-            if each.datatype != datatype or not fits:
-                what = f'{datatype} of shape {[-1, *shape]}, not {each.datatype}'
-                raise RequestError(400, f'input {name} is {what} of shape {list(each.shape)}')
-        counts = {each.shape[0] for each in request.inputs}
-        if len(counts) != 1:
+            if sent != datatype or not fits:
+                what = f'{datatype} of shape {[-1, *shape]}, not {sent} of shape {list(found)}'
+                raise RequestError(400, f'input {name} is {what}')
+        if len(set(map(len, inputs.values()))) != 1:
             raise RequestError(400, 'the first axis is that of samples: it differs between inputs')
-        self._check_count(min(counts))
-        arrays = [{each.name: each.data[i] for each in request.inputs} for i in range(min(counts))]
-        return [self._read(i, self._served.read, each) for i, each in enumerate(arrays)]
+        return [dict(zip(inputs, each)) for each in zip(*inputs.values())]
 
-    def _check_count(self, count: int) -> None:
-        if not 1 <= count <= self._most:
-            what = f'a request has 1 to {self._most} samples (max_queue), not {count}'
-            raise RequestError(400, f'{what}: split it' if count else what)
-
-    def _outputs(self, answers: Sequence[Any]) -> list[Tensor]:
+    def _outputs(self, answers: Sequence[Any]) -> dict[str, Any]:
         if not self._served.outputs:
-            return [Tensor('answers', 'BYTES', (len(answers),), list(map(to_json, answers)))]
-        outputs = []
-        for name, (datatype, _) in self._served.outputs.items():
-            array = np.stack([np.asarray(each[name], DTYPES[datatype]) for each in answers])
-            outputs.append(Tensor(name, datatype, array.shape, array))
-        return outputs
+            return {'answers': np.array(list(map(to_json, answers)), object)}
+        return {
+            name: np.stack([np.asarray(each[name], DTYPES[datatype]) for each in answers])
+            for name, (datatype, _) in self._served.outputs.items()
+        }
 
-    @property
-    def metadata(self) -> dict[str, Any]:
+    def _metadata(self, name: str) -> dict[str, Any]:
         """What goes in and comes out, as the protocol has it; a shape's -1 is of any size."""
         inputs = self._served.inputs or {'samples': ('BYTES', ())}
         outputs = self._served.outputs or {'answers': ('BYTES', ())}
-        found: dict[str, Any] = {'name': self.name, 'versions': ['1'], 'platform': 'gluon_edbatch'}
+        found: dict[str, Any] = {'name': name, 'versions': ['1'], 'platform': 'gluon_edbatch'}
         for kind, tensors in (('inputs', inputs), ('outputs', outputs)):
             found[kind] = [
                 {'name': name, 'datatype': datatype, 'shape': [-1, *shape]}
@@ -155,27 +150,17 @@ def metric(kind: Any, name: str, what: str, labels: Sequence[str], **options: An
     return _made[name]
 
 
-class PrometheusObserver:
-    """Tells Prometheus, from all workers, what an engine counts."""
-
-    def __init__(self, model: str):
-        requests = metric(Counter, 'edb_requests', 'Samples by outcome.', ['model', 'outcome'])
-        self._outcome = partial(requests.labels, model)
-        self._seen = {
-            name: metric(Histogram, f'edb_{name}', what, ['model'], buckets=buckets).labels(model)
-            for name, what, buckets in (
-                ('batch_size', 'Samples in a round.', SIZES),
-                ('queued', 'Samples that waited when a round began.', (0, *SIZES)),
-                ('waited_seconds', 'Of answered samples, in the queue.', SECONDS),
-                ('evaluated_seconds', 'Of answered samples, afterwards.', SECONDS),
-                ('total_seconds', 'Both.', SECONDS),
-            )
-        }
-
-    def count(self, outcome: str, count: int = 1) -> None:
-        """See `Observer`."""
-        self._outcome(outcome).inc(count)
-
-    def observe(self, name: str, value: float) -> None:
-        """See `Observer`."""
-        self._seen[name].observe(value)
+def _observer(model: str) -> Callable[[str, float], None]:
+    """Tells Prometheus, from all workers, what an engine counts (see `Engine`)."""
+    requests = metric(Counter, 'edb_requests', 'Samples by outcome.', ['model', 'outcome'])
+    told = {outcome: requests.labels(model, outcome).inc for outcome in OUTCOMES}
+    for name, unit, what, buckets in (
+        ('batch_size', '', 'Samples in a round.', SIZES),
+        ('queued', '', 'Samples that waited when a round began.', (0, *SIZES)),
+        ('waited', '_seconds', 'Of answered samples, in the queue.', SECONDS),
+        ('evaluated', '_seconds', 'Of answered samples, afterwards.', SECONDS),
+        ('total', '_seconds', 'Both.', SECONDS),
+    ):
+        histogram = metric(Histogram, f'edb_{name}{unit}', what, ['model'], buckets=buckets)
+        told[name] = histogram.labels(model).observe
+    return lambda name, value: told[name](value)

@@ -3,89 +3,39 @@
 import asyncio
 import gc
 import json
+import os
 import pickle
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from traceback import format_exc
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable
 
 import numpy as np
 import uvloop
-from google.protobuf.message import DecodeError
 from pydantic_core import to_json
-from tritonclient.grpc.service_pb2 import ModelInferRequest, ModelStreamInferResponse
 
 from ..errors import FolderError
-from . import open_inference as protocol
-from .open_inference import Inference, RequestError, Tensor
+from .open_inference import Answer, Call, RequestError, check_model, error, read, write
 from .served_model import ServedModel
 
-JSON = {'content-type': 'application/json'}
+
+async def frames(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
+    """The tuples that the other side sends, until it is gone."""
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            length = int.from_bytes(await reader.readexactly(4), 'little')
+            yield pickle.loads(await reader.readexactly(length))
 
 
-class Call(NamedTuple):
-    """What is asked: ``http`` or ``grpc``, whose body is a request; ``load``; ``unload``."""
-
-    kind: str
-    model: str = ''
-    id: str = ''
-    body: bytes = b''
-    header_length: Optional[str] = None
-    streams: bool = False
-
-
-class Answer(NamedTuple):
-    """What is answered, in one part, or in several of which one is the last."""
-
-    status: int
-    body: bytes = b'{}'
-    headers: dict[str, str] = JSON
-    is_last: bool = True
-    traceback: str = ''  # for the log
-
-
-def error(status: int, message: str) -> Answer:
-    """The one form that errors have."""
-    return Answer(status, to_json({'error': message}))
-
-
-class Channel(asyncio.Protocol):
-    """Frames over a socket, each its length and what pickle makes of a tuple: `receive` gets what
-    is in them, and `lost` is called at the end."""
-
-    transport: Any = None
-
-    def __init__(self, receive: Callable[..., None], lost: Callable[[], None]):
-        self._receive, self._lost, self._rest = receive, lost, bytearray()
-
-    def connection_made(self, transport: Any) -> None:
-        """See asyncio."""
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """See asyncio."""
-        self._rest += data
-        begin = 0
-        while len(self._rest) >= begin + 4:
-            end = begin + 4 + int.from_bytes(self._rest[begin : begin + 4], 'little')
-            if len(self._rest) < end:
-                break
-            frame, begin = pickle.loads(self._rest[begin + 4 : end]), end
-            self._receive(*frame)
-        del self._rest[:begin]
-
-    def connection_lost(self, _: Optional[Exception]) -> None:
-        """See asyncio."""
-        self._lost()
-
-    def send(self, *frame: Any) -> None:
-        """Send a frame."""
-        data = pickle.dumps(frame, 5)
-        self.transport.write(len(data).to_bytes(4, 'little') + data)
+def send(writer: asyncio.StreamWriter, *frame: Any) -> None:
+    """Send a tuple: its length, and what pickle makes of it."""
+    data = pickle.dumps(frame, 5)
+    writer.write(len(data).to_bytes(4, 'little') + data)
 
 
 class Handler:
@@ -100,40 +50,24 @@ class Handler:
     async def answer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
         """Answer a call, after parts if it asks for them."""
         try:
-            if call.kind == 'http':
-                request = protocol.from_http(call.body, call.header_length)
-                return await self._infer(call, call.model, request, http, part)
-            if call.kind == 'grpc':
-                message = ModelInferRequest.FromString(call.body)
-                name = f'{message.model_name}/{message.model_version or 1}'
-                request = protocol.from_grpc(message)
-                return await self._infer(call, name, request, grpc, part)
-            return await self._change(call.kind, call.model)
-        except (RequestError, FolderError, DecodeError) as fault:
+            if call.kind in ('load', 'unload'):
+                return await self._change(call.kind, call.model)
+            return await self._infer(call, part)
+        except (RequestError, FolderError) as fault:
             return error(getattr(fault, 'status', 400), str(fault))
         except Exception:
             failed = error(500, 'this should not have happened: the log tells more')
             return failed._replace(traceback=format_exc())
 
-    async def _infer(
-        self, call: Call, name: str, request: Inference, write: Any, part: Callable[[Answer], Any]
-    ) -> Answer:
-        model = self._models.get(name.rpartition('/')[0]) if name.endswith('/1') else None
-        if model is None:
-            known = name.endswith('/1') and name[:-2] in self._folders
-            what = 'is not loaded now' if known else 'does not exist'
-            raise RequestError(503 if known else 404, f'the model {name[:100]} {what}')
-        request = request._replace(id=request.id or call.id)
+    async def _infer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
+        request = read(call)
+        model = self._models[check_model(request.model, self._folders, self._models)]
 
         def emitted(sample: int, value: Any) -> None:
-            tensors = [
-                Tensor('sample', 'INT64', (1,), np.array([sample])),
-                Tensor('part', 'BYTES', (1,), [to_json(value)]),
-            ]
-            part(write(model.name, request._replace(outputs={}), tensors, False, True))
+            outputs = {'sample': np.array([sample]), 'part': np.array([to_json(value)], object)}
+            part(write(request, outputs, is_last=False))
 
-        outputs = await model.infer(request, emitted if call.streams else None)
-        return write(model.name, request, outputs, True, call.streams)
+        return write(request, await model.infer(request, emitted if call.streams else None))
 
     async def _change(self, kind: str, name: str) -> Answer:
         """Load a model, beside the one that is loaded, or unload it."""
@@ -150,27 +84,6 @@ class Handler:
         return Answer(200, json.dumps(new and new.metadata).encode())
 
 
-def http(*answer: Any) -> Answer:
-    """An answer by HTTP, or an event of a stream."""
-    model, request, outputs, is_last, streams = answer
-    if streams:
-        request = request._replace(is_raw=False, outputs=dict.fromkeys(request.outputs, False))
-    headers, body = protocol.to_http(model, request, outputs)
-    if streams:
-        body = b'event: %s\ndata: %s\n\n' % (b'answer' if is_last else b'part', body)
-        headers = {'content-type': 'text/event-stream', 'cache-control': 'no-store'}
-    return Answer(200, body, headers, is_last)
-
-
-def grpc(*answer: Any) -> Answer:
-    """An answer by gRPC, or a message of a stream."""
-    *rest, is_last, streams = answer
-    message = protocol.to_grpc(*rest)
-    if streams:
-        message = ModelStreamInferResponse(infer_response=message)
-    return Answer(200, message.SerializeToString(), {}, is_last)
-
-
 def freeze() -> None:
     """Keep the garbage collector from walking through MXNet's half a million objects: 0.1 s."""
     gc.collect()
@@ -179,36 +92,35 @@ def freeze() -> None:
 
 async def work(connection: socket.socket, folders: dict[str, Path], loaded: Sequence[str]) -> None:
     """Answer calls until the other side is gone."""
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    reader, writer = await asyncio.open_unix_connection(sock=connection)
     tasks: dict[int, asyncio.Task[Answer]] = {}
-
-    def receive(number: int, call: Optional[Call]) -> None:
-        if call is not None:
-            part = partial(loop.call_soon_threadsafe, channel.send, number)
-            tasks[number] = task = loop.create_task(handler.answer(call, part))
-            task.add_done_callback(partial(done, number))
-        elif number in tasks:
-            tasks[number].cancel()
 
     def done(number: int, task: 'asyncio.Task[Answer]') -> None:
         del tasks[number]
         if not task.cancelled():
-            channel.send(number, task.result())
+            send(writer, number, task.result())
 
-    channel = Channel(receive, over.set)
-    await loop.create_unix_connection(lambda: channel, sock=connection)
     try:
         handler = Handler(folders, loaded)
     except FolderError as fault:
-        channel.send(0, str(fault))
-    else:
-        channel.send(0, handler.metadata)
-        await over.wait()
+        send(writer, 0, str(fault))
+        return
+    send(writer, 0, handler.metadata)
+    async for number, call in frames(reader):
+        if call is not None:
+            part = partial(loop.call_soon_threadsafe, send, writer, number)
+            tasks[number] = task = loop.create_task(handler.answer(call, part))
+            task.add_done_callback(partial(done, number))
+        elif number in tasks:
+            tasks[number].cancel()
 
 
 def main() -> None:
     """Work as a process that was started with a socket, folders by model, and loaded models."""
     for each in (signal.SIGINT, signal.SIGTERM):  # the other side ends, and then this one
         signal.signal(each, signal.SIG_IGN)
+    if hasattr(os, 'SCHED_BATCH'):  # the process that listens goes first, and refuses at once
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     folders = {name: Path(folder) for name, folder in json.loads(sys.argv[2]).items()}
     uvloop.run(work(socket.socket(fileno=int(sys.argv[1])), folders, sys.argv[3:]))

@@ -14,7 +14,8 @@ from typing import Any, Callable, Optional
 import uvloop
 
 from ..errors import FolderError
-from .worker import Answer, Call, Channel, error, work
+from .open_inference import Answer, Call, error
+from .worker import frames, send, work
 
 LOG = logging.getLogger('edb.serving')
 _PAUSE = 1.0  # seconds after which a worker that does not start is tried again
@@ -27,42 +28,40 @@ class Worker:
     def __init__(self, lost: Callable[['Worker'], None]):
         self._lost = lost
         self.calls: dict[int, Callable[[Answer], None]] = {}  # that are open, by number
-        self._process: Optional[subprocess.Popen[bytes]] = None
-        self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.channel = Channel(self._receive, self._end)
+        self.writer: Any = None
 
     async def start(self, folders: dict[str, Path], loaded: list[str], is_process: bool) -> Any:
         """Give metadata by model, when it is warm; raises FolderError."""
         ours, theirs = socket.socketpair()
-        await asyncio.get_running_loop().create_unix_connection(lambda: self.channel, sock=ours)
+        reader, self.writer = await asyncio.open_unix_connection(sock=ours)
+        ended: Callable[[], Any] = lambda: None  # noqa: E731
         if is_process:
             texts, number = json.dumps(folders, default=str), theirs.fileno()
             command = [sys.executable, '-c', _BEGIN, str(number), texts, *loaded]
-            self._process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL)
             theirs.close()
+            ended = process.wait
         else:
             run = lambda: uvloop.run(work(theirs, folders, loaded))  # noqa: E731
             threading.Thread(target=run, name='edb-worker', daemon=True).start()
-        found = await self._ready
+        received, found = frames(reader), 'a worker ended while it started'
+        async for first in received:
+            found = first[1]
+            break
+        self._reading = asyncio.ensure_future(self._read(received, ended))
         if isinstance(found, str):
             raise FolderError(found)
         return found
 
-    def _receive(self, number: int, what: Any) -> None:
-        if not number:
-            self._ready.set_result(what)
-        elif number in self.calls:
-            self.calls[number](what)
-
-    def _end(self) -> None:
-        """Answer the open requests with 503, so that clients send them again."""
+    async def _read(self, received: AsyncIterator[Any], ended: Callable[[], Any]) -> None:
+        """Hand answers on; in the end answer open requests with 503, so that clients retry."""
+        async for number, answer in received:
+            if number in self.calls:
+                self.calls[number](answer)
         self._lost(self)
-        if not self._ready.done():
-            self._ready.set_result('a worker ended while it started')
         for receive in self.calls.values():
             receive(error(503, 'the worker ended: try again'))
-        if self._process is not None:
-            threading.Thread(target=self._process.wait, daemon=True).start()  # leaves no zombie
+        threading.Thread(target=ended, daemon=True).start()  # leaves no zombie
 
 
 class WorkerPool:
@@ -88,12 +87,12 @@ class WorkerPool:
     def _lost(self, worker: Worker) -> None:
         if worker in self.workers and self._is_open:
             LOG.error('a worker ended, and is replaced')
-            task = asyncio.ensure_future(self._replace(worker))
+            task = asyncio.ensure_future(self._replace())
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
         self.workers = [each for each in self.workers if each is not worker]
 
-    async def _replace(self, worker: Worker) -> None:
+    async def _replace(self) -> None:
         async with self._changing:
             while self._is_open:
                 try:
@@ -113,7 +112,7 @@ class WorkerPool:
         self._number += 1
         number, is_last = self._number, False
         worker.calls[number] = parts.put_nowait
-        worker.channel.send(number, call)
+        send(worker.writer, number, call)
         try:
             while not is_last:
                 part = await parts.get()
@@ -124,7 +123,7 @@ class WorkerPool:
         finally:
             del worker.calls[number]
             if not is_last and worker in self.workers:  # nobody waits for it any more
-                worker.channel.send(number, None)
+                send(worker.writer, number, None)
 
     async def change(self, kind: str, name: str) -> Answer:
         """Load or unload a model in all workers."""
@@ -135,13 +134,12 @@ class WorkerPool:
                 self._loaded.discard(name)
                 self.models.pop(name, None)
             workers = [self._change(kind, name, each) for each in self.workers]
-            answers = await asyncio.gather(*workers)
-            for answer in answers:
+            for answer in await asyncio.gather(*workers):
                 if answer.status != 200:
                     return answer
-            if kind == 'load' and answers:
-                self._loaded.add(name)
-                self.models[name] = json.loads(answers[0].body)
+                if kind == 'load':
+                    self._loaded.add(name)
+                    self.models[name] = json.loads(answer.body)
         return Answer(200)
 
     async def _change(self, kind: str, name: str, worker: Worker) -> Answer:
@@ -152,4 +150,4 @@ class WorkerPool:
         """End all workers; nothing is open."""
         self._is_open = False
         for worker in self.workers:
-            worker.channel.transport.close()
+            worker.writer.close()

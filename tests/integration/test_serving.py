@@ -17,11 +17,9 @@ from mxnet.base import MXNetError
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving import join_pace as pace
-from gluon_edbatch.serving import lanes
-from gluon_edbatch.serving.expectation import Expectation
+from gluon_edbatch.serving import lanes, pace
+from gluon_edbatch.serving.pace import INTERVAL_S, Expectation, short_intervals
 from gluon_edbatch.serving.requests import Request, RequestQueue
-from gluon_edbatch.serving.turns import SECONDS, ShortTurns
 from tests.support.models import HIDDEN, TreeLSTM, random_trees, started
 from tests.support.processes import ROOT, start
 
@@ -297,7 +295,7 @@ def test_what_cannot_be_in_time_is_refused_at_once():
     put(None, 30)
     put(0.061)  # before those without a deadline
     put(5.0)
-    with pytest.raises(edb.QueueFullError, match=r'65 ms from now.*2 requests .* some 70 ms'):
+    with pytest.raises(edb.QueueFullError, match=r'2 requests .* 70 ms, and 65 .*deadline'):
         put(0.065)
     with pytest.raises(edb.QueueFullError, match='4 requests'):
         put(0.08, 3)
@@ -315,7 +313,7 @@ def test_an_engine_knows_how_long_requests_take(net):
         others.reached.wait()  # by then two are done, while others waited
         try:
             assert engine._expectation.seconds(5) > engine._expectation.seconds(0) > 0
-            with pytest.raises(edb.QueueFullError, match='is not to be met'):
+            with pytest.raises(edb.QueueFullError, match='deadline'):
                 engine.future((3, None), deadline=1e-9)
             engine.future((3, None), deadline=600)
         finally:
@@ -399,14 +397,14 @@ def test_nothing_is_taken_at_once():
     assert asyncio.run(ask()) == []
 
 
-def test_turns_are_short_while_an_engine_works(net):
+def test_threads_take_short_turns_while_an_engine_works(net):
     before = sys.getswitchinterval()
     with edb.serving.Engine(net.last) as one:
         one.future((2, None)).result()
-        assert sys.getswitchinterval() == pytest.approx(SECONDS)
-        with ShortTurns():
+        assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
+        with short_intervals():
             pass
-        assert sys.getswitchinterval() == pytest.approx(SECONDS)
+        assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
@@ -533,7 +531,7 @@ def test_all_wait_where_no_thread_can_be_had(net, monkeypatch):
     encoder = Encoder(monkeypatch)
     encoder.over.set()
     served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
-    served._waiter.shutdown()
+    served.waiter.shutdown()
     done = served.round()
     assert not served.is_beginning
     assert_all_done(served, net, requests, done)
@@ -674,7 +672,7 @@ def test_values_that_a_model_remembers(monkeypatch, warm_up):
     and in whichever scope."""
     monkeypatch.setattr(lanes, 'MOST_CALLS', 30)
     net = started(Remembers())
-    with edb.serving.Engine(net.walk, warm_up=warm_up, max_batch=4) as engine:
+    with edb.serving.Engine(net.walk, warm_up, max_batch=4, max_wait=math.inf) as engine:
         for _ in range(3):
             futures = [engine.future((steps, None)) for steps in range(1, 12)]
             for steps, future in zip(range(1, 12), futures):
@@ -737,7 +735,8 @@ def test_what_was_computed_for_those_who_left_is_forgotten(net, made):
         recording = made[-1]._scope._recording
         most.append((len(recording.ran), len(recording.results)))
 
-    with edb.serving.Engine(net.walk, warm_up=[(2, None), (5, None)], max_batch=4) as engine:
+    warm_up = [(2, None), (5, None)]
+    with edb.serving.Engine(net.walk, warm_up, max_batch=4, max_wait=math.inf) as engine:
         first = engine.future((3, gate))
         gate.reached.wait()
         futures = [engine.future((4 + number % 5, look)) for number in range(200)]
@@ -949,7 +948,8 @@ def test_ways_that_are_drawn(monkeypatch, width, share):
     results are eager ones."""
     monkeypatch.setattr(pace, 'SHARE', share)
     net, seeds = started(Wanders(width)), range(120)
-    with edb.serving.Engine(net.walk, warm_up=range(1000, 1030), max_batch=60) as engine:
+    warm_up = range(1000, 1030)
+    with edb.serving.Engine(net.walk, warm_up, max_batch=60, max_wait=math.inf) as engine:
         assert engine._rounds._remembers is False
         futures = [engine.future(seed) for seed in seeds]
         results = [future.result() for future in futures]

@@ -284,6 +284,8 @@ def test_served(folder, workers):
     with serving(folder, '--workers', str(workers), '--max-bytes', '100000') as server:
         assert server.process.stdout.readline().startswith('curl ')
         assert len(server.workers) == workers
+        policies = [os.sched_getscheduler(each) for each in server.workers]
+        assert policies == [os.SCHED_BATCH] * workers  # who listens does not wait for them
         assert server.infer(1, 2, 4) == (200, [[6, 6], [7, 7], [9, 9]])
         for body, expected, message in BAD:
             answer = server.answer('/v2/models/layer/infer', body)
@@ -854,6 +856,9 @@ def test_more_requests_than_can_be_done_while_one_waits_are_refused(monkeypatch)
 def test_binary_data():
     from gluon_edbatch.serving import open_inference as protocol
 
+    def read(body, length):
+        return protocol.read(protocol.Call('http', 'any/1', 'id', body, length))
+
     def body(raw, shape, datatype='BYTES', **more):
         tensor = {'name': 'any', 'shape': shape, 'datatype': datatype}
         tensor['parameters'] = {'binary_data_size': len(raw), **more}
@@ -861,10 +866,9 @@ def test_binary_data():
         return text + raw, str(len(text))
 
     text = struct.pack('<I', 3) + b'abc'
-    (tensor,) = protocol.from_http(*body(text * 2, [2])).inputs
-    assert tensor.data == [b'abc'] * 2
-    (tensor,) = protocol.from_http(*body(np.arange(6.0).tobytes(), [2, 3], 'FP64')).inputs
-    assert tensor.data.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert read(*body(text * 2, [2])).inputs['any'].tolist() == [b'abc'] * 2
+    array = read(*body(np.arange(6.0).tobytes(), [2, 3], 'FP64')).inputs['any']
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
     for wrong, message in [
         (body(text[:-1], [1]), 'no BYTES'),
         (body(text[:2], [1]), 'no BYTES'),
@@ -875,13 +879,12 @@ def test_binary_data():
         ((b'{}', 'x'), 'not a length within'),
     ]:
         with pytest.raises(protocol.RequestError, match=message) as raised:
-            protocol.from_http(*wrong)
+            read(*wrong)
         assert raised.value.status == 400
-    array = protocol.Tensor('x', 'FP32', (2,), np.array([np.nan, 1], np.float32))
-    plain = protocol.Inference('', [], None, {}, False)
-    assert b'[NaN,1.0]' in protocol.to_http('any', plain, [array])[1]
-    headers, found = protocol.to_http('any', plain._replace(is_raw=True), [array])
-    assert found[int(headers[protocol.HEADER_LENGTH]) :] == array.data.tobytes()
+    array, plain = np.array([np.nan, 1], np.float32), read(*body(text, [1]))
+    assert b'[NaN,1.0]' in protocol.write(plain, {'x': array}).body
+    answer = protocol.write(plain._replace(is_raw=True), {'x': array})
+    assert answer.body[int(answer.headers[protocol.HEADER_LENGTH]) :] == array.tobytes()
 
 
 def test_what_a_sample_emits_is_given_once(monkeypatch):
