@@ -1,7 +1,7 @@
 """What ``fingerprint.py`` needs to see that nothing was changed; ``versions.pxd`` says it in C.
 
-CPython gives each dict and class a number of its own whenever it is changed. Python does not see
-these, so that here nothing is known to be unchanged, and all is looked at again.
+In C, each dict and class has a number that is another after each change. Python does not see these
+numbers, so that here nothing is known to be unchanged, and all is looked at again.
 """
 
 from typing import Any, Optional
