@@ -27,13 +27,13 @@ from pathlib import Path
 root = Path(sys.argv[1])
 old = not (root / 'benchmarks').exists()
 sys.path[:0] = [str(root / part) for part in (('scripts', 'example', '') if old else ('',))]
+import gluon_edbatch as edb
 import mxnet as mx, numpy as np
 from importlib import import_module
 package = 'bench' if old else 'benchmarks'
 settings_of = import_module(package + '.settings').Settings
 load = import_module(package + '.workloads').load_workload
 System = import_module(package + '.systems').BatchedSystem
-import gluon_edbatch as edb
 
 def digest(arrays):
     return hashlib.sha256(b''.join(array.asnumpy().tobytes() for array in arrays)).hexdigest()[:16]

@@ -86,8 +86,8 @@ def test_reference_has_all_public_names(module):
 
 
 BEFORE_DISTRIBUTED = """
-from mxnet import autograd, gluon
 import gluon_edbatch as edb
+from mxnet import autograd, gluon
 
 class Sum(edb.AutoBatchMixin, gluon.Block):
     def __init__(self):

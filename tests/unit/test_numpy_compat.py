@@ -1,7 +1,6 @@
 """MXNet with versions of NumPy that are later than it: names, printed parameters, promotion."""
 
 import json
-import re
 from pathlib import Path
 
 import mxnet as mx
