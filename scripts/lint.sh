@@ -13,6 +13,7 @@ Runs the tools that are named, or all of them, whatever the others say:
   mypy          types
   imports       the import linter: a stage imports earlier stages only
   clang-format  format of C++ and C
+  codespell     common misspellings, in all but data
   lines         lines of the package and the runtime, which may be as many as scripts/lines.txt says
 
 The exit status is not 0 if one of them found something. The settings are in pyproject.toml and
@@ -29,12 +30,12 @@ while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage; exit 0 ;;
         --fix) check=(check --fix) format=(format) clang=(-i) ;;
-        ruff | format | mypy | imports | clang-format | lines) tools+=("$1") ;;
+        ruff | format | mypy | imports | clang-format | codespell | lines) tools+=("$1") ;;
         *) usage >&2; exit 2 ;;
     esac
     shift
 done
-((${#tools[@]})) || tools=(ruff format mypy imports clang-format lines)
+((${#tools[@]})) || tools=(ruff format mypy imports clang-format codespell lines)
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export EDB_EXTRAS="${EDB_EXTRAS:-cpu,lint}"
@@ -65,6 +66,9 @@ run() {
         clang-format)
             git ls-files -z --cached --others --exclude-standard '*.cc' '*.h' |
                 xargs -0 "$bin/clang-format" "${clang[@]}" ;;
+        codespell)
+            git ls-files -z --cached --others --exclude-standard '*.py' '*.md' '*.sh' '*.toml' '*.h' '*.cc' '*.yml' |
+                xargs -0 "$bin/codespell" ;;
         lines) few_enough_lines ;;
     esac
 }
