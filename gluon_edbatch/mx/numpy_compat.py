@@ -10,11 +10,19 @@ The text is changed where MXNet makes it: its modules that call ``str`` on a par
 would do it in one line. It was not taken, as it changes what users' programs print, and users and
 libraries may reset it. Converting in each operator's wrapper would miss calls of the library that
 have none.
+
+MXNet also compares versions by distutils, which Python 3.12 removed and setuptools, if it is
+installed, has. `distutils_for_versions` stands in for it while MXNet is imported.
 """
 
+import re
+import sys
 import types
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -31,6 +39,25 @@ def put_back() -> None:
             warnings.simplefilter('ignore')  # some versions warn before they lack a name
             if not hasattr(np, name):
                 setattr(np, name, value)
+
+
+@contextmanager
+def distutils_for_versions() -> Iterator[None]:
+    """Where Python has no ``distutils.version``, one that is there within the ``with``."""
+    if find_spec('distutils') is not None:
+        yield
+        return
+    package, module = types.ModuleType('distutils'), types.ModuleType('distutils.version')
+    vars(module).update(LooseVersion=_numbers_of, StrictVersion=_numbers_of)
+    sys.modules.update({'distutils': package, 'distutils.version': module})
+    try:
+        yield
+    finally:  # setuptools warns of one that is there before its own
+        del sys.modules['distutils'], sys.modules['distutils.version']
+
+
+def _numbers_of(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r'\d+', version)]
 
 
 def print_plainly() -> None:

@@ -25,7 +25,8 @@ def require_mxnet():
     """
     numpy_compat.put_back()
     try:
-        mxnet = _import_mxnet()
+        with numpy_compat.distutils_for_versions():
+            mxnet = _import_mxnet()
     except ModuleNotFoundError as error:
         if error.name != 'mxnet':
             raise

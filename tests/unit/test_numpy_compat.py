@@ -110,3 +110,14 @@ def test_without_gluon_edbatch_mxnet_says_what_the_documentation_shows():
     else:
         page = Path(__file__).parents[2] / 'docs' / 'guides' / 'install.md'
         assert error and error.rstrip('.') in page.read_text(encoding='utf-8')
+
+
+def test_versions_are_compared_without_distutils(monkeypatch):
+    monkeypatch.setattr(numpy_compat, 'find_spec', lambda name: None)
+    for name in [name for name in sys.modules if name.partition('.')[0] == 'distutils']:
+        monkeypatch.delitem(sys.modules, name)
+    with numpy_compat.distutils_for_versions():
+        from distutils.version import LooseVersion
+
+        assert LooseVersion('1.9.3') < LooseVersion('1.17') < LooseVersion('2.0.0rc1')
+    assert 'distutils' not in sys.modules and 'distutils.version' not in sys.modules
