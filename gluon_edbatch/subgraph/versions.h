@@ -42,6 +42,21 @@ static int edb_dict_changes(PyDict_WatchEvent event, PyObject *dict, PyObject *k
   return 0;
 }
 
+/* Python 3.13 may keep attributes in the object itself, and then watchers of its dict are not told
+   of all changes. A key that is no name makes it move them to the dict. */
+static int edb_hold_itself(PyObject *dict) {
+#if PY_VERSION_HEX >= 0x030D0000
+  if (((PyDictObject *)dict)->ma_values) {
+    PyObject *key = PyLong_FromLong(0);
+    int failed = !key || PyDict_SetItem(dict, key, Py_None) < 0 || PyDict_DelItem(dict, key) < 0;
+    Py_XDECREF(key);
+    if (failed) return -1;
+    return ((PyDictObject *)dict)->ma_values ? -1 : 0;
+  }
+#endif
+  return 0;
+}
+
 static unsigned long long edb_dict_version(PyObject *dict) {
   static int watcher = -2;
   static unsigned long long last = 0;
@@ -52,7 +67,7 @@ static unsigned long long edb_dict_version(PyObject *dict) {
   if (edb_watched[first].dict == dict) return edb_watched[first].version;
   if (edb_watched[place].dict == dict) return edb_watched[place].version;
   if (watcher == -2) watcher = PyDict_AddWatcher(edb_dict_changes);
-  if (watcher < 0 || PyDict_Watch(watcher, dict) < 0) {
+  if (watcher < 0 || edb_hold_itself(dict) < 0 || PyDict_Watch(watcher, dict) < 0) {
     PyErr_Clear(); /* other libraries may have taken all watchers */
     return 0;
   }
