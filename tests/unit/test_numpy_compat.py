@@ -1,6 +1,7 @@
 """MXNet with versions of NumPy that are later than it: names, printed parameters, promotion."""
 
 import json
+import sys
 from pathlib import Path
 
 import mxnet as mx
