@@ -1,7 +1,7 @@
 """Lets MXNet 1.9.1, which was written for NumPy 1.23, run with later versions of NumPy.
 
 `put_back` gives NumPy the names that MXNet reads and later versions lack. It never replaces a name
-that exists. `print_plainly` then changes how MXNet prints parameters. MXNet hands each parameter to
+that exists. `prepare_mxnet` then changes how MXNet prints parameters. MXNet hands each parameter to
 its library as text, and NumPy 2 writes ``(np.int64(2), 3)`` where NumPy 1 wrote ``(2, 3)``.
 
 The text is changed where MXNet makes it: its modules that call ``str`` on a parameter get
@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-_HAS_PLAIN_NUMBERS = np.lib.NumpyVersion(np.__version__) < '2.0.0b1'  # in tuples
+_VERSION = np.lib.NumpyVersion(np.__version__)
+_HAS_PLAIN_NUMBERS = _VERSION < '2.0.0b1'  # in tuples
 # Each prints parameters or shapes for MXNet's library.
 _PRINTING = ('_ctypes.ndarray', '_ctypes.symbol', 'io.io', 'kvstore.base')
 
@@ -60,8 +61,14 @@ def _numbers_of(version: str) -> list[int]:
     return [int(number) for number in re.findall(r'\d+', version)]
 
 
-def print_plainly() -> None:
-    """Let MXNet print NumPy's numbers in tuples and lists as NumPy 1 did."""
+def prepare_mxnet() -> None:
+    """Let MXNet print NumPy's numbers in tuples and lists as NumPy 1 did.
+
+    `asscalar` then also gives a number of an array with several axes: NumPy 1.25 and later do not
+    make one of the array that MXNet gives.
+    """
+    if _VERSION >= '1.25.0':
+        import_module('mxnet.ndarray').NDArray.asscalar = _asscalar
     if not _HAS_PLAIN_NUMBERS:
         for name in _PRINTING:
             vars(import_module(f'mxnet.{name}'))['str'] = attribute_text
@@ -80,6 +87,13 @@ def attribute_text(value: Any) -> str:
     if isinstance(value, list):
         return f'[{", ".join(items)}]'
     return f'({items[0]},)' if len(items) == 1 else f'({", ".join(items)})'
+
+
+def _asscalar(self) -> Any:
+    """Return the only element as a number of NumPy."""
+    if self.size != 1:
+        raise ValueError('The current array is not a scalar')
+    return self.asnumpy().reshape(-1)[0]
 
 
 class _IsStr(type):

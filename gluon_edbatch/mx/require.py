@@ -49,7 +49,7 @@ def require_mxnet():
             f'gluon_edbatch needs MXNet 1.9.1 (1.7 to 1.9 may work); '
             f'{mxnet.__version__} is too {age}: {_INSTALL}'
         )
-    numpy_compat.print_plainly()
+    numpy_compat.prepare_mxnet()
     return mxnet
 
 
