@@ -21,7 +21,7 @@ The exit status is not 0 if one of them found something. The settings are in pyp
 
   --fix   lets ruff and clang-format write what they can mend, and then tells what is left
 
-  EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh; the extra `lint` has the tools
+  EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh; the group `lint` has the tools
 EOT
 }
 
@@ -42,7 +42,7 @@ export EDB_EXTRAS="${EDB_EXTRAS:-cpu,lint}"
 bin="$(dirname "$(bash "$root/scripts/environment.sh")")"
 cd "$root"
 if [[ ! -x "$bin/ruff" ]]; then
-    echo "lint: the tools are not in ${bin%/bin}: they need Python 3.11, and the extra lint" >&2
+    echo "lint: the tools are not in ${bin%/bin}: they need Python 3.11, and the group lint" >&2
     exit 2
 fi
 

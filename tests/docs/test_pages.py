@@ -13,7 +13,7 @@ from tests.support.jobs import run_job
 from tests.support.processes import run_python
 from tests.support.public import MODULES
 
-pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
+pytest.importorskip('sybil', reason='needs Sybil, of the group test on Python 3.11')
 
 from tests.support.pages import run_page
 

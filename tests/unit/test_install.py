@@ -140,7 +140,7 @@ def test_extras(metadata):
     assert len(requirements(metadata, 'cuda11')) == len(_cuda.LIBRARIES)
     assert requirements(metadata, 'nlp') == ['gluonnlp==0.10.0']
     assert requirements(metadata, 'pictures') == ['matplotlib>=3.6']
-    for extra in ('nlp', 'pictures', 'test', 'example', 'benchmark', 'lint'):
+    for extra in ('nlp', 'pictures', 'example', 'serve'):
         assert extra in metadata.get_all('Provides-Extra')
         assert not any(name.startswith('mxnet') for name in requirements(metadata, extra))
 
@@ -444,7 +444,7 @@ def test_environment_adds_the_extras_that_it_lacks(tmp_path):
     result = environment_script(EDB_VENV=str(tmp_path), EDB_EXTRAS='cpu,test')
     assert result.returncode == 1 and result.stdout == ''
     assert [line for line in result.stderr.splitlines() if line.startswith('pip')] == [
-        'pip gluon-edbatch[cpu,test,example]'
+        'pip gluon-edbatch[cpu,example]'
     ]
 
 
