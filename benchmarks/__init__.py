@@ -10,3 +10,5 @@ systems in turn, a process each) -> ``output``, ``plots`` (rows as tables and pi
 brings. ``blocks`` measures single cells, ``idioms`` single calls and ``idiom_models`` models as
 users write them, ``schedulers`` numbers of batches.
 """
+
+import gluon_edbatch  # noqa: F401  before MXNet, for later versions of NumPy

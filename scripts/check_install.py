@@ -10,11 +10,13 @@ import argparse
 import sys
 from pathlib import Path
 
+import gluon_edbatch as edb  # before MXNet, which it prepares
+
+# isort: split
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-import gluon_edbatch as edb
 from gluon_edbatch.execute.native import compiler, library
 from gluon_edbatch.testing import assert_matches_eager
 

@@ -12,7 +12,7 @@ usage: bash scripts/docs.sh [--serve | MKDOCS' OPTIONS OF build]
              not there
   --serve    shows it at 127.0.0.1:8000, anew whenever a page changes
 
-The tools are those of the extra `docs`, for Python 3.11.
+The tools are those of the group `docs`, for Python 3.11.
 
   EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh
 EOT
@@ -29,7 +29,7 @@ export EDB_EXTRAS="${EDB_EXTRAS:-cpu,docs}"
 python="$(bash "$root/scripts/environment.sh")"
 cd "$root"
 if ! "$python" -c 'import material, mkdocstrings, proselint, textstat' 2>/dev/null; then
-    echo "docs: the tools are not in this environment: they need Python 3.11, and the extra docs" >&2
+    echo "docs: the tools are not in this environment: they need Python 3.11, and the group docs" >&2
     exit 2
 fi
 if [[ "${command[0]}" == build ]]; then

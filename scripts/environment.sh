@@ -15,8 +15,8 @@ checkout is refused.
 The environment is, in this order: $EDB_VENV, the active one ($VIRTUAL_ENV), .venv in the checkout.
 
   EDB_VENV    directory of the virtual environment; made if it is not there
-  EDB_PYTHON  interpreter to make it with (default: the first of python3.11, 3.10, 3.9)
-  EDB_EXTRAS  extras to install (default: cpu,nlp,test,example,benchmark,serve,lint,docs); on a CUDA machine
+  EDB_PYTHON  interpreter to make it with (default: the first of python3.11, 3.12, 3.10, 3.9)
+  EDB_EXTRAS  extras and dependency groups to install (default: cpu,nlp,test,example,benchmark,serve,lint,docs); on a CUDA machine
               put cu112 or cu117 in the place of cpu
 EOF
 }
@@ -39,6 +39,7 @@ venv="${EDB_VENV:-${VIRTUAL_ENV:-$root/.venv}}"
 extras="${EDB_EXTRAS:-cpu,nlp,test,example,benchmark,serve,lint,docs}"
 python="$venv/bin/python"
 stamp="$venv/.gluon-edbatch-installed"
+groups=,test,benchmark,lint,docs,   # of pyproject.toml; what else is asked for is an extra
 
 # The interpreter counts too: an environment made anew with another Python has to be filled again.
 # So do the sources that are compiled, and whether there is a compiler.
@@ -62,22 +63,22 @@ is_ready() {
     done
 }
 
-# 3.9 to 3.11, with venv: a name on the path may be a stand-in that runs nothing.
+# 3.9 or later, with venv: a name on the path may be a stand-in that runs nothing.
 is_usable() {
-    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info[:2] < (3, 12))' \
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))' \
         >/dev/null 2>&1
 }
 
 find_python() {
     local candidate
-    for candidate in ${EDB_PYTHON:-python3.11 python3.10 python3.9 python3}; do
+    for candidate in ${EDB_PYTHON:-python3.11 python3.12 python3.10 python3.9 python3}; do
         if is_usable "$candidate"; then
             echo "$candidate"
             return
         fi
     done
-    die "no usable Python among ${EDB_PYTHON:-python3.11, 3.10, 3.9, python3}: MXNet 1.9.1" \
-        "needs Python 3.9 to 3.11 with venv (on Debian: apt-get install python3.11-venv);" \
+    die "no usable Python among ${EDB_PYTHON:-python3.11, 3.12, 3.10, 3.9, python3}: gluon_edbatch" \
+        "needs Python 3.9 to 3.13 with venv (on Debian: apt-get install python3.11-venv);" \
         "EDB_PYTHON names another interpreter"
 }
 
@@ -155,6 +156,15 @@ drop_cpu_for_cuda() {
     fi
 }
 
+# Where NumPy before 2 has no wheels, MXNet is installed without it.
+mxnet_with_later_numpy() {
+    [[ ",$extras," == *,cpu,* ]] || return 0
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 13))' || return 0
+    pip_install requests graphviz
+    pip_install --no-deps mxnet==1.9.1
+    requested="$(without cpu "$requested")"
+}
+
 # Quietly: what pip warns of is not about this package. Most modules of what is installed are never
 # imported: Python compiles the others itself.
 pip_install() {
@@ -164,6 +174,7 @@ pip_install() {
 # Not in an environment of pip's own, which would get Cython and MXNet once more.
 install_checkout() {
     say 'installing what compiles the package (setuptools, Cython)'
+    pip_install 'pip>=25.1'   # which knows dependency groups
     pip_install 'setuptools>=77' wheel 'Cython>=3.1'
     say 'compiling the modules of gluon_edbatch (about a minute the first time)'
     (cd "$root" && "$python" -W ignore setup.py -q build_ext --inplace 2>/dev/null) |
@@ -187,8 +198,13 @@ install() {
     fi
     drop_cpu_for_cuda
     drop_what_needs_a_compiler
+    mxnet_with_later_numpy
     say "installing what the extras $requested need"
-    pip_install "gluon-edbatch[$requested]"
+    local name named=() chosen=''
+    for name in ${requested//,/ }; do
+        [[ "$groups" == *",$name,"* ]] && named+=(--group "$root/pyproject.toml:$name") || chosen+=",$name"
+    done
+    pip_install ${named[@]+"${named[@]}"} "gluon-edbatch[${chosen#,}]"
     "$python" -I -W ignore -c 'import gluon_edbatch' >&2 || die "gluon_edbatch does not import in $venv"
     say 'compiling native operators'
     "$python" -I -m gluon_edbatch.native >/dev/null || say 'going on without native operators'

@@ -14,6 +14,7 @@ Runs the tools that are named, or all of them, whatever the others say:
   imports       the import linter: a stage imports earlier stages only
   clang-format  format of C++ and C
   docstrings    docstrings stand by themselves: none begins with "The same" or "Of"
+  codespell     common misspellings, in all but data
   lines         lines of the package and the runtime, which may be as many as scripts/lines.txt says
 
 The exit status is not 0 if one of them found something. The settings are in pyproject.toml and
@@ -21,7 +22,7 @@ The exit status is not 0 if one of them found something. The settings are in pyp
 
   --fix   lets ruff and clang-format write what they can mend, and then tells what is left
 
-  EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh; the extra `lint` has the tools
+  EDB_VENV, EDB_PYTHON, EDB_EXTRAS  see scripts/environment.sh; the group `lint` has the tools
 EOT
 }
 
@@ -30,19 +31,19 @@ while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage; exit 0 ;;
         --fix) check=(check --fix) format=(format) clang=(-i) ;;
-        ruff | format | mypy | imports | clang-format | docstrings | lines) tools+=("$1") ;;
+        ruff | format | mypy | imports | clang-format | docstrings | codespell | lines) tools+=("$1") ;;
         *) usage >&2; exit 2 ;;
     esac
     shift
 done
-((${#tools[@]})) || tools=(ruff format mypy imports clang-format docstrings lines)
+((${#tools[@]})) || tools=(ruff format mypy imports clang-format docstrings codespell lines)
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export EDB_EXTRAS="${EDB_EXTRAS:-cpu,lint}"
 bin="$(dirname "$(bash "$root/scripts/environment.sh")")"
 cd "$root"
 if [[ ! -x "$bin/ruff" ]]; then
-    echo "lint: the tools are not in ${bin%/bin}: they need Python 3.11, and the extra lint" >&2
+    echo "lint: the tools are not in ${bin%/bin}: they need Python 3.11, and the group lint" >&2
     exit 2
 fi
 
@@ -67,6 +68,9 @@ run() {
             git ls-files -z --cached --others --exclude-standard '*.cc' '*.h' |
                 xargs -0 "$bin/clang-format" "${clang[@]}" ;;
         docstrings) "$bin/python" scripts/check_docstrings.py ;;
+        codespell)
+            git ls-files -z --cached --others --exclude-standard '*.py' '*.md' '*.sh' '*.toml' '*.h' '*.cc' '*.yml' |
+                xargs -0 "$bin/codespell" ;;
         lines) few_enough_lines ;;
     esac
 }

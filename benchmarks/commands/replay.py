@@ -20,10 +20,10 @@ from ..workloads import WORKLOADS
 
 _PROGRAM = """
 import hashlib, json
+import gluon_edbatch as edb
 import mxnet as mx, numpy as np
 load = import_module(package + '.workloads').load_workload
 System = import_module(package + '.systems').BatchedSystem
-import gluon_edbatch as edb
 
 def digest(arrays):
     return hashlib.sha256(b''.join(array.asnumpy().tobytes() for array in arrays)).hexdigest()[:16]

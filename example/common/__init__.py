@@ -5,5 +5,3 @@ a program of it: ``options`` (the command line) and ``checkpoint`` -> ``run`` (t
 -> the final table. ``words`` and ``word_task`` are for tasks about words,
 ``vocab_task`` about sentences, ``spans`` and ``tag_task`` for taggers.
 """
-
-import gluon_edbatch  # noqa: F401  before MXNet, for whose CUDA builds it finds the libraries

@@ -4,16 +4,17 @@ import sys
 from importlib import import_module
 
 from . import cuda as _cuda
+from . import numpy_compat
 
 _INSTALL = (
     "install one with `pip install '.[cpu]'` (CPU), or one of the extras cu112 or "
-    'cu117 for the CUDA builds; NumPy must be older than 1.24'
+    'cu117 for the CUDA builds'
 )
 _OLDEST, _TOO_NEW = (1, 7), (2, 0)
 
 
 def require_mxnet():
-    """Import MXNet; find a CUDA build's libraries in NVIDIA's packages, too.
+    """Import MXNet, prepared for this NumPy; find a CUDA build's libraries in NVIDIA's packages, too.
 
     Raises
     ------
@@ -21,15 +22,17 @@ def require_mxnet():
         If MXNet is missing, cannot be imported, or has an unsupported version; the message says
         what to install.
     """
+    numpy_compat.put_back()
     try:
-        mxnet = _import_mxnet()
+        with numpy_compat.distutils_for_versions():
+            mxnet = _import_mxnet()
     except ModuleNotFoundError as error:
         if error.name != 'mxnet':
             raise
         raise ImportError(
             f'gluon_edbatch needs Apache MXNet 1.9.1, which is not installed: {_INSTALL}'
         ) from error
-    except AttributeError as error:  # NumPy 1.24 removed the aliases that MXNet 1.x uses
+    except AttributeError as error:  # NumPy may remove more names than are known here
         raise ImportError(
             f'MXNet cannot be imported with this NumPy ({error}): {_INSTALL}'
         ) from error
@@ -45,6 +48,7 @@ def require_mxnet():
             f'gluon_edbatch needs MXNet 1.9.1 (1.7 to 1.9 may work); '
             f'{mxnet.__version__} is too {age}: {_INSTALL}'
         )
+    numpy_compat.prepare_mxnet()
     return mxnet
 
 

@@ -9,6 +9,7 @@ from mxnet.base import NotImplementedForSymbol
 from mxnet.ndarray import NDArray
 
 from ..errors import EdbError, RecordError
+from ..mx.numpy_compat import attribute_text
 from ..mx.parameters import contexts
 from ..ops.attrs import Shape
 from ..ops.numbers import Numbered
@@ -149,7 +150,7 @@ class Forms(Inputs):
         self, name: str, spec: Spec, rule: Callable[[mx.sym.Symbol], mx.sym.Symbol], **attrs: Any
     ) -> Form:
         """Return the form of an operator that MXNet lacks, such as padding or cutting a value."""
-        text = tuple([(key, str(value)) for key, value in attrs.items()])
+        text = tuple([(key, attribute_text(value)) for key, value in attrs.items()])
         return self.form_by(
             (name, text, spec),
             lambda: self.make_form(

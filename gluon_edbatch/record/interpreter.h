@@ -12,12 +12,29 @@
 #endif
 #include "internal/pycore_frame.h"
 typedef _PyInterpreterFrame EdbFrame;
-#define EDB_RUNNING() (PyThreadState_Get()->cframe->current_frame)
-#define EDB_PREVIOUS(frame) ((frame)->previous)
+#if PY_VERSION_HEX >= 0x030E0000
+#error "frames lie in memory in a way that is not known: the modules run as Python"
+#elif PY_VERSION_HEX >= 0x030D0000
+#define EDB_TOP() (PyThreadState_Get()->current_frame)
+#define EDB_CODE(frame) ((PyCodeObject *)(frame)->f_executable)
+#else
+#define EDB_TOP() (PyThreadState_Get()->cframe->current_frame)
+#define EDB_CODE(frame) ((frame)->f_code)
+#endif
+/* Since Python 3.12 there is a frame of the interpreter itself wherever C called Python. */
+static inline EdbFrame *edb_of_python(EdbFrame *frame) {
+#if PY_VERSION_HEX >= 0x030C0000
+  while (frame && frame->owner == FRAME_OWNED_BY_CSTACK) frame = frame->previous;
+#endif
+  return frame;
+}
+#define EDB_RUNNING() edb_of_python(EDB_TOP())
+#define EDB_PREVIOUS(frame) edb_of_python((frame)->previous)
 #define EDB_INSTRUCTION(frame) (_PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT))
 #else
 #include "frameobject.h"
 typedef PyFrameObject EdbFrame;
+#define EDB_CODE(frame) ((frame)->f_code)
 #define EDB_RUNNING() PyEval_GetFrame()
 #define EDB_PREVIOUS(frame) ((frame)->f_back)
 #define EDB_INSTRUCTION(frame) ((frame)->f_lasti * (PY_VERSION_HEX >= 0x030A0000 ? 2 : 1))
@@ -63,6 +80,13 @@ static inline int edb_record_into(PyObject *value) {
   return token ? 0 : -1;
 }
 
+#if PY_VERSION_HEX >= 0x030C0000 /* has versions of dicts no more, or deprecates them */
+static inline PyObject *edb_get(PyObject *dict, PyObject *key) {
+  PyObject *value = PyDict_GetItemWithError(dict, key);
+  if (!value && PyErr_Occurred()) return NULL;
+  return Py_NewRef(value ? value : Py_None);
+}
+#else
 /* What dicts have for keys, which are known by who they are as long as the dict is the same: a
    change gives it another version, which no other dict has. Borrowed: the dict keeps both. */
 #define EDB_FOUND 256
@@ -90,6 +114,7 @@ static inline PyObject *edb_get(PyObject *dict, PyObject *key) {
   Py_INCREF(value);
   return value;
 }
+#endif
 
 /* Gluon's blocks keep hooks in ordered dicts. */
 static inline int edb_any_in(PyObject *hooks) {
@@ -215,7 +240,7 @@ static long long edb_answer(PyObject *answer) {
 
 /* EDB_USER, … (see sites.py), or -1 after an exception. */
 static inline int edb_kind_of(EdbFrame *frame) {
-  PyCodeObject *code = frame->f_code;
+  PyCodeObject *code = EDB_CODE(frame);
   size_t place = ((size_t)code >> 5) % EDB_CODES;
   if (edb_codes[place].code != code) {
     int kind = (int)edb_answer(
@@ -244,19 +269,19 @@ static long long edb_code_of_library(EdbFrame *library) {
     if (kind == EDB_USER) {
       PyObject *instruction = PyLong_FromLong(EDB_INSTRUCTION(frame));
       long long number = edb_answer(
-          instruction ? PyObject_CallFunctionObjArgs(edb_through, (PyObject *)library->f_code,
-                                                     (PyObject *)frame->f_code, instruction, NULL)
+          instruction ? PyObject_CallFunctionObjArgs(edb_through, (PyObject *)EDB_CODE(library),
+                                                     (PyObject *)EDB_CODE(frame), instruction, NULL)
                       : NULL);
       Py_XDECREF(instruction);
       return number;
     }
   }
-  return (long long)(size_t)library->f_code;
+  return (long long)(size_t)EDB_CODE(library);
 }
 
 static inline long long edb_code_of(EdbFrame *frame) {
   return edb_kind_of(frame) == EDB_LIBRARY ? edb_code_of_library(frame)
-                                           : (long long)(size_t)frame->f_code;
+                                           : (long long)(size_t)EDB_CODE(frame);
 }
 
 static inline long long edb_instruction_of(EdbFrame *frame) { return EDB_INSTRUCTION(frame); }

@@ -14,6 +14,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError
 from ..mx.arrays import as_numpy, copy_into, new_array
 from ..mx.modes import modes
+from ..mx.numpy_compat import attribute_text
 from ..subgraph.spec import Spec
 from .indexing import known_index
 from .sites import current_site
@@ -707,7 +708,7 @@ def _operator(name: str) -> Callable[..., Any]:
     """Return a function that records an operator by name, for which ``mx.np`` has none."""
 
     def function(value: LazyArray, **attrs: Any) -> Any:
-        named = tuple([(key, str(attr)) for key, attr in attrs.items()])
+        named = tuple([(key, attribute_text(attr)) for key, attr in attrs.items()])
         return value._store.recording.operator(name, named, (value,))
 
     return function

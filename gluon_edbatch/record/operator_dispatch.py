@@ -8,6 +8,7 @@ from mxnet.ndarray import NDArray
 
 from ..errors import UnrecordableError
 from ..mx.invoke import invoke, operator_name
+from ..mx.numpy_compat import attribute_text
 from .lazy import VALUES, LazyArray, writing_refused
 from .scopes import current_recording
 
@@ -45,7 +46,7 @@ def _recorder(handle, is_np_op, output_is_list) -> Callable[..., Any]:
         if recording.runs_now(ndargs):
             keys, vals = list(attrs), list(attrs.values())
             return invoke(handle, ndargs, keys, vals, None, is_np_op, output_is_list)
-        named = tuple([(key, str(value)) for key, value in attrs.items()])
+        named = tuple([(key, attribute_text(value)) for key, value in attrs.items()])
         result = recording.operator(operator_name(handle), named, ndargs)
         return [result] if output_is_list and isinstance(result, NDArray) else result
 

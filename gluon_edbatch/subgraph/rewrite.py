@@ -5,6 +5,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 
+from ..mx.numpy_compat import attribute_text
 from .ir import Attrs, Body, Entry, Node, Shape, Subgraph
 
 
@@ -65,7 +66,7 @@ class Rewriter:
         """Append an operator with one output, and return it. `result` is its shape, for rules that
         need it; attributes become text."""
         name = f'edb_{op.strip("_").lower()}{len(self.nodes)}'
-        text = Attrs({key: str(value) for key, value in attrs.items()})
+        text = Attrs({key: attribute_text(value) for key, value in attrs.items()})
         return self.keep(Node(op, name, text), inputs)._replace(shape=result)
 
     def instead(self, node: NodeView, op: str, **attrs: Any) -> Operand:

@@ -1,5 +1,5 @@
-/* Whether what a walk through a block's attributes read is still there, by the versions that
-   CPython counts of dicts and types: what versions.py says of Python that has none. */
+/* Whether what a walk through a block's attributes read is still there, by versions of dicts and
+   types: what versions.py says of Python that has none. */
 #pragma once
 
 #include <Python.h>
@@ -7,16 +7,86 @@
 enum { EDB_OBJECT, EDB_DICT, EDB_TYPE, EDB_FUNCTION };
 
 static PyObject *edb_dict_of(PyObject *object) {
+#if PY_VERSION_HEX >= 0x030D0000 /* makes it: attributes may lie in the object until then */
+  PyObject *dict = PyObject_GenericGetDict(object, NULL);
+  if (!dict) PyErr_Clear();
+  Py_XDECREF(dict);
+  return dict;
+#else
   PyObject **dict = _PyObject_GetDictPtr(object);
   return dict ? *dict : NULL;
+#endif
+}
+
+#if PY_VERSION_HEX >= 0x030C0000
+/* CPython's own versions of dicts are going away. A dict gets one here when it is asked for it, and
+   none any more once a watcher is told of a change: the next is another. Each has two places, and
+   one that is pushed out of both counts as changed. */
+enum { EDB_WATCHED = 1 << 14 };
+static struct {
+  PyObject *dict;
+  unsigned long long version;
+} edb_watched[EDB_WATCHED];
+
+static size_t edb_place_of_dict(PyObject *dict, int second) {
+  size_t bits = (size_t)dict >> 4;
+  return (second ? bits * 0x9E3779B97F4A7C15ULL >> 40 : bits) % EDB_WATCHED;
+}
+
+static int edb_dict_changes(PyDict_WatchEvent event, PyObject *dict, PyObject *key,
+                            PyObject *value) {
+  for (int second = 0; second < 2; second++) {
+    size_t place = edb_place_of_dict(dict, second);
+    if (edb_watched[place].dict == dict) edb_watched[place].dict = NULL;
+  }
+  return 0;
+}
+
+/* Python 3.13 may keep attributes in the object itself, and then watchers of its dict are not told
+   of all changes. A key that is no name makes it move them to the dict. */
+static int edb_hold_itself(PyObject *dict) {
+#if PY_VERSION_HEX >= 0x030D0000
+  if (((PyDictObject *)dict)->ma_values) {
+    PyObject *key = PyLong_FromLong(0);
+    int failed = !key || PyDict_SetItem(dict, key, Py_None) < 0 || PyDict_DelItem(dict, key) < 0;
+    Py_XDECREF(key);
+    if (failed) return -1;
+    return ((PyDictObject *)dict)->ma_values ? -1 : 0;
+  }
+#endif
+  return 0;
 }
 
 static unsigned long long edb_dict_version(PyObject *dict) {
+  static int watcher = -2;
+  static unsigned long long last = 0;
+  size_t first, place;
+  if (!dict || !PyDict_Check(dict)) return 0;
+  first = edb_place_of_dict(dict, 0);
+  place = edb_place_of_dict(dict, 1);
+  if (edb_watched[first].dict == dict) return edb_watched[first].version;
+  if (edb_watched[place].dict == dict) return edb_watched[place].version;
+  if (watcher == -2) watcher = PyDict_AddWatcher(edb_dict_changes);
+  if (watcher < 0 || edb_hold_itself(dict) < 0 || PyDict_Watch(watcher, dict) < 0) {
+    PyErr_Clear(); /* other libraries may have taken all watchers */
+    return 0;
+  }
+  if (!edb_watched[first].dict) place = first;
+  edb_watched[place].dict = dict;
+  return edb_watched[place].version = ++last;
+}
+#else
+static unsigned long long edb_dict_version(PyObject *dict) {
   return dict && PyDict_Check(dict) ? ((PyDictObject *)dict)->ma_version_tag : 0;
 }
+#endif
 
 static unsigned long long edb_type_version(PyTypeObject *type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return type->tp_version_tag; /* 0 if none */
+#else
   return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+#endif
 }
 
 /* Of the keys as they follow each other, which `move_to_end` changes and no version tells. */

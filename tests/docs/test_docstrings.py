@@ -8,9 +8,9 @@ import pytest
 from gluon_edbatch import schedule
 
 validate = pytest.importorskip(
-    'numpydoc.validate', reason='needs numpydoc, of the extra docs on Python 3.11'
+    'numpydoc.validate', reason='needs numpydoc, of the group docs on Python 3.11'
 )
-pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
+pytest.importorskip('sybil', reason='needs Sybil, of the group test on Python 3.11')
 
 from tests.support.cases import in_one_test  # noqa: E402
 from tests.support.docstring_names import names  # noqa: E402

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip('nbclient', reason='needs nbclient, of the extra test')
+pytest.importorskip('nbclient', reason='needs nbclient, of the group test')
 nbformat = pytest.importorskip('nbformat')
 pytest.importorskip('ipykernel')
 

@@ -13,7 +13,7 @@ from tests.support.jobs import run_job
 from tests.support.processes import run_python
 from tests.support.public import MODULES
 
-pytest.importorskip('sybil', reason='needs Sybil, of the extra test on Python 3.11')
+pytest.importorskip('sybil', reason='needs Sybil, of the group test on Python 3.11')
 
 from tests.support.pages import run_page
 
@@ -82,8 +82,8 @@ def test_reference_has_all_public_names(module):
 
 
 BEFORE_DISTRIBUTED = """
-from mxnet import autograd, gluon
 import gluon_edbatch as edb
+from mxnet import autograd, gluon
 
 class Sum(edb.AutoBatchMixin, gluon.Block):
     def __init__(self):

@@ -22,7 +22,8 @@ def told(done):
 
 
 def run_program(name, *arguments):
-    (facts,) = told(run_python(PROGRAMS / f'{name}.py', *arguments, PYTHONPATH=str(ROOT)))
+    program = '-m', 'gluon_edbatch.run', PROGRAMS / f'{name}.py'  # they import MXNet first
+    (facts,) = told(run_python(*program, *arguments, PYTHONPATH=str(ROOT)))
     return facts
 
 
@@ -84,7 +85,8 @@ def test_workers_that_fail_and_resume(tmp_path):
     """Together as one process with both minibatches, to rounding."""
 
     def two(*arguments):
-        command = [sys.executable, PROGRAMS / 'workers.py', '--kvstore', 'dist_sync']
+        command = [sys.executable, '-m', 'gluon_edbatch.run', PROGRAMS / 'workers.py']
+        command += ['--kvstore', 'dist_sync']
         options = ['--checkpoint', tmp_path / 'kept', *arguments]
         return run_job('-n', '2', '-s', '1', *command, *options)
 

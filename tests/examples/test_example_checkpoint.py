@@ -83,9 +83,9 @@ def test_what_a_killed_program_left_is_written_over(tmp_path):
 WRITER = """
 import itertools, os, sys
 sys.path[:0] = sys.argv[2:]
+import gluon_edbatch as edb
 import mxnet as mx
 from mxnet import autograd, gluon
-import gluon_edbatch as edb
 from example.common import checkpoint as checkpoints
 
 path = sys.argv[1]

@@ -44,6 +44,9 @@ def arguments(argv=None) -> argparse.Namespace:
         help='functions, methods and idioms of NumPy mode instead of operators',
     )
     parser.add_argument('--calls', type=int, default=4, help='in each case (default: 4)')
+    parser.add_argument(
+        '--numpy-numbers', action='store_true', help="attributes are NumPy's numbers, not text"
+    )
     parser.add_argument('--only', metavar='OPERATOR#NUMBER', help='this case only')
     parser.add_argument('--jobs', type=int, default=2, help='processes at once (default: 2)')
     parser.add_argument('--json', metavar='FILE', help='write the table there, too')
@@ -72,7 +75,9 @@ def main(argv=None) -> int:
         if not chosen:
             sys.exit(f'--operators {" ".join(options.operators)}: MXNet has no such operator')
         cases = list(make_cases(chosen, options.seed, options.cases))
-    cases = [case._replace(calls=options.calls) for case in cases]
+    cases = [
+        case._replace(calls=options.calls, numpy_numbers=options.numpy_numbers) for case in cases
+    ]
     progress = Progress(len(cases), options.seed)
     results = run_cases(cases, options.jobs, seen=progress)
     lines = lines_of(chosen, results)
@@ -81,7 +86,8 @@ def main(argv=None) -> int:
     for result in failed:
         print(
             f'\n{result.case}\n  {result.difference}\n  again: python -m tests.fuzz.walk_operators '
-            f'--seed {options.seed} --calls {options.calls}{" --numpy" * options.numpy} '
+            f'--seed {options.seed} --calls {options.calls}{" --numpy" * options.numpy}'
+            f'{" --numpy-numbers" * options.numpy_numbers} '
             f'--only {result.case.name!r}'
         )
     counted = sum(result.how != 'eager fails' for result in results)

@@ -791,9 +791,9 @@ def test_values_of_six_axes():
 
 ZEROS_PROGRAM = """
 import sys
+import gluon_edbatch as edb
 import mxnet as mx
 from mxnet import autograd, gluon, nd
-import gluon_edbatch as edb
 from gluon_edbatch.execute import evaluate
 from gluon_edbatch.execute.executable import executable
 

@@ -28,10 +28,10 @@ from tests.support.tiers import sampled
 STEPS = 50
 TRAIN = f"""
 import sys
+import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
-import gluon_edbatch as edb
 from gluon_edbatch.data import BalancedSampler
 from gluon_edbatch.distributed import Trainer, connect
 
@@ -111,9 +111,9 @@ def test_two_workers_train_as_one_process_with_their_minibatches(tmp_path, spars
 # What Python does not delete at its end, MXNet's own KVStore least of all, aborts nothing.
 ADD = r"""
 import gc, os
+from gluon_edbatch.distributed import connect
 import mxnet as mx
 import numpy as np
-from gluon_edbatch.distributed import connect
 
 with connect('dist_sync') as workers:
     rank, size = workers.rank, workers.size
@@ -173,9 +173,9 @@ def assert_gone(processes):
 
 
 UNMET = """
+from gluon_edbatch.distributed import Trainer, connect
 import mxnet as mx
 from mxnet import autograd, gluon
-from gluon_edbatch.distributed import Trainer, connect
 
 with connect('dist_sync') as workers:
     nets = [gluon.nn.Dense(2, in_units=2, prefix=name) for name in ('always_', 'once_')]

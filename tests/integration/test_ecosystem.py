@@ -161,11 +161,11 @@ def test_two_contexts_of_a_worker_train_as_one():
 # amp.init replaces MXNet's functions for good.
 AMP = """
 import sys
+import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 from mxnet.contrib import amp
-import gluon_edbatch as edb
 
 if sys.argv[1] != 'none':
     amp.init(sys.argv[1])
@@ -249,8 +249,8 @@ def test_float16_where_mxnet_has_it_on_a_cpu():
 
 PROFILE = """
 import sys
-import mxnet as mx
 import gluon_edbatch as edb
+import mxnet as mx
 from mxnet import gluon
 
 net = gluon.nn.Dense(2, in_units=3, prefix='scores_')

@@ -9,10 +9,10 @@ from tests.support.processes import ROOT, run_python
 
 TRAIN = """
 import hashlib, sys
-import mxnet as mx, numpy as np
 from benchmarks.settings import Settings
 from benchmarks.systems import BatchedSystem
 from benchmarks.workloads import WORKLOADS, load_workload
+import mxnet as mx, numpy as np
 
 for name in WORKLOADS:
     settings = Settings(name, 'train', 'fsm', batch_size=8, hidden=16, embed=16)

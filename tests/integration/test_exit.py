@@ -10,10 +10,10 @@ from tests.support.processes import interrupt, run_python, start
 TIMES = 15
 SET_UP = """
 import sys
+import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
-import gluon_edbatch as edb
 
 net = gluon.nn.HybridSequential()
 net.add(gluon.nn.Dense(64, in_units=32, activation='tanh'), gluon.nn.Dense(32, in_units=64))

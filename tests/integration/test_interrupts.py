@@ -14,11 +14,11 @@ from tests.support.processes import ROOT, run_python
 PROGRAM = '''
 import collections, ctypes, gc, random, signal, sys, threading, time, traceback
 sys.path.insert(0, sys.argv[1])
+import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
 from mxnet.gluon import nn
-import gluon_edbatch as edb
 from tests.support.aftermath import assert_hooks_gone, assert_unguarded, watching
 from tests.support.models import TreeLSTM, random_trees, started
 

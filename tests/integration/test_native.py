@@ -614,7 +614,7 @@ def test_updates_between_recording_backward_and_step():
 # --- optional ------------------------------------------------------------------------------------
 
 PROGRAM = """
-import mxnet as mx, gluon_edbatch as edb
+import gluon_edbatch as edb, mxnet as mx
 net = mx.gluon.nn.Dense(2, in_units=2)
 net.initialize()
 with edb.batching():
@@ -672,8 +672,8 @@ def test_folder_that_cannot_be_written(tmp_path):
 # --- what the backward pass reads ----------------------------------------------------------------
 
 LACKING_PROGRAM = """
-import mxnet as mx, gluon_edbatch as edb
 from gluon_edbatch.execute.native import lowering
+import gluon_edbatch as edb, mxnet as mx
 from gluon_edbatch.ops.instructions import BINARY, UNARY, Opcode
 
 MODELS = {

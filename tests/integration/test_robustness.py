@@ -571,8 +571,8 @@ def test_second_backward_after_a_later_scope():
 def test_second_backward_error_says_why():
     """The text of the error reaches the user, not only that a custom function failed."""
     program = """
-import mxnet as mx
 import gluon_edbatch as edb
+import mxnet as mx
 from gluon_edbatch.execute.cached.compiled_graph import InTurns
 from mxnet import autograd, gluon
 net = gluon.nn.Dense(3, in_units=4); net.initialize()
@@ -991,9 +991,9 @@ def test_no_wait_between_minibatches(scheduler):
     program = f"""
 import faulthandler
 faulthandler.dump_traceback_later({HANG / 2}, exit=True)
+import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
-import gluon_edbatch as edb
 from gluon_edbatch.execute.cached.compiled_graph import InTurns
 from mxnet import autograd, gluon
 net = gluon.nn.HybridSequential()

@@ -34,9 +34,9 @@ needs_serve = pytest.mark.skipif(
     reason="the extra serve is missing: '.[serve]'",
 )
 MODEL = """
+import gluon_edbatch as edb
 import mxnet as mx
 import numpy as np
-import gluon_edbatch as edb
 from mxnet.gluon import nn
 from pydantic import BaseModel, Field
 from typing import List
@@ -72,8 +72,8 @@ def load(folder):
     return edb.serving.Served(predict, int, int, int, warm_up=[1])
 """
 ARRAYS = """
-import mxnet as mx
 import gluon_edbatch as edb
+import mxnet as mx
 
 def load(folder):
     predict = lambda sample: mx.nd.array(sample['row']).sum() * float(sample['factor'])

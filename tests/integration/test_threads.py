@@ -212,7 +212,7 @@ def test_results_and_gradients_are_those_of_eager_gluon(name, number):
 
 SET_UP = """
 import os, sys, threading
-import mxnet as mx, numpy as np, gluon_edbatch as edb
+import gluon_edbatch as edb, mxnet as mx, numpy as np
 
 mx.random.seed(0)
 net = mx.gluon.nn.HybridSequential()

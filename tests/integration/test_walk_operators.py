@@ -111,7 +111,7 @@ def test_it_finds_faults(name):
 def test_it_finds_what_comes_with_many_calls():
     """As positions that are counted in eight bits."""
     prelude = (
-        'import mxnet as mx, gluon_edbatch\n'
+        'import gluon_edbatch, mxnet as mx\n'
         'gluon_edbatch.native_available()\n'  # MXNet makes its functions anew with a library
         'exact = mx.sym.contrib.arange_like\n'
         'mx.sym.contrib.arange_like = lambda *args, **attrs: mx.sym.cast(\n'

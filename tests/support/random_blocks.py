@@ -196,4 +196,4 @@ def assert_unchanged(change: Callable, symbol: mx.sym.Symbol) -> Subgraph:
 
 
 def _scale(values: np.ndarray) -> float:
-    return max(1.0, float(np.abs(values).max()))
+    return max(1.0, float(np.abs(values[np.isfinite(values)]).max(initial=0)))

@@ -74,7 +74,7 @@ def test_python_form_passes_the_tests(tests):
 
 
 RECORD = """
-import mxnet as mx, numpy as np, gluon_edbatch as edb
+import gluon_edbatch as edb, mxnet as mx, numpy as np
 from mxnet import gluon
 cell, embed = edb.rnn.ChildSumTreeLSTMCell(4, 3), gluon.nn.Embedding(9, 3)
 nary, lstm = edb.rnn.NaryTreeLSTMCell(4, 2, 3), gluon.rnn.LSTMCell(4, input_size=3)

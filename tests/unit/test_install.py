@@ -129,7 +129,7 @@ def requirements(metadata, extra=None):
 
 
 def test_package_itself_requires_no_mxnet(metadata):
-    assert requirements(metadata) == ['numpy<1.24']
+    assert requirements(metadata) == ['numpy>=1.20']
 
 
 def test_extras(metadata):
@@ -140,7 +140,7 @@ def test_extras(metadata):
     assert len(requirements(metadata, 'cuda11')) == len(_cuda.LIBRARIES)
     assert requirements(metadata, 'nlp') == ['gluonnlp==0.10.0']
     assert requirements(metadata, 'pictures') == ['matplotlib>=3.6']
-    for extra in ('nlp', 'pictures', 'test', 'example', 'benchmark', 'lint'):
+    for extra in ('nlp', 'pictures', 'example', 'serve'):
         assert extra in metadata.get_all('Provides-Extra')
         assert not any(name.startswith('mxnet') for name in requirements(metadata, extra))
 
@@ -148,14 +148,14 @@ def test_extras(metadata):
 def test_metadata(metadata):
     assert re.match('gluon[-_]edbatch$', metadata['Name'])
     assert metadata['Version'] == edb.__version__
-    assert sorted(metadata['Requires-Python'].split(',')) == ['<3.12', '>=3.9']
+    assert sorted(metadata['Requires-Python'].split(',')) == ['>=3.9']
     assert metadata['License-Expression'] == 'Apache-2.0'
 
 
 # --- without a compiler --------------------------------------------------------------------------
 
 PROGRAM = """
-import mxnet as mx, gluon_edbatch as edb
+import gluon_edbatch as edb, mxnet as mx
 net = mx.gluon.nn.Dense(2, in_units=2)
 net.initialize()
 with mx.autograd.record():
@@ -391,7 +391,7 @@ def test_environment_installs_what_builds_the_package():
 def test_environment_without_a_python(tmp_path):
     result = environment_script(EDB_VENV=str(tmp_path / 'venv'), EDB_PYTHON='no-such-python')
     assert result.returncode == 1 and result.stdout == ''
-    assert 'needs Python 3.9 to 3.11' in result.stderr
+    assert 'needs Python 3.9 to 3.13' in result.stderr
     assert not (tmp_path / 'venv').exists()
 
 
@@ -444,7 +444,7 @@ def test_environment_adds_the_extras_that_it_lacks(tmp_path):
     result = environment_script(EDB_VENV=str(tmp_path), EDB_EXTRAS='cpu,test')
     assert result.returncode == 1 and result.stdout == ''
     assert [line for line in result.stderr.splitlines() if line.startswith('pip')] == [
-        'pip gluon-edbatch[cpu,test,example]'
+        'pip gluon-edbatch[cpu,example]'
     ]
 
 

@@ -127,7 +127,7 @@ def test_the_top_has_few_modules():
 def test_a_stage_imports_earlier_stages_only():
     linter = Path(sys.executable).with_name('lint-imports')
     if not linter.exists():
-        pytest.skip('the import linter comes with the extra lint, for Python 3.11')
+        pytest.skip('the import linter comes with the group lint, for Python 3.11')
     done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
 

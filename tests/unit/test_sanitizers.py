@@ -73,8 +73,8 @@ def run_sanitized(what, *arguments):
 
 
 SHORT_ARENA = """
-import mxnet as mx, gluon_edbatch as edb
 from gluon_edbatch.execute.native.native_run import NativeRun
+import gluon_edbatch as edb, mxnet as mx
 
 forward = NativeRun.forward
 
@@ -120,8 +120,8 @@ def test_native_operators_read_and_write_what_is_theirs():
 
 
 OVERLAPPING_RESULTS = """
-import mxnet as mx, gluon_edbatch as edb
 from gluon_edbatch.execute.native import native_run
+import gluon_edbatch as edb, mxnet as mx
 
 class Both(mx.gluon.HybridBlock):
     def hybrid_forward(self, F, x):

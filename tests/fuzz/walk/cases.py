@@ -57,6 +57,8 @@ class Case(NamedTuple):
         Of NumPy mode: the call as a user writes it, ``a``, ``b``, … being the arrays.
     calls : int
         How many there are.
+    numpy_numbers : bool
+        Whether attributes are NumPy's numbers, and tuples of them, instead of text.
     """
 
     op: str
@@ -73,6 +75,7 @@ class Case(NamedTuple):
     longer: bool
     code: str = ''
     calls: int = 4
+    numpy_numbers: bool = False
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 It answers with lines of JSON: what it is at (a crash tells no more), and what came out.
 """
 
+import ast
 import ctypes
 import json
 import os
@@ -206,7 +207,7 @@ class _Block(gluon.HybridBlock):
         """Of arrays or Symbols."""
         if self.case.code:
             return _written(self.case.code)(F.np, F.npx, *args)
-        return symbol_function(self.case.op)(*args, **self.case.attrs)
+        return symbol_function(self.case.op)(*args, **_attributes(self.case))
 
 
 class _Copied(_Block):
@@ -230,6 +231,26 @@ def _new(case: Case) -> Callable[..., NDArray]:
     return mx.np.array if case.code else mx.nd.array
 
 
+def _attributes(case: Case) -> dict[str, Any]:
+    if not case.numpy_numbers:
+        return dict(case.attrs)
+    return {name: _of_numpy(text) for name, text in case.attrs.items()}
+
+
+def _of_numpy(text: str) -> Any:
+    def made(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value)([made(item) for item in value])
+        if type(value) in (int, float):
+            return np.int64(value) if type(value) is int else np.float64(value)
+        return value
+
+    try:
+        return made(ast.literal_eval(text))
+    except (ValueError, SyntaxError):  # a word
+        return text
+
+
 def _invoke(case: Case, arguments: Sequence[NDArray]) -> Any:
     if case.code:
         return _written(case.code)(mx.np, mx.npx, *arguments)
@@ -237,7 +258,7 @@ def _invoke(case: Case, arguments: Sequence[NDArray]) -> Any:
         handle(case.op).value,
         list(arguments),
         list(case.attrs),
-        list(case.attrs.values()),
+        list(_attributes(case).values()),
         None,
         False,
         False,
