@@ -14,7 +14,7 @@ _OLDEST, _TOO_NEW = (1, 7), (2, 0)
 
 
 def require_mxnet():
-    """Import MXNet, prepared for this NumPy; find a CUDA build's libraries in NVIDIA's packages, too.
+    """Import MXNet, prepared for this NumPy; a CUDA build finds NVIDIA's packages of libraries.
 
     Raises
     ------

@@ -178,7 +178,7 @@ async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any)
 
 
 def _most_connections(asked: int) -> int:
-    """As many as the limit of open files lets be, beside as many that are refused."""
+    """Return how many connections the limit of open files allows, refused ones included."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return asked if most < 0 else max(1, min(asked, (most - SPARE_FILES) // 2))

@@ -109,7 +109,7 @@ class Lanes:
                 self._drop(lane)
 
     def _admit(self, lane: 'Lane', requests: Sequence[Request], done: list[Request]) -> None:
-        """Those that fail as others may have made them fail begin again, alone."""
+        """Start requests in a lane; start a request again, alone, if others may have made it fail."""
         for request in lane.run(lane.admit, requests, done):
             self._note_error(request.error)
             if len(requests) == 1 and not len(lane):
@@ -142,7 +142,7 @@ class Lanes:
             self._remembers = True
 
     def _note_end(self, lane: 'Lane') -> None:
-        """Of a lane that was left: does the model remember values?"""
+        """Note of a lane that ended whether the model remembers values."""
         if lane.has_readers:
             gc.collect(1)  # not what refers to itself, as an inner function that calls itself does
         if lane.has_readers is not None:
