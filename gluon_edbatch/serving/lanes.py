@@ -109,7 +109,7 @@ class Lanes:
                 self._drop(lane)
 
     def _admit(self, lane: 'Lane', requests: Sequence[Request], done: list[Request]) -> None:
-        """Start requests in a lane; start a request again, alone, if others may have made it fail."""
+        """Start requests in a lane; one that others may have made fail starts again, alone."""
         for request in lane.run(lane.admit, requests, done):
             self._note_error(request.error)
             if len(requests) == 1 and not len(lane):
