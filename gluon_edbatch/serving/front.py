@@ -43,7 +43,7 @@ class Connection(HttpToolsProtocol):
     """Serve an HTTP connection; end it if a request is late, or if too many are open."""
 
     served = 1000  # connections; as many more get 503 for each request, and others are not read
-    seconds = 10.0  # for the headers of a request, and for its body
+    seconds = 10.0  # limit for the headers of a request, and for its body
     scope: Any
     _stage = 'headers'  # which part of a request arrives; empty between requests
     _limit: Optional[asyncio.TimerHandle] = None
@@ -62,7 +62,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse bytes, and time the parts of a request. asyncio calls it."""
         if self._is_over:
-            self.transport.close()  # what was sent is read, so the answer is not lost by a reset
+            self.transport.close()  # data was read, so no reset discards the answer
             return
         before = self._stage
         super().data_received(data)

@@ -122,7 +122,7 @@ class Lanes:
         """Close a lane that failed; restart its samples in two lanes, or fail a single one."""
         requests = lane.close(error)
         self._note_error(error)
-        if lane is self._newest:  # who came next would run without a scope
+        if lane is self._newest:  # otherwise the next samples would run without a scope
             self._newest = None
         if len(requests) == 1:
             requests[0].error = error
@@ -138,7 +138,7 @@ class Lanes:
         return lane
 
     def _note_error(self, error: Optional[BaseException]) -> None:
-        if isinstance(error, StaleValueError):  # the model remembered what was forgotten
+        if isinstance(error, StaleValueError):  # the model kept a value that was dropped
             self._remembers = True
 
     def _note_end(self, lane: 'Lane') -> None:
@@ -181,7 +181,7 @@ class Lane:
         self._beginning: Optional[_Beginning] = None
 
     def __len__(self) -> int:
-        beginning = self._beginning  # metrics are asked for in other threads
+        beginning = self._beginning  # read once: other threads ask for metrics
         return len(self._running) + (len(beginning.samples) if beginning else 0)
 
     @property
@@ -376,7 +376,7 @@ class _OnItsWay(AdvancingSample):
         try:
             super().__init__(predict, request.sample, 0)
         finally:
-            _local.sample = None  # nothing outlives its sample
+            _local.sample = None  # do not keep the sample alive
 
     def advance(self, answer: Any) -> bool:
         """Run the sample until it waits again; return False once its result is set."""

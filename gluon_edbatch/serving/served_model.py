@@ -16,7 +16,7 @@ from .folder import load_folder, whose_fault
 from .metrics import OUTCOMES, SECONDS, SIZES
 from .open_inference import DTYPES, Inference, RequestError, datatype_of, first_fault
 
-MOST_BYTES = 1 << 20  # of a sample
+MOST_BYTES = 1 << 20  # of a sample's JSON text
 _STATUS = {QueueFullError: 503, EngineClosedError: 503, DeadlineError: 504}
 
 
@@ -68,7 +68,7 @@ class ServedModel:
             raise RequestError(400, f'not computed: {error}') from error
         finally:
             for reply in replies:
-                reply.cancel()  # where one failed, nobody waits for the others
+                reply.cancel()  # if one failed, give up the others
 
     def _samples(self, request: Inference) -> list[Any]:
         inputs = request.inputs

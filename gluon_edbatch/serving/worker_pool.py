@@ -18,7 +18,7 @@ from .open_inference import Answer, Call, error
 from .worker import frames, send, work
 
 LOG = logging.getLogger('edb.serving')
-_PAUSE = 1.0  # seconds after which a worker that does not start is tried again
+_PAUSE = 1.0  # seconds before a worker that failed to start is tried again
 _BEGIN = f'from {__package__}.worker import main; main()'
 
 
