@@ -1,10 +1,10 @@
-"""Runs a program that imports MXNet before gluon_edbatch.
+"""Run a program that imports MXNet before gluon_edbatch.
 
     python -m gluon_edbatch.run script.py [ARGUMENTS]
     python -m gluon_edbatch.run -m module [ARGUMENTS]
 
-MXNet 1.9.1 can be imported with NumPy 1.24 and later once gluon_edbatch is. Python imports
-gluon_edbatch to find this module, and so it is there before the program begins.
+With NumPy 1.24 and later, MXNet 1.9.1 can be imported only after gluon_edbatch. Python imports
+gluon_edbatch to find this module, which is before the program begins.
 """
 
 import runpy
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run the program that the command line names, as Python does."""
+    """Run the script or module that the command line names; return the exit status."""
     arguments = sys.argv[1:]
     is_module = arguments[:1] == ['-m']
     rest = arguments[is_module:]

@@ -1,18 +1,17 @@
-"""Lets MXNet 1.9.1, which was written for NumPy 1.23, run with later versions of NumPy.
+"""Let MXNet 1.9.1, which was written for NumPy 1.23, run with later versions of NumPy.
 
 `put_back` gives NumPy the names that MXNet reads and later versions lack. It never replaces a name
 that exists. `prepare_mxnet` then changes how MXNet prints parameters. MXNet hands each parameter to
 its library as text, and NumPy 2 writes ``(np.int64(2), 3)`` where NumPy 1 wrote ``(2, 3)``.
 
 The text is changed where MXNet makes it: its modules that call ``str`` on a parameter get
-`attribute_text` under that name. These calls are behind all functions of ``mx.nd``, ``mx.np`` and
-``mx.sym``, and behind the shapes of blocks' parameters. ``numpy.set_printoptions(legacy='1.25')``
-would do it in one line. It was not taken, as it changes what users' programs print, and users and
-libraries may reset it. Converting in each operator's wrapper would miss calls of the library that
-have none.
+`attribute_text` under that name. All functions of ``mx.nd``, ``mx.np`` and ``mx.sym`` use these
+calls, and so do the shapes of blocks' parameters. ``numpy.set_printoptions(legacy='1.25')`` would
+be one line, but it changes what users' programs print, and other code may reset it. Converting in
+each operator's wrapper would miss calls of the library that have no wrapper.
 
-MXNet also compares versions by distutils, which Python 3.12 removed and setuptools, if it is
-installed, has. `distutils_for_versions` stands in for it while MXNet is imported.
+MXNet also compares versions with distutils, which Python 3.12 removed. An installed setuptools
+still provides it. `distutils_for_versions` stands in for it while MXNet is imported.
 """
 
 import re
@@ -28,13 +27,13 @@ from typing import Any
 import numpy as np
 
 _VERSION = np.lib.NumpyVersion(np.__version__)
-_HAS_PLAIN_NUMBERS = _VERSION < '2.0.0b1'  # in tuples
-# Each prints parameters or shapes for MXNet's library.
+_HAS_PLAIN_NUMBERS = _VERSION < '2.0.0b1'  # when tuples are printed
+# Modules that print parameters or shapes for MXNet's library.
 _PRINTING = ('_ctypes.ndarray', '_ctypes.symbol', 'io.io', 'kvstore.base')
 
 
 def put_back() -> None:
-    """Define the names of NumPy that MXNet reads, where this version of NumPy lacks them."""
+    """Define the names that MXNet reads from NumPy and that this version of NumPy lacks."""
     for name, value in _removed().items():
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')  # some versions warn before they lack a name
@@ -44,7 +43,7 @@ def put_back() -> None:
 
 @contextmanager
 def distutils_for_versions() -> Iterator[None]:
-    """Where Python has no ``distutils.version``, one that is there within the ``with``."""
+    """Provide ``distutils.version`` inside the ``with``, if Python has none."""
     if find_spec('distutils') is not None:
         yield
         return
@@ -53,7 +52,7 @@ def distutils_for_versions() -> Iterator[None]:
     sys.modules.update({'distutils': package, 'distutils.version': module})
     try:
         yield
-    finally:  # setuptools warns of one that is there before its own
+    finally:  # setuptools warns if another is imported before its own
         del sys.modules['distutils'], sys.modules['distutils.version']
 
 
@@ -62,10 +61,10 @@ def _numbers_of(version: str) -> list[int]:
 
 
 def prepare_mxnet() -> None:
-    """Let MXNet print NumPy's numbers in tuples and lists as NumPy 1 did.
+    """Make MXNet print NumPy's numbers in tuples and lists as NumPy 1 did.
 
-    `asscalar` then also gives a number of an array with several axes: NumPy 1.25 and later do not
-    make one of the array that MXNet gives.
+    With NumPy 1.25 and later, also make `asscalar` accept one element with several axes, which
+    NumPy no longer converts to a number.
     """
     if _VERSION >= '1.25.0':
         import_module('mxnet.ndarray').NDArray.asscalar = _asscalar
@@ -76,7 +75,7 @@ def prepare_mxnet() -> None:
 
 
 def attribute_text(value: Any) -> str:
-    """The text that MXNet's library reads for the value of an operator's parameter."""
+    """Return the text that MXNet's library reads for the value of an operator's parameter."""
     text = str(value)
     if 'np.' not in text or not isinstance(value, (tuple, list)):
         return text
@@ -90,7 +89,7 @@ def attribute_text(value: Any) -> str:
 
 
 def _asscalar(self) -> Any:
-    """Return the only element as a number of NumPy."""
+    """Return the only element of an NDArray as a NumPy scalar; raise ValueError for others."""
     if self.size != 1:
         raise ValueError('The current array is not a scalar')
     return self.asnumpy().reshape(-1)[0]
@@ -102,15 +101,15 @@ class _IsStr(type):
 
 
 class _Text(str, metaclass=_IsStr):
-    """`attribute_text` for a module that also asks whether something is a ``str``."""
+    """Replace ``str`` by `attribute_text` in a module that also checks ``isinstance(x, str)``."""
 
     def __new__(cls, value: Any = ''):
         return attribute_text(value)
 
 
 def _removed() -> dict[str, Any]:
-    """What older versions of NumPy have, by name."""
-    later: Any = np  # whose types know the latest version only
+    """Return attributes of older NumPy versions that MXNet reads, by name."""
+    later: Any = np  # its type stubs know only the latest version
     return {
         **{kind.__name__: kind for kind in (bool, int, float, complex, object, str)},
         **dict.fromkeys(('NaN', 'NAN'), np.nan),

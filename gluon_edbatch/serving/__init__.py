@@ -1,4 +1,4 @@
-"""Serving: requests of many users in one batch (see docs/serving.md)."""
+"""Serving: evaluate the requests of many users in shared batches (see docs/serving.md)."""
 
 from .engine import Engine
 from .folder import Served

@@ -1,4 +1,4 @@
-"""The command line: folders of models behind REST and gRPC."""
+"""The command line: serve folders of models by REST and gRPC."""
 
 import argparse
 import asyncio
@@ -19,17 +19,17 @@ from typing import Any, Callable, Optional
 from ..errors import FolderError
 from .folder import name_of
 
-DRAINING_S = 0.5  # in which others hear that the server ends, while it listens
-GRACE_S = 30.0  # in which requests that were taken are to be done
-SPARE_FILES = 64  # that are neither connections nor would be if there were too many
+DRAINING_S = 0.5  # seconds in which the ending server still listens, and refuses requests
+GRACE_S = 30.0  # seconds in which accepted requests may finish
+SPARE_FILES = 64  # open files that are kept for other uses than connections
 
 
 class CommandError(Exception):
-    """Something that the command line asks for is not to be had; told in one sentence."""
+    """Raised if the server cannot start as the command line asks; the message is one sentence."""
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Serve until a signal comes; gives the exit status."""
+    """Serve until SIGINT or SIGTERM arrives; return the exit status."""
     options = _options(arguments)
     _log(options)
     directory = tempfile.mkdtemp(prefix='edb-metrics-')  # where workers leave their counts
@@ -80,7 +80,7 @@ def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 class _JsonFormatter(logging.Formatter):
-    """A line of JSON for each record."""
+    """Format each log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {'time': record.created, 'level': record.levelname, 'logger': record.name}
@@ -112,7 +112,7 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
 
 
 async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
-    """Serve until a signal comes, and say when it is ready."""
+    """Start workers, REST and gRPC, print when they are ready, and serve until a signal arrives."""
     import uvicorn
     from uvicorn.server import ServerState
 
@@ -152,7 +152,7 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
 
 
 async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any) -> None:
-    """Answer what was taken, tell others that the server ends, then end."""
+    """Refuse new requests, answer open ones, then close all connections and end the workers."""
     loop = asyncio.get_running_loop()
     until = loop.time() + GRACE_S
 
@@ -164,11 +164,11 @@ async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any)
     await asyncio.sleep(DRAINING_S)
     await emptied(lambda: front.open)
     for listener in listeners:
-        listener.listen(0)  # who comes from now on finds nobody; who has come is still told
+        listener.listen(0)  # refuse new connections; answer those that wait to be accepted
     await asyncio.sleep(0.05)
     for server in servers:
         server.close()
-    await asyncio.sleep(DRAINING_S)  # for the requests of those who have come last
+    await asyncio.sleep(DRAINING_S)  # for requests on the connections that were accepted last
     await emptied(lambda: state.tasks)
     for connection in list(state.connections):
         connection.shutdown()
@@ -178,14 +178,14 @@ async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any)
 
 
 def _most_connections(asked: int) -> int:
-    """Return how many connections the limit of open files allows, refused ones included."""
+    """Raise the limit of open files; return how many connections it allows, at most `asked`."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return asked if most < 0 else max(1, min(asked, (most - SPARE_FILES) // 2))
 
 
 def _traced(app: Any, options: argparse.Namespace) -> Any:
-    """The application, with a trace of each request if that is asked for."""
+    """Return the application, inside OpenTelemetry's middleware if `--otel` is set."""
     if not options.otel:
         return app
     try:
@@ -203,7 +203,7 @@ def _traced(app: Any, options: argparse.Namespace) -> Any:
 
 
 def _ready(options: argparse.Namespace, pool: Any) -> list[str]:
-    """What to say when it is ready."""
+    """Return the lines to print when the server is ready: addresses and example commands."""
     names, base = ', '.join(pool.folders), f'http://{_bracketed(options.host)}:{options.port}'
     port = options.metrics_port or options.port
     verb = 'is' if len(pool.folders) == 1 else 'are'
@@ -220,7 +220,7 @@ def _ready(options: argparse.Namespace, pool: Any) -> list[str]:
 
 
 def request_of(samples: Sequence[Any]) -> dict[str, Any]:
-    """The body of a request for some samples, as JSON has them."""
+    """Return the body of an inference request for samples that are given as JSON values."""
     data = [json.dumps(each) for each in samples]
     tensor = {'name': 'samples', 'shape': [len(data)], 'datatype': 'BYTES', 'data': data}
     return {'inputs': [tensor]}

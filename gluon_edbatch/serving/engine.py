@@ -1,4 +1,4 @@
-"""One thread that evaluates what many ask for."""
+"""The engine: one thread that evaluates the samples of many callers together."""
 
 import asyncio
 import threading
@@ -26,40 +26,39 @@ from .requests import PATIENCE, Request, RequestQueue
 
 
 class Engine:
-    r"""Serves a model that is written for one sample: samples of many users are evaluated together.
+    r"""Serve a model that is written for one sample: evaluate samples of many users together.
 
-    One thread evaluates. Samples that come while it does wait for its next round, and all of them
-    then join those that are on their way: there is no window to wait for, and nothing to tune. A
-    sample leaves when it is done, whatever the others do.
+    One thread evaluates. Samples that arrive during a round wait for the next one, and all of them
+    then join the running samples. There is no batching window to tune. A sample leaves when it is
+    done, and does not wait for the others.
 
     Parameters
     ----------
     predict : callable, or Program
-        Gives a sample's result. If it has to look at values on its way, it is a generator or
-        coroutine function as `run_concurrently` takes them, or what `compile_program` or
-        `load_program` gave: samples then join at every round. Results have NumPy arrays in the
-        place of NDArrays. It runs in the engine's thread, and may run again for a sample whose
-        minibatch had an error.
+        Computes a sample's result. If it reads values on its way, pass a generator or coroutine
+        function as for `run_concurrently`, or the result of `compile_program` or `load_program`:
+        samples then join at every round. Results have NumPy arrays in place of NDArrays. It runs
+        in the engine's thread. It may run again for a sample whose batch had an error.
     warm_up : sequence, optional
-        Samples that are like those to come. They are run, alone and together, before the first
-        request is taken: kernels are compiled then, and scheduling is learned.
+        Samples like those to come. They run, alone and together, before the first request is
+        accepted. This compiles kernels and learns a schedule.
     max_batch : int, optional
-        Samples that are on their way together: by default 256, and 64 for a program, as larger
-        batches of images are no faster.
+        Samples that run together. The default is 256, and 64 for a program, as larger batches of
+        images are no faster.
     max_queue : int, default 512
-        Requests that wait; others are refused at once.
+        Requests that may wait; more are refused at once.
     max_wait : float, default 1
-        Seconds that what is before a request may take, by how fast requests were done lately; where
-        that is more, a request without a deadline is refused at once.
+        Seconds that the samples before a request may take, by how fast requests were done lately.
+        If they take longer, a request without a deadline is refused at once.
     max_rounds : int, default 10000
-        Rounds of a sample that looks at values; one that takes more fails.
+        Rounds that a sample may take; it fails if it needs more.
     scheduler : str or Scheduler, optional
-        See `batching`. By default one that learns while the engine warms up, and not afterwards.
+        See `batching`. The default learns while the engine warms up, and not afterwards.
     compile_options : CompileOptions, optional
-        By default the present ones.
+        The default is the options in effect now.
     observe : callable, optional
-        Is called in the engine's thread with the name and value of all that it counts: an outcome
-        and a number of requests, or a histogram of `Metrics` and what is added to it.
+        The engine's thread calls it with each name and value that it counts: an outcome and a
+        number of requests, or a histogram of `Metrics` and the value added to it.
 
     Raises
     ------
@@ -110,30 +109,30 @@ class Engine:
         self._warm: Future[None] = Future()
 
     def submit(self, sample: Any, deadline: Optional[float] = None) -> 'asyncio.Future[Any]':
-        """Ask for a sample's result, in asyncio: ``result = await engine.submit(sample)``.
+        """Submit a sample from asyncio: ``result = await engine.submit(sample)``.
 
         Parameters
         ----------
         sample : object
-            The argument of `predict`. Nobody may change it until the result is there.
+            The argument of `predict`. Do not change it until the result is there.
         deadline : float, optional
-            Seconds from now on. More urgent requests go first, and when it has passed, a
-            `DeadlineError` is the result. Requests without one are in the row as if it was 1, and
-            are computed however long they wait.
+            Seconds from now. More urgent requests go first. The future raises `DeadlineError` once
+            it has passed. A request without a deadline ranks as if it had one of 1 second, and is
+            computed however long it waits.
 
         Returns
         -------
         asyncio.Future
-            Of what `predict` returns, or of the exception that it has raised for this sample.
-            Cancelling it, or the task that awaits it, takes the sample out.
+            Has what `predict` returns, or the exception that it raises for this sample. Cancelling
+            it, or the task that awaits it, removes the sample.
 
         Raises
         ------
         QueueFullError
-            At once, if `max_queue` requests wait, or if what is before it would take longer than
-            its deadline or, without one, than `max_wait`, by how long requests took lately.
+            At once, if `max_queue` requests wait, or if the samples before it would take longer
+            than its deadline, or than `max_wait` if it has none. Recent requests give the estimate.
         EngineClosedError
-            If the engine was not started, or was told to stop.
+            If the engine has not started, or has been stopped.
         """
         return self.submit_all([sample], deadline)[0]
 
@@ -143,7 +142,7 @@ class Engine:
         deadline: Optional[float] = None,
         part: Optional[Callable[[int, Any], None]] = None,
     ) -> 'list[asyncio.Future[Any]]':
-        """`submit` for several samples, of which all are taken, or none.
+        """Submit several samples from asyncio: the engine accepts all of them, or none.
 
         Parameters
         ----------
@@ -152,8 +151,8 @@ class Engine:
         deadline : float, optional
             See `submit`.
         part : callable, optional
-            Is called in the engine's thread with a sample's number among these and each value that
-            `predict` gives to `gluon_edbatch.serving.emit` for it, before the result is there.
+            The engine's thread calls it with a sample's index and each value that `predict` passes
+            to `gluon_edbatch.serving.emit` for that sample, before the result is there.
 
         Returns
         -------
@@ -168,7 +167,7 @@ class Engine:
         return [request.reply for request in requests]
 
     def future(self, sample: Any, deadline: Optional[float] = None) -> 'Future[Any]':
-        """Ask for a sample's result, in any thread: ``engine.future(sample).result()``.
+        """Submit a sample from any thread: ``result = engine.future(sample).result()``.
 
         Parameters
         ----------
@@ -186,47 +185,47 @@ class Engine:
         return reply
 
     def update(self, change: Callable[[], Any]) -> 'Future[Any]':
-        """Change the model while it serves, as by ``lambda: net.load_parameters(file)``: when what
-        is on its way has come to its end, and before anything else begins. No sample sees both.
+        """Change the model while it serves, for example ``lambda: net.load_parameters(file)``. The
+        change runs after all running samples and before all others. No sample sees both models.
 
         Parameters
         ----------
         change : callable
-            Of no arguments; it runs in the engine's thread.
+            A function without arguments; it runs in the engine's thread.
 
         Returns
         -------
         concurrent.futures.Future
-            Of what `change` returns, or raises; ``await asyncio.wrap_future(...)`` waits for it.
+            Has what `change` returns or raises; wait with ``await asyncio.wrap_future(...)``.
         """
         return self._queue.put_update(change)
 
     def metrics(self) -> Metrics:
-        """What it has done until now, times in seconds; ``.prometheus()`` is text for a scraper.
-        It may be asked from any thread, also before the engine was started and after it ended."""
+        """Return a copy of the metrics so far, with times in seconds. ``.prometheus()`` makes text
+        for a scraper. Any thread may call this, also before the start and after the end."""
         queue, found = self._queue, deepcopy(self._metrics)
         found.outcomes['refused'] = queue.refused
         found.outcomes['cancelled'] += queue.cancelled
         return replace(found, queued=len(queue), running=len(self._rounds))
 
     def start(self) -> None:
-        """Warm up, then take requests.
+        """Start the engine's thread, warm up, then accept requests.
 
         Raises
         ------
         Exception
-            What `predict` raised for a sample of `warm_up`.
+            The exception that `predict` raises for a sample of `warm_up`.
         """
         self._thread.start()
         self._warm.result()
 
     def stop(self) -> None:
-        """Take no more requests; those that were taken are done. Returns at once, and may be called
-        by a handler of a signal: ``loop.add_signal_handler(signal.SIGTERM, engine.stop)``."""
+        """Refuse new requests; accepted ones are still computed. The call returns at once. A signal
+        handler may call it: ``loop.add_signal_handler(signal.SIGTERM, engine.stop)``."""
         self._queue.close()
 
     def close(self) -> None:
-        """`stop`, and wait until all is done."""
+        """Refuse new requests, and wait until all accepted ones are done."""
         self.stop()
         if self._thread.ident is not None:
             self._thread.join()
@@ -258,14 +257,14 @@ class Engine:
             with short_intervals():
                 while self._step():
                     pass
-        except BaseException as error:  # as SystemExit, raised by what the engine was given
+        except BaseException as error:  # such as SystemExit, raised by the user's functions
             self._abandon(EngineClosedError(f'the engine ended by {error!r}'))
         finally:
             self._queue.close()
             self._rounds.close()
 
     def _abandon(self, error: EngineClosedError) -> None:
-        """Nobody shall wait for what will not come."""
+        """Close the queue, and fail all updates and requests that wait or run with this error."""
         self._queue.close()
         while (update := self._queue.take_update()) is not None:
             update.reply.set_exception(error)
@@ -275,7 +274,7 @@ class Engine:
         self._answer(left)
 
     def _step(self) -> bool:
-        """One round; False if there is nothing to do any more."""
+        """Run one round, or an update; return False once the queue is closed and empty."""
         running = len(self._rounds)
         if not running and not len(self._queue):
             self._rounds.rest()
@@ -301,7 +300,7 @@ class Engine:
             done += self._rounds.round()
             seconds = perf_counter() - begin
             self._pace.note(seconds, joined=bool(wanted), is_beginning=is_beginning)
-            if queued or 2 * running >= self._max_batch:  # fewer do not tell how many can be done
+            if queued or 2 * running >= self._max_batch:  # smaller rounds do not show the capacity
                 self._expectation.note_round(len(done), seconds)
         elif not requests:
             self._rounds.rest()
@@ -318,7 +317,7 @@ class Engine:
                 update.reply.set_exception(error)
 
     def _answer(self, done: list[Request]) -> None:
-        """Tell those who wait: each event loop once."""
+        """Count finished requests and set their futures; each event loop is woken once."""
         now = monotonic()
         by_loop: dict[Any, list[Request]] = defaultdict(list)
         self._queue.begun.difference_update(done)
@@ -338,7 +337,7 @@ class Engine:
         seconds = [now - request.begun for request in done if request.error is None]
         if seconds:
             self._expectation.note_answers(sum(seconds) / len(seconds))
-        _reply(by_loop.pop(None, []))  # when all is counted: who gets the last answer may ask
+        _reply(by_loop.pop(None, []))  # after counting: who gets an answer may read the metrics
         for loop, requests in by_loop.items():
             with suppress(RuntimeError):  # the loop was closed: nobody waits
                 loop.call_soon_threadsafe(_reply, requests)
@@ -360,7 +359,7 @@ class Engine:
             self._observe(name, value)
 
     def _get_warm(self) -> None:
-        """Run the samples to warm up with: alone, together, and joining each other."""
+        """Run the warm-up samples: alone, in growing batches, and joining one by one."""
         if not self._warm_up:
             return
         size = 1
@@ -378,7 +377,7 @@ class Engine:
         self._rounds.rest()
 
     def _run_to_end(self, size: int, together: bool = True) -> None:
-        """Evaluate so many samples to warm up with, or let them join one by one."""
+        """Evaluate `size` warm-up samples; without `together`, one joins in each round."""
         samples = islice(cycle(self._warm_up), size)
         requests = [Request(sample, Future(), 0.0, None) for sample in samples]
         joining, others = (requests, iter(())) if together else (requests[:1], iter(requests[1:]))

@@ -1,4 +1,4 @@
-"""A folder that is served: ``model.py`` says what, all else in it is the model's own."""
+"""Load a folder to serve, whose ``model.py`` describes the model."""
 
 import json
 import traceback
@@ -14,28 +14,28 @@ Tensors = Mapping[str, tuple[str, Sequence[int]]]
 
 
 class Served(NamedTuple):
-    """What ``load(folder)`` in a folder's ``model.py`` returns.
+    """Describe a model to serve: ``load(folder)`` in a folder's ``model.py`` returns this.
 
     Attributes
     ----------
     predict : callable or Program
-        See `Engine`.
+        Computes the result of one sample; see `Engine`.
     request : type or None
-        What pydantic checks the JSON of one sample against, such as a subclass of its `BaseModel`.
-        None where samples are arrays (`inputs`).
+        The type that pydantic checks the JSON of one sample against, such as a `BaseModel`. None if
+        samples are arrays (`inputs`).
     read : callable
-        Makes a sample of a checked request, or of a dict of arrays. Raises ValueError if there is
-        something wrong that types do not tell.
+        Makes a sample from a checked request, or from a dict of arrays. It raises ValueError for
+        errors that types cannot express.
     write : callable
-        Makes the answer of what `predict` returned: what JSON has, or a dict of arrays by the names
-        of `outputs`.
+        Makes the answer from what `predict` returns: a JSON value, or a dict of arrays by the names
+        in `outputs`.
     warm_up : sequence
-        Requests, as JSON has them, like those to come; dicts of arrays where samples are arrays.
+        Requests like those to come: JSON values, or dicts of arrays if samples are arrays.
     options : dict
-        Of `Engine`.
+        Further arguments of `Engine`.
     inputs, outputs : dict of str to tuple
-        Datatype of the protocol (``FP32``, ``INT64``, …) and shape of each array of a sample, and
-        of an answer; -1 is any size. Empty where these are JSON.
+        The protocol's datatype (``FP32``, ``INT64``, …) and the shape of each array of a sample,
+        and of an answer; -1 is any size. Empty if these are JSON.
     """
 
     predict: Any
@@ -49,7 +49,7 @@ class Served(NamedTuple):
 
 
 def load_folder(folder: Union[str, Path]) -> Served:
-    """What a folder serves. Its ``model.py`` is executed: serve folders that you trust.
+    """Execute a folder's ``model.py`` and return its `Served`: load only folders that you trust.
 
     Raises
     ------
@@ -71,12 +71,12 @@ def load_folder(folder: Union[str, Path]) -> Served:
 
 
 def name_of(folder: Path) -> str:
-    """The name that ``model-settings.json`` gives the model, or the folder's if there is none.
+    """Return the model's name from ``model-settings.json``, or else the folder's.
 
     Raises
     ------
     FolderError
-        If there is no such folder, or that file is damaged.
+        If the folder does not exist, or the file is damaged.
     """
     settings = folder / 'model-settings.json'
     if not folder.is_dir():
@@ -91,12 +91,12 @@ def name_of(folder: Path) -> str:
 
 @contextmanager
 def whose_fault(folder: Path, what: str) -> Iterator[None]:
-    """Tell an error of the user's code in one sentence, with the line of their file.
+    """Replace an error of the user's code by a FolderError, which names the line in their file.
 
     Raises
     ------
     FolderError
-        In the place of what was raised, `SystemExit` included.
+        In place of any exception, `SystemExit` included; the message is one sentence.
     """
     path = folder / 'model.py'
     try:

@@ -1,4 +1,4 @@
-"""The application that listens by HTTP: it keeps limits, and hands requests to workers."""
+"""The ASGI application behind HTTP: enforces limits, and passes requests to workers."""
 
 import asyncio
 import logging
@@ -22,11 +22,11 @@ from .pace import Expectation
 from .served_model import metric
 from .worker_pool import LOG, WorkerPool
 
-LEAST_OPEN = 32  # requests that may be open in any case, and which tell how fast they are done
+LEAST_OPEN = 32  # open requests that are never refused; from there on, speed is measured
 TOO_MANY = 'too many connections: try again later'
-IDLE = 60  # seconds of a connection between requests
-_REFUSED_S = 1.0  # for the headers or the body of a request that is refused
-_PASSED_OVER = 8  # times the bytes that a body may have
+IDLE = 60  # seconds that a connection stays open between requests
+_REFUSED_S = 1.0  # seconds for the headers, or the body, of a request to refuse
+_PASSED_OVER = 8  # times `--max-bytes` are read of a body that is too long
 _MODEL = re.compile('/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|infer_stream|ready))?')
 _CHANGE = re.compile('/v2/repository/models/([^/]+)/(load|unload)')
 _ID = re.compile(r'[\w.:-]{1,100}', re.ASCII)
@@ -40,16 +40,16 @@ _PAGE = {
 
 
 class Connection(HttpToolsProtocol):
-    """Ends where a request does not come in time, or its client is one too many."""
+    """Serve an HTTP connection; end it if a request is late, or if too many are open."""
 
-    served = 1000  # connections; of as many more requests are refused, and others are not read
-    seconds = 10.0  # for the headers of a request, and for its body
+    served = 1000  # connections; as many more get 503 for each request, and others are not read
+    seconds = 10.0  # limit for the headers of a request, and for its body
     scope: Any
-    _stage = 'headers'  # of a request that comes; none between requests
+    _stage = 'headers'  # which part of a request arrives; empty between requests
     _limit: Optional[asyncio.TimerHandle] = None
 
     def connection_made(self, transport: Any) -> None:
-        """See asyncio."""
+        """Start the timer; refuse the connection if far too many are open. asyncio calls it."""
         super().connection_made(transport)
         self._is_refused = len(self.connections) > self.served
         if self._is_refused:
@@ -60,9 +60,9 @@ class Connection(HttpToolsProtocol):
             self._tell(error(503, TOO_MANY))
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio."""
+        """Parse bytes, and time the parts of a request. asyncio calls it."""
         if self._is_over:
-            self.transport.close()  # what was sent is read, so the answer is not lost by a reset
+            self.transport.close()  # data was read, so no reset discards the answer
             return
         before = self._stage
         super().data_received(data)
@@ -72,30 +72,30 @@ class Connection(HttpToolsProtocol):
                 self._begin()
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
-        """See asyncio."""
+        """Stop the timer and cancel the open request. asyncio calls it."""
         self._end()
         if self.scope is not None and 'task' in self.scope:
             self.scope['task'].cancel()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """See httptools."""
+        """Note that the headers of a request arrive. httptools calls it."""
         super().on_message_begin()
         self._stage = 'headers'
 
     def on_headers_complete(self) -> None:
-        """See httptools."""
+        """Note that the body follows, and mark a request to refuse. httptools calls it."""
         self._stage = 'body'
         self.scope['is_refused'] = self._is_refused
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """See httptools."""
+        """Note that the whole request has arrived. httptools calls it."""
         self._stage = ''
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """See Uvicorn."""
+        """Answer 400 to malformed HTTP and close the connection. Uvicorn calls it."""
         self._tell(error(400, 'this is no request of HTTP/1.1'))
         self.transport.close()
 
@@ -120,7 +120,7 @@ class Connection(HttpToolsProtocol):
 
 
 class Front:
-    """What is answered by whom; see ASGI. `options` are those of the command line."""
+    """Answer HTTP requests as an ASGI application. `options` are those of the command line."""
 
     def __init__(self, pool: WorkerPool, options: Any):
         self.pool, self._options = pool, options
@@ -131,8 +131,8 @@ class Front:
         self._answers = lru_cache(None)(labels.labels)
 
     def check_room(self) -> None:
-        """Refuse one more request where those that are open take longer than `--max-wait`, by how
-        fast they were done lately, or where the server ends. Raises RequestError."""
+        """Raise RequestError if the server ends, or if the open requests, at least `LEAST_OPEN`,
+        would take longer than `--max-wait`, by how fast requests were done lately."""
         if self.is_draining:
             raise RequestError(503, 'the server ends: try elsewhere')
         seconds = self._expectation.work(self.open)
@@ -141,7 +141,7 @@ class Front:
             raise RequestError(503, f'{what}: try again later')
 
     async def answers(self, call: Call) -> AsyncIterator[Answer]:
-        """Answer a request for results by a worker, if there is room for one more."""
+        """Yield a worker's answers to an inference request, or an error if there is no room."""
         try:
             with self.admitted():
                 async for answer in self.pool.ask(call):
@@ -151,7 +151,7 @@ class Front:
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """While a request is open; raises RequestError if there is no room for it."""
+        """Count a request as open inside the ``with``; raise RequestError if there is no room."""
         self.check_room()
         self.open += 1
         if self.open == LEAST_OPEN:
@@ -166,11 +166,11 @@ class Front:
             self.open -= 1
 
     def request_id(self, given: str) -> str:
-        """What a request is called in answers and logs."""
+        """Return the ID of a request: the client's if it is well-formed, else a new one."""
         return given if _ID.fullmatch(given) else f'{self._prefix}-{next(self._ids)}'
 
     def note(self, protocol: str, what: str, name: str, status: int, begun: float) -> None:
-        """Count and log an answer."""
+        """Count an answer by protocol and status, and log its request."""
         self._answers(protocol, str(status)).inc()
         level = logging.ERROR if status == 500 else logging.INFO
         if LOG.isEnabledFor(level):
@@ -179,29 +179,29 @@ class Front:
             LOG.log(level, ' '.join(map(str, fields.values())), extra={'fields': fields})
 
     def index(self) -> list[dict[str, str]]:
-        """Every model, and whether it is there."""
+        """Return the name, version and state of every model."""
         states = {name: ('UNAVAILABLE', 'READY')[self.is_ready(name)] for name in self.pool.folders}
         return [{'name': name, 'version': '1', 'state': each} for name, each in states.items()]
 
     def is_ready(self, *names: str) -> bool:
-        """Whether models are there, or all of them, and somebody evaluates them."""
+        """Return whether the server takes requests for these models, by default for all."""
         are_there = set(names or self.pool.folders) <= self.pool.models.keys()
         return are_there and bool(self.pool.workers) and not self.is_draining
 
     def metadata(self, name: str, version: Optional[str]) -> dict[str, Any]:
-        """Metadata of a model. Raises RequestError."""
+        """Return the metadata of a model; raise RequestError if the model is not there."""
         check_model(f'{name}/{version or 1}', self.pool.folders, self.pool.models)
         found: dict[str, Any] = self.pool.models[name]
         return found
 
     async def change(self, kind: str, name: str) -> Answer:
-        """Load or unload a model."""
+        """Load or unload a model; answer 403 without `--model-control`."""
         if not self._options.model_control:
             return error(403, 'models are loaded and unloaded with --model-control only')
         return await self.pool.change(kind, name)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """See ASGI."""
+        """Answer one HTTP request. The ASGI server calls it."""
         begun, headers, status = monotonic(), dict(scope['headers']), 0
         name = self.request_id(headers.get(b'x-request-id', b'').decode('latin-1'))
         scope['task'] = asyncio.current_task()
@@ -215,7 +215,7 @@ class Front:
                     fields.append((b'x-request-id', name.encode()))
                     start = {'type': 'http.response.start', 'headers': fields}
                     await send({**start, 'status': answer.status})
-                elif answer.status != 200:  # there are parts already
+                elif answer.status != 200:  # parts were sent already
                     body = b'event: error\ndata: %s\n\n' % body
                 status, more = answer.status, not answer.is_last
                 await send({'type': 'http.response.body', 'body': body, 'more_body': more})
@@ -234,7 +234,7 @@ class Front:
             if call is None:
                 yield await self._other(scope)
             else:
-                self.check_room()  # who sends slowly, meanwhile, takes nobody's place
+                self.check_room()  # a request that is still arriving does not count as open
                 call = call._replace(body=await self._body(receive))
                 async for answer in self.answers(call):
                     yield answer
@@ -242,7 +242,7 @@ class Front:
             yield error(fault.status, str(fault))
 
     def _check(self, scope: Any, headers: dict[bytes, bytes]) -> None:
-        """Refuse what browsers send for pages of others, and what is too much."""
+        """Refuse foreign hosts and origins, surplus connections, and compressed bodies."""
         allowed = self._options.allowed_host
         host, origin = (headers.get(each, b'').decode('latin-1') for each in (b'host', b'origin'))
         if host and not _is_local(host) and re.sub(r':\d+$', '', host) not in allowed:
@@ -255,7 +255,7 @@ class Front:
             raise RequestError(415, 'bodies are not to be compressed')
 
     def _call(self, scope: Any, headers: dict[bytes, bytes], name: str) -> Optional[Call]:
-        """The request for results, if it is one."""
+        """Return the call of an inference request; None for any other request."""
         path = _MODEL.fullmatch(scope['path'])
         if path is None or not (path[3] or '').startswith('infer') or self._is_aside(scope):
             return None
@@ -267,7 +267,7 @@ class Front:
         return Call('http', f'{path[1]}/1', name, b'', length, streams)
 
     def _is_aside(self, scope: Any) -> bool:
-        """Whether it came to the port that is for metrics only."""
+        """Return whether a request came to the port that serves only metrics."""
         return bool(scope['server'][1] == self._options.metrics_port)
 
     async def _other(self, scope: Any) -> Answer:
@@ -300,8 +300,8 @@ class Front:
         return error(404, 'there is nothing here: see the Open Inference Protocol')
 
     async def _body(self, receive: Any) -> bytes:
-        """All of a body. One that is too long is passed over, so that a client that is sending
-        hears the answer, but not without end."""
+        """Return the body of a request; raise RequestError if it is too long. The rest of a long
+        body is read up to a limit, so that a client that is still sending hears the answer."""
         parts, size, more, most = [], 0, True, self._options.max_bytes
         while more and size <= _PASSED_OVER * most:
             message = await receive()
@@ -328,7 +328,7 @@ def _headers(answer: Answer, ends: bool) -> list[tuple[bytes, bytes]]:
 
 @lru_cache(1000)
 def _is_local(host: str) -> bool:
-    """Whether a host is an address: by a name of its own a page of others could reach this one."""
+    """Return whether a host is localhost or an IP address, which DNS rebinding cannot use."""
     name = re.sub(r':\d+$', '', host)
     with suppress(ValueError):
         return name == 'localhost' or bool(ip_address(name.strip('[]')))

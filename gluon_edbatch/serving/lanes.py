@@ -1,14 +1,14 @@
-"""Samples of models on their way: they join at each round, and leave when they are done.
+"""Continuous batching: samples of a model join at each round, and leave when they are done.
 
-A lane is one scope and the samples that record into it. New samples go into the newest lane. A lane
-gets a successor when much is recorded, as a scope keeps what was; its samples then end there. An
-empty lane stays as long as others come at once, as entering a scope is a tenth of a round. Where an
-evaluation fails nobody knows whose fault it was: the lane's samples begin again in two lanes of
+A lane is one scope and the samples that record into it. New samples join the newest lane. A new
+lane replaces it when its scope has recorded much, as a scope keeps what it records; the old lane's
+samples end there. An empty lane stays while others arrive, as entering a scope costs time. If an
+evaluation fails, any sample may be at fault. The lane's samples then begin again in two lanes of
 half as many, until one is alone with its error.
 
-What was computed before the oldest sample on its way began is forgotten, unless the model remembers
-values from one sample for the next, which shows when a lane ends. What samples need first, as an
-encoder, may take long: it is handed over, and the others' rounds go on beside it."""
+Results older than the oldest running sample are dropped, unless the model keeps values from one
+sample for the next, which shows when a lane ends. The first calls of new samples, such as an
+encoder, may take long: they run beside the rounds of the others."""
 
 import gc
 import threading
@@ -31,19 +31,19 @@ from ..subgraph.options import CompileOptions
 from ..subgraph.structure import flatten
 from .requests import Request
 
-# What a scope has before samples that come go into another one: some 150 MB, each.
-MOST_CALLS = 100_000  # with results,
-MOST_CALLS_FORGOTTEN = 1_000_000  # and in all
+# Limits of a scope, some 150 MB each: beyond them, new samples go to another lane.
+MOST_CALLS = 100_000  # recorded calls that have results
+MOST_CALLS_FORGOTTEN = 1_000_000  # all recorded calls
 MOST_BYTES_GIVEN = 1 << 27
-_MOST_CALLS_OVER = 5_000  # of those that all samples have left: to enter another one costs less
-_CALLS_OF_GARBAGE = 20_000  # after which Python's is collected, of these,
-_OLDER = 8  # and each such time of those before as well
-_RESULTS = 8  # that are kept until it is known whether values are in them
-_OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that may be another sample's
+_MOST_CALLS_OVER = 5_000  # of a lane without samples: with more, a new scope costs less
+_CALLS_OF_GARBAGE = 20_000  # recorded calls between two garbage collections
+_OLDER = 8  # one in so many collections includes generation 1
+_RESULTS = 8  # kept until it is known whether the model remembers values
+_OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that another sample may have caused
 
 
 class Lanes:
-    """The samples of one model that are on their way; see `Engine` for the parameters."""
+    """Hold the running samples of one model, in lanes; see `Engine` for the parameters."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Lanes:
         self.scope = partial(lasting, scheduler, compile_options=options)
         self.waiter = ThreadPoolExecutor(1, 'edb-waiter')
         self._remembers: Optional[bool] = None  # whether values outlive their samples, if known
-        self._results: list[Any] = []  # until then: an object of the user's class may hold some
+        self._results: list[Any] = []  # kept until then, as they may hold values
         self._lanes: list[Lane] = []
         self._newest: Optional[Lane] = None
 
@@ -65,11 +65,11 @@ class Lanes:
 
     @property
     def is_beginning(self) -> bool:
-        """Whether what those who joined last need first is still being computed."""
+        """Return whether first calls of new samples still run beside the rounds of others."""
         return any([lane.is_beginning for lane in self._lanes])
 
     def admit(self, requests: Sequence[Request]) -> list[Request]:
-        """Begin to evaluate; gives those that are over at once."""
+        """Start samples in the newest lane; return the requests that are already finished."""
         done: list[Request] = []
         if requests:
             newest = self._newest
@@ -80,7 +80,7 @@ class Lanes:
         return done
 
     def round(self) -> list[Request]:
-        """Evaluate what the samples wait for; gives those that are done, with result or error."""
+        """Run one round in each lane; return finished requests, with a result or an error."""
         done: list[Request] = []
         if self._newest is not None:
             self._newest.collect_garbage()
@@ -103,13 +103,13 @@ class Lanes:
             self._results += [request.result for request in done[:room]]
 
     def rest(self) -> None:
-        """Leave scopes without samples; to be called where nobody waits to join."""
+        """Close the lanes without samples; call it when no request waits to join."""
         for lane in list(self._lanes):
             if not len(lane):
                 self._drop(lane)
 
     def _admit(self, lane: 'Lane', requests: Sequence[Request], done: list[Request]) -> None:
-        """Start requests in a lane; one that others may have made fail starts again, alone."""
+        """Start requests in a lane; restart one alone if others may have made it fail."""
         for request in lane.run(lane.admit, requests, done):
             self._note_error(request.error)
             if len(requests) == 1 and not len(lane):
@@ -119,10 +119,10 @@ class Lanes:
                 self._admit(self._add(), [request], done)
 
     def _part(self, lane: 'Lane', error: Exception, done: list[Request]) -> None:
-        """Begin again in two lanes, as somebody's evaluation has failed."""
+        """Close a lane that failed; restart its samples in two lanes, or fail a single one."""
         requests = lane.close(error)
         self._note_error(error)
-        if lane is self._newest:  # who came next would run without a scope
+        if lane is self._newest:  # otherwise the next samples would run without a scope
             self._newest = None
         if len(requests) == 1:
             requests[0].error = error
@@ -138,13 +138,13 @@ class Lanes:
         return lane
 
     def _note_error(self, error: Optional[BaseException]) -> None:
-        if isinstance(error, StaleValueError):  # the model remembered what was forgotten
+        if isinstance(error, StaleValueError):  # the model kept a value that was dropped
             self._remembers = True
 
     def _note_end(self, lane: 'Lane') -> None:
-        """Note of a lane that ended whether the model remembers values."""
+        """Note, when a lane ends, whether the model keeps values from one sample for the next."""
         if lane.has_readers:
-            gc.collect(1)  # not what refers to itself, as an inner function that calls itself does
+            gc.collect(1)  # drop reference cycles, such as a recursive inner function
         if lane.has_readers is not None:
             self._remembers, self._results = self._remembers or lane.has_readers, []
 
@@ -156,21 +156,21 @@ class Lanes:
             self._newest = None
 
     def close(self) -> None:
-        """Leave all scopes."""
+        """Close all lanes, and the thread that waits for new samples' first calls."""
         for lane in list(self._lanes):
             self._drop(lane)
         self.waiter.shutdown()
 
 
 class _Beginning(NamedTuple):
-    """Samples whose first calls are being evaluated beside the rounds of the others."""
+    """New samples whose first calls run beside the rounds of others, and their future."""
 
     samples: list['_OnItsWay']
     over: 'Future[None]'
 
 
 class Lane:
-    """One scope, in a context of its own, and the samples that are in it."""
+    """A scope, entered in a context of its own, and the samples that share it."""
 
     def __init__(self, owner: Lanes, forgets: bool):
         self._owner, self._forgets, self._has_failed = owner, forgets, False
@@ -181,27 +181,27 @@ class Lane:
         self._beginning: Optional[_Beginning] = None
 
     def __len__(self) -> int:
-        beginning = self._beginning  # metrics are asked for in other threads
+        beginning = self._beginning  # read once: other threads ask for metrics
         return len(self._running) + (len(beginning.samples) if beginning else 0)
 
     @property
     def is_beginning(self) -> bool:
-        """See `Lanes`."""
+        """Return whether first calls of new samples run beside the rounds of the others."""
         return self._beginning is not None
 
     @property
     def goes_on(self) -> bool:
-        """Whether a round would not have to wait."""
+        """Return whether a round can run without waiting for new samples' first calls."""
         return bool(self._running) or (self._beginning is not None and self._beginning.over.done())
 
     @property
     def calls(self) -> int:
-        """How much is recorded."""
+        """Return how many calls the lane's scope has recorded."""
         return self._scope.calls_recorded
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is recorded that others are to go elsewhere."""
+        """Return whether the scope holds so much that new samples go to another lane."""
         scope = self._scope
         return (
             scope.calls_kept > MOST_CALLS
@@ -211,19 +211,19 @@ class Lane:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether all samples have left, and somebody has written to the model since."""
+        """Return whether the lane is empty and a parameter was written since calls read it."""
         return not len(self) and self.run(_touched)
 
     def collect_garbage(self) -> None:
-        """If much was recorded since the last time: as long as somebody has a scope, Python's
-        garbage collector waits."""
+        """Run Python's garbage collector if much was recorded since its last run. Open scopes pause
+        automatic collection."""
         if self.calls > (self._collections + 1) * _CALLS_OF_GARBAGE:
             self._collections += 1
             collect(int(self._collections % _OLDER == 0))
 
     def admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
-        """Let samples run until they wait for values; to be called by `run`. Those that are over at
-        once are `done`; gives those that failed where an evaluation did, maybe of another's."""
+        """Run new samples until they wait for values, and append finished requests to `done`.
+        Return the requests whose error another sample may have caused. Call it through `run`."""
         suspects: list[Request] = []
         before = self._scope.evaluations
         for request in requests:
@@ -241,9 +241,9 @@ class Lane:
         return suspects
 
     def round(self, done: list[Request], may_wait: bool, is_only: bool) -> None:
-        """See `Lanes`; adds to what is done; to be called by `run`. If it may not wait, those whose
-        beginning is not over stay where they are. Somebody begins beside the others in the only
-        lane that has samples."""
+        """Evaluate what the samples wait for, advance them, and append finished requests to `done`.
+        Call it through `run`. With `may_wait`, first calls of new samples are waited for. With
+        `is_only`, no other lane has samples, so first calls may start beside the round."""
         now = monotonic()
         given_up = [each for each in self._running if each.request.is_given_up(now)]
         for each in given_up:
@@ -278,8 +278,8 @@ class Lane:
                 done.append(each.request)
 
     def _evaluated(self, is_only: bool) -> list[Any]:
-        """What the samples wait for. MXNet tells an error once, to whoever waits first, and it is
-        to be this lane: so it waits for what nobody reads now, and is through before another."""
+        """Evaluate what the samples wait for, and return it. With other lanes, wait for all calls:
+        MXNet reports an error once, to the first that waits, and that must be this lane."""
         wanted = [each.wanted for each in self._running]
         if not is_only or any([each is None for each in wanted]):
             fence = hand_over(wanted)
@@ -288,8 +288,8 @@ class Lane:
         return contents_of(wanted)
 
     def _begin(self) -> None:
-        """Hand over what those who have just joined need, an encoder maybe: the others' rounds need
-        not wait for it. It comes behind what these wait for, as both are done in turn."""
+        """Start the first calls of new samples, such as an encoder, beside the others' rounds. They
+        run behind the calls that the other samples wait for."""
         joined = [each for each in self._running if each.rounds == 1]
         others = [each for each in self._running if each.rounds > 1]
         if not joined or not others:
@@ -299,17 +299,17 @@ class Lane:
         if fence is not None:
             try:
                 over = self._owner.waiter.submit(fence.wait_to_read)
-            except RuntimeError:  # no more threads, as where the main one has ended: all wait
+            except RuntimeError:  # the interpreter ends and starts no threads: all samples wait
                 return
             self._running, self._beginning = others, _Beginning(joined, over)
 
     def close(self, error: Optional[Exception] = None) -> list[Request]:
-        """Leave the scope; gives the requests that were in it."""
+        """Close all samples and leave the scope; return the requests that were in it."""
         samples, self._has_failed = self._samples, self._has_failed or error is not None
         for each in samples:
             self.run(each.close)
         if self._beginning is not None and error is not None:
-            self._beginning.over.exception()  # who begins again is not to hear of it
+            self._beginning.over.exception()  # takes the error: restarted samples must not get it
         self._running, self._beginning = [], None
         self.run(self._scope.__exit__, error and type(error), error, None)
         return [each.request for each in samples]
@@ -320,8 +320,8 @@ class Lane:
 
     @property
     def has_readers(self) -> Optional[bool]:
-        """Once it is closed: whether somebody still has values of its samples; None if that may be
-        the traceback of an error."""
+        """Return whether somebody still holds values of the closed lane; None if that may be the
+        traceback of an error."""
         readers = self._scope.has_readers
         return None if readers and self._has_failed else readers
 
@@ -332,7 +332,7 @@ def _touched() -> bool:
 
 
 def own_error(error: Exception) -> Exception:
-    """What the user's function has raised."""
+    """Return the exception that the user's function raised, without a `SampleError` around it."""
     cause = error.__cause__
     return cause if isinstance(error, SampleError) and isinstance(cause, Exception) else error
 
@@ -341,14 +341,14 @@ _local = threading.local()  # whose `sample` is being advanced in this thread
 
 
 def emit(value: Any) -> None:
-    """Give a part of a sample's answer to whoever waits for it, from within `predict`.
+    """Pass a part of a sample's answer to the caller, from within `predict`.
 
-    Without effect where nobody has asked for parts, as outside of an `Engine`.
+    Has no effect if the caller has not asked for parts, or outside an `Engine`.
 
     Parameters
     ----------
     value : object
-        Nothing that a scope has not computed: a number or a NumPy array that was looked at.
+        A computed value, such as a number or a NumPy array; not a lazy value.
 
     Examples
     --------
@@ -360,13 +360,13 @@ def emit(value: Any) -> None:
     sample = getattr(_local, 'sample', None)
     if sample is not None and sample.request.part is not None:
         sample.emitted += 1
-        if sample.emitted > sample.request.emitted:  # or it began again, and this part was given
+        if sample.emitted > sample.request.emitted:  # else a restarted sample repeats a part
             sample.request.emitted += 1
             sample.request.part(value)
 
 
 class _OnItsWay(AdvancingSample):
-    """A request's sample: on its way, and then waiting for its result as for other values."""
+    """Run the sample of a request; after its last step, wait for the result as for other values."""
 
     __slots__ = ('request', 'before', 'emitted', 'rounds', '_ended')
 
@@ -376,10 +376,10 @@ class _OnItsWay(AdvancingSample):
         try:
             super().__init__(predict, request.sample, 0)
         finally:
-            _local.sample = None  # nothing outlives its sample
+            _local.sample = None  # do not keep the sample alive
 
     def advance(self, answer: Any) -> bool:
-        """Run until it waits again; False if it has come to its end."""
+        """Run the sample until it waits again; return False once its result is set."""
         self.rounds += 1
         if self._ended:
             self.request.result = answer

@@ -1,4 +1,4 @@
-"""What an engine counts, and how long it takes: as data, and as Prometheus reads it."""
+"""Counts and durations of an engine, as data and in the text format of Prometheus."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ OUTCOMES = ('answered', 'failed', 'refused', 'cancelled', 'expired')
 
 @dataclass
 class Histogram:
-    """How often something was how large.
+    """Count values by bucket, and add them up.
 
     Attributes
     ----------
     bounds : tuple of float
-        b numbers, ascending: bucket k holds what is at most ``bounds[k]`` and above the bound
-        before, and one bucket more what is above all of them. Seconds, or samples (see `Metrics`).
+        b ascending numbers, in seconds or samples (see `Metrics`). Bucket k counts values up to
+        ``bounds[k]`` and above the bound before; the last bucket counts values above all bounds.
     counts : list of int
-        b + 1, how many are in each bucket, which are not added up as in Prometheus' text.
+        b + 1 numbers of values, one for each bucket; not cumulative, unlike Prometheus' text.
     total : float
-        The sum of all, in the same unit.
+        The sum of all values, in the unit of `bounds`.
     """
 
     bounds: tuple[float, ...]
@@ -36,12 +36,12 @@ class Histogram:
 
     @property
     def number(self) -> int:
-        """How many there were."""
+        """Return the number of values."""
         return sum(self.counts)
 
     @property
     def mean(self) -> float:
-        """0 if there were none."""
+        """Return the mean of all values; 0 if there are none."""
         return self.total / self.number if self.number else 0.0
 
     def _lines(self, name: str) -> Iterator[str]:
@@ -54,19 +54,19 @@ class Histogram:
 
 @dataclass
 class Metrics:
-    """What an engine has done until now.
+    """Hold counts and durations of an engine, from its start until now.
 
     Attributes
     ----------
     queued, running : int
-        Requests that wait, and that are being evaluated.
+        Number of requests that wait, and number that are being evaluated.
     outcomes : dict of str to int
-        Requests by what became of them: ``answered``; ``failed``, with an error of their own;
-        ``refused``, as too many waited; ``cancelled``; ``expired``, as the deadline passed.
+        Number of requests by outcome: ``answered``; ``failed``, with an error of their own;
+        ``refused``, because of overload; ``cancelled``; ``expired``, after the deadline.
     batch_size : Histogram
         Samples in a round.
     waited, evaluated, total : Histogram
-        Seconds that answered requests waited in the queue, then took, and both.
+        Seconds of answered requests in the queue, in evaluation, and from arrival to answer.
     """
 
     queued: int = 0
@@ -78,7 +78,7 @@ class Metrics:
     total: Histogram = field(default_factory=partial(Histogram, SECONDS))
 
     def _note(self, name: str, value: float) -> None:
-        """Count so many requests of an outcome, or a value of a histogram."""
+        """Add a number of requests to an outcome, or a value to the histogram of that name."""
         if name in self.outcomes:
             self.outcomes[name] += int(value)
         else:
@@ -87,12 +87,12 @@ class Metrics:
             histogram.total += value
 
     def prometheus(self, prefix: str = 'edb_') -> str:
-        """Give the figures in Prometheus' text format.
+        """Return the metrics in the text format of Prometheus.
 
         Parameters
         ----------
         prefix : str, default 'edb_'
-            Of all names.
+            What all names begin with.
 
         Returns
         -------

@@ -1,7 +1,7 @@
 """The Open Inference Protocol: requests and answers as JSON with binary data, and as gRPC.
 
 The specification is KServe's "Open Inference Protocol" v2; binary data is Triton's extension of it.
-An input or an output is a NumPy array; where its datatype is ``BYTES``, of objects that are texts.
+Inputs and outputs are NumPy arrays. An array of datatype ``BYTES`` has dtype object, and texts.
 """
 
 import struct
@@ -20,13 +20,13 @@ _NAMES = 'BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 FP32 FP64'
 DTYPES = {name: np.dtype(utils.triton_to_np_dtype(name)) for name in _NAMES.split()}
 _NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 HEADER_LENGTH = 'inference-header-content-length'
-_KINDS = {'b': 'b', 'i': 'iu', 'u': 'iu', 'f': 'iuf'}  # of numbers that are one of such a kind
+_KINDS = {'b': 'b', 'i': 'iu', 'u': 'iu', 'f': 'iuf'}  # kinds of numbers that convert to each kind
 _JSON = {'content-type': 'application/json'}
 _EVENTS = {'content-type': 'text/event-stream', 'cache-control': 'no-store'}
 
 
 class RequestError(Exception):
-    """A request is not answered: the `status` of HTTP, and the message."""
+    """Raised to refuse a request: `status` is the HTTP status of the answer."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -34,9 +34,9 @@ class RequestError(Exception):
 
 
 class Call(NamedTuple):
-    """What a worker is asked: ``http`` or ``grpc``, whose body is a request; ``load``; ``unload``.
+    """A call to a worker: an inference request (``http``, ``grpc``), ``load`` or ``unload``.
 
-    The `model` is a name and, of a request by HTTP, a version: ``name/1``.
+    `model` is a name, with a version for HTTP: ``name/1``. A gRPC request has both in its body.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is answered, in one part, or in several of which one is the last."""
+    """An answer to a call, or one of its parts; the last part has `is_last`."""
 
     status: int
     body: bytes = b'{}'
@@ -58,15 +58,15 @@ class Answer(NamedTuple):
 
 
 def error(status: int, message: str) -> Answer:
-    """An error, in the one form that all errors have."""
+    """Return an answer with this HTTP status and the message as a JSON body."""
     return Answer(status, to_json({'error': message}))
 
 
 class Inference(NamedTuple):
-    """A request for results of samples, as a call has it.
+    """An inference request, decoded from the body of a call.
 
-    `deadline` is seconds from now. `outputs` has the outputs that are asked for, and which of them
-    are to be binary data; all are wanted where it is empty, as `is_raw` says.
+    `deadline` is in seconds from now. `outputs` maps requested outputs to whether they are sent as
+    binary data. If it is empty, all outputs are sent, as binary data if `is_raw`.
     """
 
     call: Call
@@ -97,7 +97,7 @@ class _JsonRequest(BaseModel):
 
 
 def check_model(model: str, known: Container[str], loaded: Container[str]) -> str:
-    """The name of a model that is there; raises RequestError."""
+    """Return the name in ``name/version``; raise RequestError if the model is not there."""
     name, _, version = model.rpartition('/')
     if name not in known or version != '1':
         raise RequestError(404, f'the model {model[:100]} does not exist')
@@ -107,7 +107,7 @@ def check_model(model: str, known: Container[str], loaded: Container[str]) -> st
 
 
 def read(call: Call) -> Inference:
-    """The request that a call has; raises RequestError if it is none."""
+    """Decode the inference request in a call; raise RequestError if it is malformed."""
     try:
         return _from_http(call) if call.kind == 'http' else _from_grpc(call)
     except ValidationError as fault:
@@ -117,7 +117,7 @@ def read(call: Call) -> Inference:
 
 
 def write(request: Inference, outputs: Mapping[str, Any], is_last: bool = True) -> Answer:
-    """The answer to a request: of all that was asked for, or, before that, a part."""
+    """Encode outputs as an answer: those requested, or all of them for a part before the last."""
     asked = (is_last and request.outputs) or dict.fromkeys(outputs, request.is_raw)
     for name in asked:
         if name not in outputs:
@@ -127,8 +127,8 @@ def write(request: Inference, outputs: Mapping[str, Any], is_last: bool = True) 
 
 
 def _from_http(call: Call) -> Inference:
-    """Read JSON, which is `header_length` bytes if that is said, and behind it the binary data of
-    inputs whose parameters have ``binary_data_size``."""
+    """Decode an HTTP request: JSON of `header_length` bytes, by default the whole body. Binary data
+    of inputs with the parameter ``binary_data_size`` follows the JSON."""
     length, end = call.header_length, len(call.body)
     if length is not None:
         if not length.isdecimal() or int(length) > end:
@@ -208,7 +208,7 @@ def _to_http(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer
 
 
 def _to_grpc(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer:
-    """The answer as a message with raw contents, which all clients read."""
+    """Encode outputs as a gRPC message with raw contents, which all clients read."""
     model = request.model.partition('/')[0]
     message: Any = messages.ModelInferResponse(model_name=model, model_version='1', id=request.id)
     for name, array, _ in arrays:
@@ -220,12 +220,12 @@ def _to_grpc(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer
 
 
 def datatype_of(array: Any) -> str:
-    """What the protocol calls the datatype of an array."""
+    """Return the protocol's datatype of an array; ``BYTES`` if it does not hold numbers."""
     return _NAME_OF.get(array.dtype, 'BYTES')
 
 
 def _array(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Any:
-    """An input, of a list or of the binary data that a memoryview holds."""
+    """Convert an input's data, a list or a memoryview of binary data, to an array."""
     try:
         if datatype == 'BYTES':
             is_raw = isinstance(data, memoryview)
@@ -246,7 +246,7 @@ def _array(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Any:
 
 
 def _numbers(data: list[Any], dtype: Any) -> Any:
-    """The array of a list, nested or flat, without a change of a value's kind."""
+    """Convert a list to an array; raise ValueError for numbers of a wrong kind or out of range."""
     array = np.array(data)
     if array.size and array.dtype.kind not in _KINDS[dtype.kind]:
         raise ValueError('its elements are of another kind, or lists of different lengths')
@@ -257,13 +257,13 @@ def _numbers(data: list[Any], dtype: Any) -> Any:
 
 
 def _raw(array: Any) -> bytes:
-    """The binary data of an output."""
+    """Encode an output array as the protocol's binary data."""
     if array.dtype == object:
         return bytes(utils.serialize_byte_tensor(array).item())
     return bytes(np.ascontiguousarray(array).tobytes())
 
 
 def first_fault(error: ValidationError) -> str:
-    """What is wrong, and where, without what was sent."""
+    """Describe the first validation error and its place, without the data that was sent."""
     found = error.errors(include_url=False, include_context=False, include_input=False)[0]
     return f'{found["msg"]} ({".".join(map(str, found["loc"])) or "all of it"})'[:300]

@@ -1,4 +1,4 @@
-"""Samples of compiled programs on their way: others join at every block, each leaves at its end."""
+"""Continuous batching for compiled programs: samples join at every block, and leave when done."""
 
 from collections.abc import Sequence
 from time import monotonic
@@ -11,36 +11,36 @@ from ..branching.program_interpreter import ControlFlowProgram, ProgramRun
 from ..program.network_program import Program
 from .requests import Request
 
-PASSED_OVER = 8  # runs of blocks without one of the samples, at most, before others join
+PASSED_OVER = 8  # runs in a row that a waiting sample may miss; beyond that, none joins
 
 
 class ProgramRounds:
-    """Runs of a program that samples join.
+    """Run a compiled program on samples that join while others are running.
 
-    The first block at which somebody waits runs, so that samples meet where their ways do. Those
-    that join would keep the others waiting for ever where they are many: none joins while somebody
-    was passed over several times."""
+    Each round runs the first block at which samples wait, so that samples meet where paths merge. A
+    stream of new samples would starve the others: none joins while a running sample was passed over
+    more than `PASSED_OVER` times."""
 
-    is_beginning = False  # nobody has a beginning that others do not wait for
+    is_beginning = False  # first calls never run beside the rounds of others
 
     def __init__(self, program: Union[Program, ControlFlowProgram]):
         self._program = program
         self._running: ProgramRun = program.running()
         self._waiting: list[Request] = []
-        self._requests: list[Optional[Request]] = []  # by the number that the program knows
+        self._requests: list[Optional[Request]] = []  # by the sample's number in the run
         self._free: list[int] = []
-        self._passed_over = np.zeros(0, np.int64)  # how many runs in a row, by number
+        self._passed_over = np.zeros(0, np.int64)  # how many runs in a row, by number of the sample
 
     def __len__(self) -> int:
         return len(self._requests) - len(self._free) + len(self._waiting)
 
     def admit(self, requests: Sequence[Request]) -> list[Request]:
-        """Begin to evaluate, as soon as nobody was passed over too often."""
+        """Queue requests to join in a later round; return an empty list, as none is done yet."""
         self._waiting += requests
         return []
 
     def round(self) -> list[Request]:
-        """Run one block, and let those leave who are then done, with result or error."""
+        """Run one block; return the requests that finish, with a result or an error."""
         done: list[Request] = []
         if self._waiting and not (self._passed_over > PASSED_OVER).any():
             self._let_join(done)
@@ -103,7 +103,7 @@ class ProgramRounds:
         return request
 
     def _begin_again(self, done: list[Request]) -> None:
-        """Half of the samples after the other, until one is alone with its error."""
+        """Run all samples again in halves, until a failing one is alone with its error."""
         requests = [request for request in self._requests if request is not None]
         self.close()
         parts = [requests]
@@ -121,9 +121,9 @@ class ProgramRounds:
             done += part
 
     def rest(self) -> None:
-        """There is nothing to leave."""
+        """Do nothing: a program has no scope to leave."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Drop all running samples, and start an empty run."""
         self._running = self._program.running()
         self._requests, self._free, self._passed_over = [], [], np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""What was asked for and waits: by deadline, no more than may wait, refused at once beyond that."""
+"""The queue of requests: bounded, ordered by deadline, with load shedding."""
 
 import heapq
 import math
@@ -11,16 +11,16 @@ from typing import Any, Callable, NamedTuple, Optional
 from ..errors import EngineClosedError, QueueFullError
 from .pace import Expectation
 
-PATIENCE = 1.0  # seconds; a request without a deadline is in the row as if that was its own
-GROUPS = 2  # of as many samples as may be on their way
+PATIENCE = 1.0  # seconds; a request without a deadline ranks as if it had this one
+GROUPS = 2  # if more wait than fit, they join once 1 / GROUPS of all places is free
 
 
 class Request:
-    """A sample that somebody waits for with `reply`, a future of asyncio or of threads.
+    """A sample to evaluate, and `reply`, the future of asyncio or threads for its result.
 
-    The reply is cancelled if they do not wait any more. `arrived`, `deadline` and `begun`, when
-    evaluation began, are seconds of the clock. `part` takes each value that is emitted; `emitted`
-    is how many it had.
+    Cancelling the reply gives the sample up. `arrived`, `deadline` and `begun` (the start of its
+    evaluation) are times of the monotonic clock. `part` is called with each emitted value;
+    `emitted` counts them.
     """
 
     __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'begun', 'result', 'error', 'part',
@@ -36,38 +36,38 @@ class Request:
 
     @property
     def urgency(self) -> float:
-        """Rank in the queue: the least is first."""
+        """Return the rank in the queue; the request with the least goes first."""
         return min(self.deadline, self.arrived + PATIENCE)
 
     def is_given_up(self, now: float) -> bool:
-        """Whether nobody waits for it any more."""
+        """Return whether the deadline has passed or the caller has cancelled the reply."""
         return self.deadline < now or self.reply.cancelled()
 
 
 class Update(NamedTuple):
-    """Something to `do` while no request is evaluated, and the future of its result."""
+    """A function to run while no request is evaluated, and the future of its result."""
 
     do: Callable[[], Any]
     reply: 'Future[Any]'
 
 
 class RequestQueue:
-    """Between those who ask, in any thread, and the one thread that evaluates."""
+    """Pass requests from callers, in any thread, to the one thread that evaluates."""
 
     def __init__(self, most: int, expectation: Expectation, max_wait: float = PATIENCE):
         self._most, self._expectation, self._max_wait = most, expectation, max_wait
-        self.refused = self.cancelled = 0  # requests not taken, and taken out to make room
-        self.begun: set[Request] = set()  # taken from here; who answers them leaves them out
+        self.refused = self.cancelled = 0  # requests not accepted, and removed to make room
+        self.begun: set[Request] = set()  # taken from the queue; who answers them removes them
         self._waiting: list[tuple[float, int, Request]] = []
         self._updates: deque[Update] = deque()
         self._number, self._open, self._changed = 0, False, Condition()
 
     def open(self) -> None:
-        """Take requests from now on."""
+        """Accept requests from now on."""
         self._open = True
 
     def close(self) -> None:
-        """Take none any more; what waits is still to be done."""
+        """Refuse requests from now on; those that wait are still evaluated."""
         with self._changed:
             self._open = False
             self._changed.notify_all()
@@ -76,8 +76,8 @@ class RequestQueue:
         return len(self._waiting)
 
     def put(self, requests: Sequence[Request]) -> None:
-        """Let requests wait. Raises QueueFullError, and takes none of them, if too many would wait,
-        or for too long; raises EngineClosedError if no requests are taken."""
+        """Queue all of these requests, or none. Raises QueueFullError if too many would wait, or
+        for too long; raises EngineClosedError if the queue is closed."""
         with self._changed:
             self._check_open()
             why = self._why_not(requests) if requests else None
@@ -90,7 +90,7 @@ class RequestQueue:
             self._changed.notify()
 
     def _why_not(self, requests: Sequence[Request]) -> Optional[str]:
-        """Why requests are refused, if they are; all of them have the same deadline."""
+        """Return why to refuse these requests, which share one deadline; None to accept."""
         if len(self._waiting) + len(requests) > self._most:
             self._leave_out_cancelled()
             if len(self._waiting) + len(requests) > self._most:
@@ -106,7 +106,7 @@ class RequestQueue:
             before = sum([entry[0] <= first.urgency for entry in self._waiting]) + len(requests) - 1
             left, limit = first.deadline - first.arrived, 'deadline'
             seconds = speed.seconds(before)
-        else:  # taken in any case: an estimate that is too long would never be corrected
+        else:  # accept: an estimate that is too long would never be corrected
             return None
         if seconds <= left:
             return None
@@ -122,7 +122,7 @@ class RequestQueue:
         self._waiting = left
 
     def put_update(self, do: Callable[[], Any]) -> 'Future[Any]':
-        """Have something done before requests that come later; raises EngineClosedError."""
+        """Queue a function to run before waiting requests; raises EngineClosedError if closed."""
         with self._changed:
             self._check_open()
             self._updates.append(Update(do, Future()))
@@ -137,23 +137,23 @@ class RequestQueue:
             )
 
     def take(self, room: int, running: int) -> Optional[list[Request]]:
-        """The most urgent requests, no more than there is room for; waits for one, if none is
-        running. None if there is nothing and never will be."""
+        """Remove and return the most urgent requests, at most `room`; if none is running, block
+        until a request or update arrives. Return None once the queue is closed and empty."""
         with self._changed:
             while not running and not self._waiting and not self._updates:
                 if not self._open:
                     return None
                 self._changed.wait()
-            if self._updates:  # what is under way ends first, then the update, then the others
+            if self._updates:  # running samples end first, then the update runs, then the others
                 return []
             count = len(self._waiting)
-            if count > room:  # more come than leave: what each does first is done in groups
+            if count > room:  # more arrive than leave: let them join in groups
                 count = room if room * GROUPS >= room + running else 0
             taken = [heapq.heappop(self._waiting)[2] for _ in range(count)]
             self.begun.update(taken)
             return taken
 
     def take_update(self) -> Optional[Update]:
-        """The next one, if any waits."""
+        """Remove and return the oldest update; None if none waits."""
         with self._changed:
             return self._updates.popleft() if self._updates else None

@@ -1,4 +1,4 @@
-"""The service that listens by gRPC, beside the application: what it hands on it does not read."""
+"""The gRPC service beside the HTTP application: passes inference requests on without decoding."""
 
 import json
 from collections.abc import AsyncIterator
@@ -21,13 +21,13 @@ _CODES = {
 
 
 class Service:
-    """The methods of ``inference.GRPCInferenceService``, with the limits of the application."""
+    """Implement ``inference.GRPCInferenceService``, with the limits of `Front`."""
 
     def __init__(self, front: Front):
         self._front = front
 
     def server(self, max_bytes: int) -> Any:
-        """A server of grpc.aio with these methods."""
+        """Return a grpc.aio server that takes messages of up to `max_bytes`."""
         front, unary = self._front, grpc.unary_unary_rpc_method_handler
         plain: dict[str, Callable[[Any], Any]] = {
             'ServerLive': lambda _: {'live': True},
@@ -74,7 +74,7 @@ class Service:
         return answer.body
 
     async def _stream(self, bodies: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        """Answer the requests of a stream, one after the other."""
+        """Answer the requests of a gRPC stream, one after the other."""
         name, number = self._name(context), 0
         async for body in bodies:
             number += 1

@@ -1,4 +1,4 @@
-"""One model of a folder: answers requests of the Open Inference Protocol by an engine."""
+"""Serve the model of one folder: validate requests, and evaluate them with an engine."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from .folder import load_folder, whose_fault
 from .metrics import OUTCOMES, SECONDS, SIZES
 from .open_inference import DTYPES, Inference, RequestError, datatype_of, first_fault
 
-MOST_BYTES = 1 << 20  # of a sample
+MOST_BYTES = 1 << 20  # of a sample's JSON text
 _STATUS = {QueueFullError: 503, EngineClosedError: 503, DeadlineError: 504}
 
 
 class ServedModel:
-    """A folder (see `folder.Served`) and the engine that evaluates its samples.
+    """Load a folder (see `folder.Served`), and evaluate its samples with an engine.
 
     Raises
     ------
@@ -42,21 +42,21 @@ class ServedModel:
         self.metadata = self._metadata(name)
 
     def close(self) -> None:
-        """Finish what was taken."""
+        """Refuse new requests, and wait until accepted ones are done."""
         self._engine.close()
 
     async def infer(
         self, request: Inference, part: Optional[Callable[[int, Any], None]] = None
     ) -> dict[str, Any]:
-        """Outputs for the samples of a request; `part` is given what `predict` emits (`Engine`).
+        """Return outputs for the samples of a request; `part` gets what `predict` emits (`Engine`).
 
         Raises
         ------
         RequestError
-            With the one error that there is for all of them.
+            If a sample is invalid, refused or fails: all samples share the error.
         """
         replies: list[Any] = []
-        try:  # nothing is awaited before the engine has them: a reload cannot come in between
+        try:  # no await before the engine has the samples: a reload cannot come in between
             replies = self._engine.submit_all(self._samples(request), request.deadline, part)
             results = await asyncio.gather(*replies)
             return self._outputs([self._served.write(result) for result in results])
@@ -68,7 +68,7 @@ class ServedModel:
             raise RequestError(400, f'not computed: {error}') from error
         finally:
             for reply in replies:
-                reply.cancel()  # where one failed, nobody waits for the others
+                reply.cancel()  # if one failed, give up the others
 
     def _samples(self, request: Inference) -> list[Any]:
         inputs = request.inputs
@@ -98,7 +98,7 @@ class ServedModel:
         return self._served.read(self._check.validate_json(text))
 
     def _of_arrays(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
-        """Sample k is a dict of the k-th array of each input."""
+        """Check input arrays, and split them along axis 0 into a dict for each sample."""
         expected = self._served.inputs
         if set(inputs) != set(expected):
             names = f'{", ".join(expected)}, not {", ".join(inputs)}'
@@ -124,7 +124,7 @@ class ServedModel:
         }
 
     def _metadata(self, name: str) -> dict[str, Any]:
-        """What goes in and comes out, as the protocol has it; a shape's -1 is of any size."""
+        """Return inputs and outputs in the protocol's form; -1 in a shape is any size."""
         inputs = self._served.inputs or {'samples': ('BYTES', ())}
         outputs = self._served.outputs or {'answers': ('BYTES', ())}
         found: dict[str, Any] = {'name': name, 'versions': ['1'], 'platform': 'gluon_edbatch'}
@@ -140,18 +140,18 @@ class ServedModel:
         return found
 
 
-_made: dict[str, Any] = {}  # of this process: a model that is loaded again goes on counting
+_made: dict[str, Any] = {}  # metrics of this process: a model that is loaded again goes on counting
 
 
 def metric(kind: Any, name: str, what: str, labels: Sequence[str], **options: Any) -> Any:
-    """A metric of this process, made when it is first asked for."""
+    """Return the Prometheus metric of this name; the first call in a process creates it."""
     if name not in _made:
         _made[name] = kind(name, what, labels, **options)
     return _made[name]
 
 
 def _observer(model: str) -> Callable[[str, float], None]:
-    """Tells Prometheus, from all workers, what an engine counts (see `Engine`)."""
+    """Return a function that passes an engine's counts to Prometheus (`observe` of `Engine`)."""
     requests = metric(Counter, 'edb_requests', 'Samples by outcome.', ['model', 'outcome'])
     told = {outcome: requests.labels(model, outcome).inc for outcome in OUTCOMES}
     for name, unit, what, buckets in (

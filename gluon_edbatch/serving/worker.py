@@ -1,4 +1,4 @@
-"""A process that evaluates: it answers what the process that listens hands to it over a socket."""
+"""A worker process: evaluates the calls that the listening process sends over a socket."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ from .served_model import ServedModel
 
 
 async def frames(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
-    """The tuples that the other side sends, until it is gone."""
+    """Yield the tuples that the other side sends, until it disconnects."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             length = int.from_bytes(await reader.readexactly(4), 'little')
@@ -33,13 +33,13 @@ async def frames(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
 
 
 def send(writer: asyncio.StreamWriter, *frame: Any) -> None:
-    """Send a tuple: its length, and what pickle makes of it."""
+    """Write a tuple: the length of its pickle in four bytes, then the pickle."""
     data = pickle.dumps(frame, 5)
     writer.write(len(data).to_bytes(4, 'little') + data)
 
 
 class Handler:
-    """The models of a process, and the calls that it answers."""
+    """Hold the models of a worker, and answer calls with them."""
 
     def __init__(self, folders: dict[str, Path], loaded: Sequence[str]):
         self._folders, self._changing = folders, asyncio.Lock()
@@ -48,7 +48,7 @@ class Handler:
         freeze()
 
     async def answer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
-        """Answer a call, after parts if it asks for them."""
+        """Return the answer to a call; `part` gets partial answers before it, if it streams."""
         try:
             if call.kind in ('load', 'unload'):
                 return await self._change(call.kind, call.model)
@@ -70,7 +70,7 @@ class Handler:
         return write(request, await model.infer(request, emitted if call.streams else None))
 
     async def _change(self, kind: str, name: str) -> Answer:
-        """Load a model, beside the one that is loaded, or unload it."""
+        """Unload a model, or load its folder and replace the loaded one."""
         async with self._changing:
             new = None
             if kind == 'load':
@@ -79,19 +79,19 @@ class Handler:
             if new is not None:
                 self._models[name] = new
                 freeze()
-            if old is not None:  # which finishes what it took
+            if old is not None:  # it finishes accepted requests
                 await asyncio.to_thread(old.close)
         return Answer(200, json.dumps(new and new.metadata).encode())
 
 
 def freeze() -> None:
-    """Keep the garbage collector from walking through MXNet's half a million objects: 0.1 s."""
+    """Collect garbage, then exempt all objects, such as MXNet's many, from later collections."""
     gc.collect()
     gc.freeze()
 
 
 async def work(connection: socket.socket, folders: dict[str, Path], loaded: Sequence[str]) -> None:
-    """Answer calls until the other side is gone."""
+    """Load models, then answer calls from a socket until the other side disconnects."""
     loop = asyncio.get_running_loop()
     reader, writer = await asyncio.open_unix_connection(sock=connection)
     tasks: dict[int, asyncio.Task[Answer]] = {}
@@ -117,10 +117,10 @@ async def work(connection: socket.socket, folders: dict[str, Path], loaded: Sequ
 
 
 def main() -> None:
-    """Work as a process that was started with a socket, folders by model, and loaded models."""
-    for each in (signal.SIGINT, signal.SIGTERM):  # the other side ends, and then this one
+    """Run a worker; the command line has a socket, folders by model as JSON, and models to load."""
+    for each in (signal.SIGINT, signal.SIGTERM):  # the listening process ends, and then this one
         signal.signal(each, signal.SIG_IGN)
-    if hasattr(os, 'SCHED_BATCH'):  # the process that listens goes first, and refuses at once
+    if hasattr(os, 'SCHED_BATCH'):  # the listening process has priority, to refuse at once
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     folders = {name: Path(folder) for name, folder in json.loads(sys.argv[2]).items()}
     uvloop.run(work(socket.socket(fileno=int(sys.argv[1])), folders, sys.argv[3:]))

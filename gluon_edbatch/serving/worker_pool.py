@@ -1,4 +1,4 @@
-"""The processes that evaluate, as the process that listens has them."""
+"""The pool of workers, as the listening process sees it."""
 
 import asyncio
 import json
@@ -18,20 +18,20 @@ from .open_inference import Answer, Call, error
 from .worker import frames, send, work
 
 LOG = logging.getLogger('edb.serving')
-_PAUSE = 1.0  # seconds after which a worker that does not start is tried again
+_PAUSE = 1.0  # seconds before a worker that failed to start is tried again
 _BEGIN = f'from {__package__}.worker import main; main()'
 
 
 class Worker:
-    """One process, or one thread of this process; `lost` is called where it ends."""
+    """Run a worker in a process, or in a thread of this one; `lost` is called when it ends."""
 
     def __init__(self, lost: Callable[['Worker'], None]):
         self._lost = lost
-        self.calls: dict[int, Callable[[Answer], None]] = {}  # that are open, by number
+        self.calls: dict[int, Callable[[Answer], None]] = {}  # receivers of open calls, by number
         self.writer: Any = None
 
     async def start(self, folders: dict[str, Path], loaded: list[str], is_process: bool) -> Any:
-        """Give metadata by model, when it is warm; raises FolderError."""
+        """Start the worker; return metadata by model when it is warm. Raises FolderError."""
         ours, theirs = socket.socketpair()
         reader, self.writer = await asyncio.open_unix_connection(sock=ours)
         ended: Callable[[], Any] = lambda: None  # noqa: E731
@@ -54,7 +54,7 @@ class Worker:
         return found
 
     async def _read(self, received: AsyncIterator[Any], ended: Callable[[], Any]) -> None:
-        """Hand answers on; in the end answer open requests with 503, so that clients retry."""
+        """Pass answers on until the worker ends; then answer open requests with 503."""
         async for number, answer in received:
             if number in self.calls:
                 self.calls[number](answer)
@@ -65,18 +65,18 @@ class Worker:
 
 
 class WorkerPool:
-    """Workers, of which each has all models; one that ends is replaced."""
+    """Run workers that each have all models, and replace a worker that ends."""
 
     def __init__(self, folders: dict[str, Path], count: int):
         self.folders, self._count = folders, count
-        self.models: dict[str, Any] = {}  # metadata and an example by model, of those that are
-        self._loaded = set(folders)  # those that are to be
+        self.models: dict[str, Any] = {}  # metadata of loaded models, by name
+        self._loaded = set(folders)  # models that each worker should have
         self.workers: list[Worker] = []
         self._number, self._is_open, self._changing = 0, True, asyncio.Lock()
         self._starting: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Return when all are warm; raises FolderError."""
+        """Start all workers; return when they are warm. Raises FolderError."""
         await asyncio.gather(*[self._add() for _ in range(max(1, self._count))])
 
     async def _add(self) -> None:
@@ -103,7 +103,7 @@ class WorkerPool:
                     await asyncio.sleep(_PAUSE)
 
     async def ask(self, call: Call, worker: Optional[Worker] = None) -> AsyncIterator[Answer]:
-        """Answer a call, in one part or several, by the worker that has the fewest."""
+        """Yield the parts of a worker's answer; by default ask the one with the fewest calls."""
         if not self.workers:
             yield error(503, 'no worker is there: try again')
             return
@@ -122,11 +122,11 @@ class WorkerPool:
                 yield part
         finally:
             del worker.calls[number]
-            if not is_last and worker in self.workers:  # nobody waits for it any more
+            if not is_last and worker in self.workers:  # the caller has gone: cancel the call
                 send(worker.writer, number, None)
 
     async def change(self, kind: str, name: str) -> Answer:
-        """Load or unload a model in all workers."""
+        """Load or unload a model in all workers; return the first error, or status 200."""
         if name not in self.folders:
             return error(404, f'there is no model {name[:100]}')
         async with self._changing:
@@ -147,7 +147,7 @@ class WorkerPool:
         return answer
 
     def close(self) -> None:
-        """End all workers; nothing is open."""
+        """Disconnect all workers, which then end; no request may be open."""
         self._is_open = False
         for worker in self.workers:
             worker.writer.close()
