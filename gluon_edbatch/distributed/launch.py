@@ -141,7 +141,7 @@ class Job:
             guard = [*reach, shlex.join(guard)]
         command, cpus = options.command, options.cpus or 0
         if role != 'worker':  # MXNet serves as soon as it is imported with another role
-            command, cpus = [options.python, '-c', 'import mxnet'], 0
+            command, cpus = [options.python, '-c', 'import gluon_edbatch'], 0
         first = index // machines * cpus  # workers of one machine have different processors
         spec = [command, os.getcwd(), variables, list(range(first, first + cpus)), options.silence]
         name = role if role == 'scheduler' else f'{role} {index}'

@@ -169,7 +169,9 @@ def _first_nodes(count: int, edges: np.ndarray) -> np.ndarray:
     before, first = np.empty(0, int), np.arange(count)
     while not np.array_equal(before, first):
         before = first.copy()
-        np.minimum.at(first, edges.T, first[edges].min(axis=1))
+        least = first[edges].min(axis=1)
+        for ends in edges.T:  # NumPy 1.25 and 1.26 do not broadcast `least` in one call
+            np.minimum.at(first, ends, least)
         first = first[first]
     return first
 

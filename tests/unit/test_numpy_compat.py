@@ -87,6 +87,9 @@ def test_blocks_of_numpys_sizes(hybridize, init):
     assert conv(mx.nd.ones((1, 1, 4, 4))).shape == (1, 2, 8, 3)
 
 
+@pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) < '1.26.0', reason='earlier versions refuse some pairs'
+)
 def test_promotion_is_that_of_numpy_1_26():
     expected = json.loads(RECORDED.read_text(encoding='ascii'))
     found = promotion.results()
