@@ -1,11 +1,15 @@
 """Sources of an earlier commit, and programs that run this commit's benchmarks or its own."""
 
+import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ['ROOT', 'start', 'write_commit']
+from .workloads import WORKLOADS
+
+__all__ = ['ROOT', 'add_commit_arguments', 'check_workloads', 'start', 'write_commit']
 
 ROOT = Path(__file__).resolve().parents[1]
 # Earlier commits had the benchmarks below scripts/.
@@ -19,6 +23,21 @@ sys.path[:0] = [str(root / part) for part in (('scripts', 'example', '') if old 
 package = 'bench' if old else 'benchmarks'
 Settings = import_module(package + '.settings').Settings
 """
+
+
+def add_commit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commit to compare with, and the workloads."""
+    parser.add_argument('commit', help='the earlier one, as git knows it')
+    parser.add_argument(
+        '--workloads', nargs='+', default=list(WORKLOADS), metavar='NAME', help='default: all'
+    )
+
+
+def check_workloads(names: Sequence[str]) -> None:
+    """Raise ValueError unless all names are workloads."""
+    unknown = set(names) - set(WORKLOADS)
+    if unknown:
+        raise ValueError(f'no workload {", ".join(sorted(unknown))}')
 
 
 def write_commit(commit: str, folder: Path) -> None:

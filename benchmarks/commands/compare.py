@@ -6,7 +6,6 @@
 Both sides stay in a process of their own, with this interpreter, and run the same minibatches in
 turns. A ratio is this commit's samples a second by the earlier one's: "median" of all turns,
 "best" of the fastest turn of each side. The earlier commit is compiled first, which takes minutes.
-With the same commit on both sides, medians of 24 turns differ by up to 0.04 on a shared machine.
 """
 
 import argparse
@@ -27,10 +26,9 @@ from ..arguments import (
     positive,
     settings_of,
 )
-from ..commits import ROOT, start, write_commit
+from ..commits import ROOT, add_commit_arguments, check_workloads, start, write_commit
 from ..output import complain
 from ..settings import MODES, Settings
-from ..workloads import WORKLOADS
 
 LINE = '{workload:22} {mode:6} {before:8.0f} {now:8.0f}/s  median {median:.3f}  best {best:.3f}'
 _PROGRAM = """
@@ -47,9 +45,7 @@ for line in sys.stdin:
 
 def run(options: argparse.Namespace) -> int:
     """Measure each workload and mode; gives 1 if a ratio is below what was asked."""
-    unknown = set(options.workloads) - set(WORKLOADS)
-    if unknown:
-        raise ValueError(f'no workload {", ".join(sorted(unknown))}')
+    check_workloads(options.workloads)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         _make(options.commit, Path(folder))
@@ -66,10 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``python -m benchmarks compare``."""
-    parser.add_argument('commit', help='the earlier one, as git knows it')
-    parser.add_argument(
-        '--workloads', nargs='+', default=list(WORKLOADS), metavar='NAME', help='default: all'
-    )
+    add_commit_arguments(parser)
     parser.add_argument(
         '--turns', type=positive, default=24, metavar='N', help='of each side (default: 24)'
     )
@@ -92,7 +85,9 @@ def _make(commit: str, folder: Path) -> None:
     """Write and compile a commit."""
     write_commit(commit, folder)
     command = [sys.executable, '-W', 'ignore', 'setup.py', '-q', 'build_ext', '--inplace']
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    made = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise ValueError(f'{commit} does not compile:\n{made.stderr[-2000:]}')
 
 
 def _row(settings: Settings, before: Path, turns: int) -> dict[str, Any]:

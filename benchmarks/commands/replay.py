@@ -15,8 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..commits import ROOT, start, write_commit
-from ..workloads import WORKLOADS
+from ..commits import ROOT, add_commit_arguments, check_workloads, start, write_commit
 
 _PROGRAM = """
 import hashlib, json
@@ -60,9 +59,7 @@ for name, mode in json.loads(sys.argv[2]):
 
 def run(options: argparse.Namespace) -> int:
     """Replay both sides and compare; return the exit status."""
-    unknown = set(options.workloads) - set(WORKLOADS)
-    if unknown:
-        raise ValueError(f'no workload {", ".join(sorted(unknown))}')
+    check_workloads(options.workloads)
     cells = [[name, mode] for name in options.workloads for mode in ('infer', 'train')]
     with tempfile.TemporaryDirectory() as folder:
         write_commit(options.commit, Path(folder))
@@ -75,10 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``python -m benchmarks replay``."""
-    parser.add_argument('commit', help='the earlier one, as git knows it')
-    parser.add_argument(
-        '--workloads', nargs='+', default=list(WORKLOADS), metavar='NAME', help='default: all'
-    )
+    add_commit_arguments(parser)
 
 
 def _started(root: Path, cells: list[Any]) -> subprocess.Popen:

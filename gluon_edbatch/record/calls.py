@@ -877,7 +877,7 @@ class CallLog(Entered):
         form = self.forms_by_key.get(place)
         if form is None:
             rows = store.spec.rows * len(values)
-            known = self.known_by_name.get('concat')
+            known = self.known_by_name.get('concat')  # with the keys of `concat_form`
             kind = None if known is None else known.get(('concat', store.spec.arena, rows))
             form = None if kind is None else self.form_again(kind)
             if form is None:

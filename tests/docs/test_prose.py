@@ -20,12 +20,12 @@ def test_sentences_are_short():
 
 
 def test_guides_are_easy_to_read():
-    pytest.importorskip('textstat', reason='needs textstat, of the extra docs on Python 3.11')
+    pytest.importorskip('textstat', reason='needs textstat, of the group docs on Python 3.11')
     assert not [*prose.not_easy()]
 
 
 def test_proselint_finds_nothing():
-    pytest.importorskip('proselint', reason='needs proselint, of the extra docs on Python 3.11')
+    pytest.importorskip('proselint', reason='needs proselint, of the group docs on Python 3.11')
     assert not [*prose.linted()]
 
 
