@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Optional
 
 NAMES = (
-    'mx.fresh',
+    'mx.ndarray_api',
     'subgraph.fingerprint',
     'graph.edges',
     'plan.rows',

@@ -135,13 +135,13 @@ def _manifest(path: Path, kind: str) -> dict[str, Any]:
         raise BundleError(
             f'{path} is no manifest, or only a part of one: it is not JSON ({error})'
         ) from None
-    fault = _fault(manifest, kind)
-    if fault:
-        raise BundleError(f'{path}: {fault}')
+    error_text = _error_text(manifest, kind)
+    if error_text:
+        raise BundleError(f'{path}: {error_text}')
     return manifest
 
 
-def _fault(manifest: Any, kind: str) -> str:
+def _error_text(manifest: Any, kind: str) -> str:
     """Return what is wrong with a manifest; empty if nothing is."""
     if not isinstance(manifest, dict) or manifest.get('format') != FORMAT:
         return f'this is no manifest: it has no "format": "{FORMAT}"'

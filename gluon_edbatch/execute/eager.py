@@ -19,7 +19,7 @@ from ..mx.arrays import alias, concatenated, detached
 from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
-from ..mx.mutation_guard import Watched
+from ..mx.mutation_guard import MutationGuard
 from ..plan.plan import Batch
 from ..record.inputs import GivenArray
 from ..record.recording import Recording
@@ -196,9 +196,9 @@ class _AsItWas(autograd.Function):
 
 
 def _as_recorded(array: NDArray, values: Any) -> NDArray:
-    """Return a user's array on a tape with the values (`Watched`, NDArray or numpy.ndarray) that it
-    had when a call was recorded."""
-    if isinstance(values, Watched):
+    """Return a user's array on a tape with the values (`MutationGuard`, NDArray or numpy.ndarray)
+    that it had when a call was recorded."""
+    if isinstance(values, MutationGuard):
         if values.copy is None:
             return array
         values = values.copy

@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..graph.collect import Calls
-from ..mx import fresh
+from ..mx import ndarray_api
 from ..mx.arrays import detached
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory
@@ -35,7 +35,7 @@ class Tape(Protocol):
         """Add to the gradients of the arguments that the batches read."""
 
 
-class Machine:
+class ExecutionState:
     """Arenas, weights and tapes of one evaluation."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Machine:
         the user waits for results, and Python cannot run ahead."""
         late = [source for source in sources if not source.is_over]
         if late and self.is_quiet and not self.recording.closed:
-            fresh.wait([source.raw.handle for source in late])
+            ndarray_api.wait([source.raw.handle for source in late])
             for source in late:
                 source.is_over = True
         for source in sources:

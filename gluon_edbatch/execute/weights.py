@@ -6,7 +6,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import empty
-from ..mx.mutation_guard import Watched
+from ..mx.mutation_guard import MutationGuard
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
 from ..subgraph.split import has_sparse_gradient
@@ -34,7 +34,7 @@ class Weights:
             return self.pack(node_type, program.packs[source.position])
         return self.parameter(node_type, source.position)
 
-    def watched(self, node_type: NodeType, position: int) -> Watched:
+    def watched(self, node_type: NodeType, position: int) -> MutationGuard:
         """Return the guard of a type's parameter, which has its recorded values."""
         parameter = node_type.parameters[position]
         return self._recording.model.of(parameter, node_type.ctx)
@@ -109,7 +109,7 @@ class Weights:
         return pack
 
     def finish(self) -> None:
-        """Drop the recording: no more parameters are asked for (see `Machine.finish`)."""
+        """Drop the recording: no more parameters are asked for (see `ExecutionState.finish`)."""
         del self._recording
 
     # --- in a backward pass ----------------------------------------------------------------------

@@ -23,7 +23,7 @@ class Planned(NamedTuple):
     """A plan, and whether it came from the cache."""
 
     plan: Plan
-    recurs: bool = False
+    is_cached: bool = False
 
 
 class _KeptPlan(NamedTuple):
@@ -47,7 +47,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return len(one) == len(other) and one.tobytes() == other.tobytes()
 
 
-class RecurringPlans:
+class PlanCache:
     """Keep the plans of recent schedules, from their second use on; safe for threads."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class RecurringPlans:
                     for _, index in arena.arrays
                 ]
                 rows = recording.locations.row[plan.values]
-                known = planned._replace(recurs=True)
+                known = planned._replace(is_cached=True)
                 kept = _KeptPlan(calls, table, specs, rows, known)
             self._kept[key] = kept if again else None
             self._kept.move_to_end(key)

@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Optional
 import numpy as np
 
 from ..subgraph.node_type import Kind
-from .plan import Group, Plan, Read, Traits
+from .plan import Capabilities, Group, Plan, Read
 from .rows import distinct, note_same, rows_read, rows_written, words
 
 # Largest share of distinct rows for which this pays: results are then read by index, and their
@@ -29,11 +29,11 @@ class Distinct(NamedTuple):
     which: np.ndarray
 
 
-class Repeats:
+class RowDeduplication:
     """Find rows of a plan that hold the same; `numbers` returns a range of the user's numbers."""
 
-    def __init__(self, plan: Plan, traits: Sequence[Traits], numbers: Numbers):
-        self._plan, self._traits, self._numbers = plan, traits, numbers
+    def __init__(self, plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers):
+        self._plan, self._capabilities, self._numbers = plan, capabilities, numbers
         self._same: dict[int, np.ndarray] = {}  # arena -> for each row the first that is the same
         self._found = False
 
@@ -55,8 +55,8 @@ class Repeats:
                 begin, first, last = arena.scalars
                 numbers = self._numbers(first, last)
                 self._note(index, np.arange(begin, begin + len(numbers)), _keys(numbers))
-        for group, traits in zip(self._plan.groups, self._traits):
-            if traits.shares and _is_of_rows(group):
+        for group, capabilities in zip(self._plan.groups, self._capabilities):
+            if capabilities.shares and _is_of_rows(group):
                 made_of = _together([self._firsts(read) for read in group.reads])
                 for write in group.writes:
                     self._note(write.arena, rows_written(write), made_of)

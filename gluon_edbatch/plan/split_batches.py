@@ -12,19 +12,19 @@ from typing import Optional
 import numpy as np
 
 from ..subgraph.split import Split, hoisted, looked_up
-from .plan import ArenaPlan, Group, Plan, Read, Traits, Write
-from .row_deduplication import Distinct, Numbers, Repeats
+from .plan import ArenaPlan, Capabilities, Group, Plan, Read, Write
+from .row_deduplication import Distinct, Numbers, RowDeduplication
 from .rows import rows_read
 
 
-def hoist(plan: Plan, traits: Sequence[Traits], numbers: Numbers) -> Plan:
+def hoist(plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers) -> Plan:
     """Return a plan in which the part of a type that needs known values only runs once for all its
     batches, where that pays. `numbers` returns a range of the user's numbers."""
     groups, early, indices = [], [], [plan.indices]
-    repeats = Repeats(plan, traits, numbers)
-    for group, own in zip(plan.groups, traits):
+    deduplication = RowDeduplication(plan, capabilities, numbers)
+    for group, own in zip(plan.groups, capabilities):
         parts = _parts(group, own)
-        distinct = _distinct(group, parts, repeats) if parts and own.shares else None
+        distinct = _distinct(group, parts, deduplication) if parts and own.shares else None
         if parts and distinct:
             first, group = _once(plan, group, parts, indices, distinct)
             early.append(first)
@@ -35,7 +35,7 @@ def hoist(plan: Plan, traits: Sequence[Traits], numbers: Numbers) -> Plan:
     return _with_early(plan, groups, early, indices)
 
 
-def _parts(group: Group, own: Traits) -> Optional[Split]:
+def _parts(group: Group, own: Capabilities) -> Optional[Split]:
     """Split a type that has several batches and a part that can run ahead of them; else None."""
     if group.size == 1 or not group.known or not own.hoisted_below:
         return None
@@ -47,12 +47,12 @@ def _mean(group: Group) -> float:
     return int(group.rows.sum()) / group.size
 
 
-def _distinct(group: Group, parts: Split, repeats: Repeats) -> Optional[Distinct]:
+def _distinct(group: Group, parts: Split, deduplication: RowDeduplication) -> Optional[Distinct]:
     """Return the distinct rows that the early part reads if they are few; else None. The part must
     not draw random numbers, or have several arguments."""
     if len(parts.positions) > 1 or parts.early.random or group.rows.sum() != len(group.nodes):
         return None
-    return repeats.among(group.reads[parts.positions[0]])
+    return deduplication.among(group.reads[parts.positions[0]])
 
 
 def look_ups_apart(plan: Plan) -> Plan:

@@ -25,7 +25,7 @@ from ..subgraph.structure import flatten
 from ..subgraph.trace import describe
 from .abstract_state import Path, State, StateParts
 from .abstract_values import Dynamic, KnownNumber, SampleNumber, SampleTensor
-from .block_ir import Draft
+from .block_ir import IRBlock
 from .block_runner import BlockRunner, Ran, Standing
 
 MOST_BLOCKS = 10_000
@@ -40,7 +40,7 @@ _TOO_MANY = (
 
 def specialise(
     net: gluon.Block, arguments: tuple, specs: list[Spec], training: bool, ctx: mx.Context
-) -> tuple[list[Draft], list[Any]]:
+) -> tuple[list[IRBlock], list[Any]]:
     """Return all blocks of a network's call, the entry first, and their constant arrays.
     `arguments` is the template of the arguments (see `subgraph.structure`), and `specs` describe
     their arrays. Raise ProgramError for code that cannot be compiled."""
@@ -49,14 +49,14 @@ def specialise(
     decided = _Decided({}, set(), set())
     while True:
         try:
-            drafts = _AllWays(runner, decided).drafts(entry)
+            blocks = _AllWays(runner, decided).blocks(entry)
         except KnownNumber as known:
             decided.known.update(known.origins)
         except _Again:
             pass
         else:
-            drafts[0] = drafts[0]._replace(name=describe(net))
-            return drafts, runner.constants
+            blocks[0] = blocks[0]._replace(name=describe(net))
+            return blocks, runner.constants
 
 
 class _Again(Exception):
@@ -111,7 +111,7 @@ class _AllWays:
         self._reached: list[_LedTo] = []
         self._values = 0
 
-    def drafts(self, entry: State) -> list[Draft]:
+    def blocks(self, entry: State) -> list[IRBlock]:
         """Return the blocks of all states that can be reached."""
         self._to(entry, _From(-1, None))
         ends: list[tuple[Ran, End]] = []

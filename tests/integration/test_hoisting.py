@@ -317,8 +317,10 @@ def shared(request, monkeypatch):
     if not request.param:
         yield
         return
-    traits = cached.traits
-    monkeypatch.setattr(cached, 'traits', lambda kind: traits(kind)._replace(shares=True))
+    capabilities = cached.capabilities
+    monkeypatch.setattr(
+        cached, 'capabilities', lambda kind: capabilities(kind)._replace(shares=True)
+    )
     with edb.compile_options(native=False):
         yield
 

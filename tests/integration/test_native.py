@@ -11,7 +11,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute import execution_state as machine
+from gluon_edbatch.execute import execution_state
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native import compiler, library, native_run
@@ -483,7 +483,7 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
     """As `autograd.grad` asks for those of its variables only."""
     net = started(Shared())
     wanted = net.one.weight.data()
-    call, runs = native_run.fresh.run, []
+    call, runs = native_run.ndarray_api.run, []
 
     def watched(function, words, handles):
         if function == library.address('edb_push_backward'):
@@ -501,7 +501,7 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
         return autograd.grad(loss, [wanted])[0].asnumpy()
 
     expected = gradient(contextlib.nullcontext)
-    monkeypatch.setattr(native_run.fresh, 'run', watched)
+    monkeypatch.setattr(native_run.ndarray_api, 'run', watched)
     np.testing.assert_allclose(gradient(edb.batching), expected, rtol=1e-5, atol=1e-6)
     # Of the arena's gradient, and of the weights': what is wanted is in two types.
     assert runs == [[False, True, None, None, None, False, None]]
@@ -797,7 +797,7 @@ def test_values_of_many_rounds_are_read_by_one_operator(monkeypatch):
         gathered.append(len(sources))
         return gather(sources, *rest)
 
-    monkeypatch.setattr(machine, 'gather', noted)
+    monkeypatch.setattr(execution_state, 'gather', noted)
     cell = started(nn.Dense(H, in_units=H))
 
     def steps_of(start):

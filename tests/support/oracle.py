@@ -16,8 +16,8 @@ def plans_moved_by_hand():
     the plans."""
     make_plan, plans = evaluate.make_plan, []
 
-    def checked(recording, calls, table, types, traits, node_types, schedule):
-        plan = make_plan(recording, calls, table, types, traits, node_types, schedule)
+    def checked(recording, calls, table, types, capabilities, node_types, schedule):
+        plan = make_plan(recording, calls, table, types, capabilities, node_types, schedule)
         _ByHand(recording, calls, [types[kind] for kind in node_types], plan).run(schedule)
         plans.append(plan)
         return plan

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...mx.mutation_guard import Watched
+from ...mx.mutation_guard import MutationGuard
 from ...record.inputs import GivenArray
 from ...record.recording import Recording
 from .explanation import Cause, Reason, counted
@@ -70,4 +70,4 @@ def _way(array: Any, large: int) -> How:
         return How.NUMPY if array.size < large else How.LARGE
     if isinstance(array.values, np.ndarray):
         return How.READ
-    return How.WATCHED if isinstance(array.values, Watched) else How.ENGINE
+    return How.WATCHED if isinstance(array.values, MutationGuard) else How.ENGINE

@@ -28,7 +28,7 @@ from .advice import (
     advice_for_weight,
 )
 from .differences import PARAMETERS, Difference, differences, value_text
-from .explanation import Bar, Cause, Reason, counted, shown
+from .explanation import Bar, Cause, Reason, counted, site_text
 
 
 class Use(NamedTuple):
@@ -181,7 +181,7 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
         sites = Counter(one.site for one in before if one.early == (cause is Cause.READ_EARLY))
         if sites:
             where = ', '.join(
-                f'{shown(site)} ({count} times)' if count > 1 else shown(site)
+                f'{site_text(site)} ({count} times)' if count > 1 else site_text(site)
                 for site, count in sites.most_common(3)
             )
             text = f'{where} {verb}, so the calls ran in {times} evaluations'
