@@ -95,7 +95,7 @@ def _pair(gains: dict[tuple[str, int], list[float]], name: str, of: Callable) ->
 # --- parts ---------------------------------------------------------------------------------------
 
 
-class MutationGuard:
+class Watched:
     """A host that keeps what networks were run with."""
 
     def __init__(self, host: Any):
@@ -128,7 +128,7 @@ def parts(options: argparse.Namespace) -> int:
         net, samples = network_and_samples(name, options.data)
         graph = edb.compile_program(net, samples[0]).inference.graph
         host = MXNetHost(graph, mx.cpu())
-        watched = MutationGuard(host)
+        watched = Watched(host)
         ControlFlowProgram(graph, watched, 10_000)(samples)
         program, ratios, rows = ControlFlowProgram(graph, host, 10_000), [], []
         for _ in range(options.rounds):
