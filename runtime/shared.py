@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / 'gluon_edbatch'
 PACKAGE = HERE / 'gluon_edbatch_runtime'
 PACKAGES = 'branching', 'bundle', 'graph', 'schedule'
-MODULES = 'short_repr.py', 'compiled.py', 'errors.py'
+MODULES = 'short_repr.py', 'compiled.py', 'errors.py', 'version.py'
 COMPILED = 'graph.', 'schedule.'  # of what gluon_edbatch compiles
 OWN = ('calls',)  # what is compiled besides
 
