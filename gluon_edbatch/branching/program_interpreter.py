@@ -302,7 +302,7 @@ def _computed(
 
 
 def _note(counts: Counts, line: str, are_near: Any, samples: Optional[np.ndarray]) -> None:
-    """Note where rounding could have decided otherwise."""
+    """Note comparisons that rounding could have decided otherwise."""
     if samples is None:
         if are_near:
             counts.near.append((line, 0))

@@ -35,7 +35,7 @@ def flatten(value: Any, classes: ClassInfo, leaves: list[Any]) -> tuple:
 
 
 def unflatten(template: tuple, leaves: Iterator[Any]) -> Any:
-    """Build what `flatten` took apart, with the next of `leaves` at each leaf."""
+    """Rebuild the structure that `flatten` took apart, with `leaves` in order."""
     kind = template[0]
     if kind == 'leaf':
         return next(leaves)

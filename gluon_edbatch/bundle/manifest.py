@@ -55,7 +55,7 @@ class BundleWriter:
         self._files[name] = {'size': len(data), 'sha256': hashlib.sha256(data).hexdigest()}
 
     def data(self, name: str) -> bytes:
-        """Return what was written under a name."""
+        """Return the bytes of the file that was added under a name."""
         return (self._part / name).read_bytes()
 
     def add_array(self, name: str, array: np.ndarray) -> dict[str, Any]:

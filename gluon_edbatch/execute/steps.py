@@ -16,14 +16,14 @@ from .verify import needs_verification
 
 
 class Backend(Protocol):
-    """A way to run batches; a module can be one."""
+    """An interface for running batches; a module can have it."""
 
     def capabilities(self, node_type: NodeType) -> Optional[Capabilities]:
-        """Return what planning has to know of the backend; None if it cannot run the type."""
+        """Return what planning must know of the backend; None if it cannot run the type."""
 
     def kind(self, group: Group) -> Union[int, np.ndarray]:
-        """Return 0 for batches that it cannot run, 1 for batches that run one by one. Neighbours
-        with one greater number run together. An array (batches,) if a group's batches differ."""
+        """Return 0 for batches that the backend cannot run, 1 for those that run one by one, or a
+        greater number that neighbours of one step share; (batches,) if a group's batches differ."""
 
     def run(self, state: ExecutionState, first: int, last: int) -> Optional[Tape]:
         """Run batches `first` to before `last` of the plan, all of one kind: the results appear in

@@ -109,7 +109,7 @@ class Weights:
         return pack
 
     def finish(self) -> None:
-        """Drop the recording: no more parameters are asked for (see `ExecutionState.finish`)."""
+        """Drop the recording; no batch needs further parameters (see `ExecutionState.finish`)."""
         del self._recording
 
     # --- in a backward pass ----------------------------------------------------------------------
@@ -120,6 +120,6 @@ class Weights:
             gradient[:] = 0
 
     def deliver(self, gradients: Gradients) -> None:
-        """Pass the gradients on, once all batches have added theirs."""
+        """Pass the parameters' gradients on, once all batches have added theirs."""
         for place, gradient in self._shares:
             gradients.deliver(place, gradient)

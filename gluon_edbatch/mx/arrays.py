@@ -86,7 +86,7 @@ def as_numpy(array: NDArray, shape: Sequence[int]) -> NDArray:
 
 
 def new_array(values: Any, ctx: Optional[mx.Context], dtype: Any) -> NDArray:
-    """Return a new array with these values, of MXNet's present mode."""
+    """Return a new array with these values, an ``mx.np`` array in NumPy mode."""
     make = mx.np.array if mx.util.is_np_array() else mx.nd.array
     return make(values, ctx=ctx, dtype=dtype)
 
@@ -117,7 +117,7 @@ def dtype_number(dtype: Any) -> int:
 
 @contextmanager
 def values_read() -> Iterator[list[NDArray]]:
-    """Collect the arrays whose values this thread reads meanwhile, by ``asnumpy`` or ``if``."""
+    """Collect the arrays that this thread reads inside the ``with``, by ``asnumpy`` or ``if``."""
     read: list[NDArray] = []
     thread, asnumpy = threading.get_ident(), NDArray.asnumpy
 

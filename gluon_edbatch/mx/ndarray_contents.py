@@ -73,7 +73,7 @@ def holds(array: np.ndarray, held: bytes) -> bool:
 
 
 def prepare(handle, where: Sequence[int], failed) -> None:
-    """Do nothing; the C form learns here where things are (see `IN_C`)."""
+    """Do nothing. The C form gets the addresses in `IN_C` here."""
 
 
 _FUNCTIONS = [getattr(_LIB, f'MXNDArrayGet{name}') for name in _NAMES] + [_LIB.MXNDArrayWaitToRead]

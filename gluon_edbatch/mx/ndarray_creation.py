@@ -61,7 +61,7 @@ def run(address: int, words: np.ndarray, handles: list[Any]) -> Union[bool, str]
 
 
 def prepare(array, handle, writable, where: Sequence[int], failed, handle_class) -> None:
-    """Do nothing; the C form learns here where things are (see `IN_C`)."""
+    """Do nothing. The C form gets the addresses in `IN_C` here."""
 
 
 _NAMES = 'CreateEx', 'Slice', 'GetContext', 'GetDType', 'WaitToRead', 'GetShape', 'GetData'

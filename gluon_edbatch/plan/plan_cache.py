@@ -1,7 +1,7 @@
 """The plan cache: plans of equal calls with other numbers are made once.
 
 Schedulers that keep schedules of recurring graphs (see `schedule.cache`) return one object for
-them. So a plan is found by its schedule, and what the graph does not tell is compared by value.
+them. So a plan is found by its schedule. What is not part of the graph is compared by value.
 Only the first evaluation of a scope is cached: later ones read rows that may be anywhere.
 """
 
@@ -62,7 +62,7 @@ class PlanCache:
     def find(
         self, recording: Any, calls: Calls, table: FormTable, schedule: Schedule
     ) -> Optional[Planned]:
-        """Return the plan of such calls or None; note their rows in the recording's locations."""
+        """Return the plan of equal calls, or None; note rows in the recording's locations."""
         kept = None if recording.ran else self._kept.get((schedule, id(table)))
         if kept is None or not kept.fits(recording, calls, table):
             return None

@@ -1,4 +1,4 @@
-"""Row deduplication: find rows that hold the same, such as embeddings of a word that recurs.
+"""Row deduplication: find equal rows, such as embeddings of a word that recurs.
 
 The user's numbers are compared. Computed rows are equal if they come from equal rows, by calls that
 map one row of each argument to one row, such as look-ups of words and tags.
@@ -30,7 +30,7 @@ class Distinct(NamedTuple):
 
 
 class RowDeduplication:
-    """Find rows of a plan that hold the same; `numbers` returns a range of the user's numbers."""
+    """Find equal rows of a plan; `numbers` returns a range of the user's numbers."""
 
     def __init__(self, plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers):
         self._plan, self._capabilities, self._numbers = plan, capabilities, numbers
@@ -45,7 +45,7 @@ class RowDeduplication:
         return found if len(found.first) <= _PAYS * len(found.which) else None
 
     def _firsts(self, read: Read) -> np.ndarray:
-        """Return, for each row that batches read, the first row that holds the same."""
+        """Return, for each row that batches read, the first row that equals it."""
         return rows_read(self._plan.indices, read, self._same.get(read.arena))
 
     def _find(self) -> None:
@@ -62,7 +62,7 @@ class RowDeduplication:
                     self._note(write.arena, rows_written(write), made_of)
 
     def _note(self, arena: int, rows: np.ndarray, made_of: np.ndarray) -> None:
-        """Note that rows of an arena hold the same if they are made of the same."""
+        """Note that rows of an arena are equal if what they are computed from (`made_of`) is."""
         if arena not in self._same:
             self._same[arena] = np.arange(self._plan.arenas[arena].rows)
         note_same(self._same[arena], rows, made_of)

@@ -129,7 +129,7 @@ def _once(
 
 
 def _late(group: Group, parts: Split, found: Sequence[Read], known: bool) -> Group:
-    """Return a group's batches without the early part, whose results are read as `found`."""
+    """Return a group's batches without the early part. They read its results as `found` says."""
     assert parts.late is not None  # else there is nothing to tell apart
     reads = group.reads + tuple(found)
     before = group.known.union(range(len(group.reads), len(reads))) if known else group.known

@@ -88,7 +88,7 @@ class Builder:
         self._filled: dict[int, SampleTensor] = {}
 
     def taken(self) -> list[Dynamic]:
-        """Return abstract values for what the block takes."""
+        """Return abstract values for the values that the block takes."""
         return [self._value(place) for place in range(self._takes)]
 
     def _value(self, place: int) -> Any:
@@ -114,7 +114,7 @@ class Builder:
         return SampleNumber(self, place, kind, frozenset().union(*origins))
 
     def read(self, tensor: SampleTensor) -> SampleNumber:
-        """Add reading the only element of a tensor."""
+        """Add a step that reads the only element of a tensor."""
         if tensor.size != 1:
             raise ProgramError(
                 f'a number is made of an array of shape {tensor.shape}: only one of a single '

@@ -61,7 +61,7 @@ def _with_constants(blocks: IRBlocks, constants: list[Any]) -> tuple[IRBlocks, l
 
 
 class _Level(NamedTuple):
-    """What can be computed together: numbers, then operators, then numbers that are read."""
+    """Steps that run together: calculations, then operators, then numbers that are read."""
 
     before: list[Made]
     applied: list[Applied]
@@ -203,7 +203,7 @@ class _JoinedGraphs:
 def _of_batches(
     graph: Subgraph, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], training: bool
 ) -> Network:
-    """Return the network, for several samples at once where rules say how."""
+    """Return the network for a batch of samples where rules say how, else for one sample."""
     count = len(graph.operators)
     if len({spec.shape[0] for spec in inputs}) == 1:
         own = {INPUT % place: spec.shape[1:] for place, spec in enumerate(inputs)}

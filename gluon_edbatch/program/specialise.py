@@ -68,9 +68,9 @@ Variable = tuple[tuple[int, ...], Path]  # the functions down to its own, and wh
 
 
 class _Decided(NamedTuple):
-    """What is known of numbers and tensors, by where they are. Numbers at `widened` count as
-    values. Variables in `known` must not, wherever their functions are, as something needs their
-    numbers. `shared` are tensors that share memory on one of the paths that meet."""
+    """Facts about numbers and tensors, by their paths in states. Numbers at paths `widened` count
+    as values. Variables in `known` must stay known numbers in every call of their functions.
+    `shared` are tensors that share memory on at least one of the paths that meet."""
 
     widened: dict[Where, set[Path]]
     known: set[Variable]
@@ -78,7 +78,7 @@ class _Decided(NamedTuple):
 
 
 class _Met(NamedTuple):
-    """A state where paths meet: its number, and what Python knows of numbers there."""
+    """A state where paths meet: its block's number, and the numbers that Python knows there."""
 
     number: int
     numbers: dict[Path, Any]
@@ -92,8 +92,8 @@ class _From(NamedTuple):
 
 
 class _LedTo(NamedTuple):
-    """A state from which a block will be made: how often its values grew since the last time here,
-    and what first leads here."""
+    """A state from which a block will be made. `grown` counts how often more values than before
+    came here in a loop; `first` is the first edge to the state."""
 
     at: Standing
     where: Where
@@ -235,5 +235,5 @@ def _origins(value: Any, variable: Variable) -> frozenset[Variable]:
 
 
 def _variable(where: Where, path: Path) -> Variable:
-    """Return what is at a path, wherever in its function that is."""
+    """Return the variable at a path, for all blocks of its function alike."""
     return tuple([flow for flow, _ in where[: path[0] + 1]]), path
