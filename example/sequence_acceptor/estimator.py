@@ -131,7 +131,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 class profile:
-    """Write what runs meanwhile for chrome://tracing, batches by name."""
+    """Write a profile of what runs inside the ``with`` for chrome://tracing, batches by name."""
 
     def __init__(self, file: str):
         self._file = file

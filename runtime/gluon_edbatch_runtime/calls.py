@@ -259,7 +259,7 @@ class CallLog:
         raise Unknown
 
     def put(self, form, arg):
-        """Append what an argument reads; values of ragged ones follow the others."""
+        """Append what an argument reads; values of ragged arguments follow all others."""
         kind = type(arg)
         if kind is Value:
             value = arg

@@ -333,7 +333,7 @@ TYPE_CAUSES = frozenset(
 
 
 def counted(what: str, count: int) -> str:
-    """Return a count and its noun, plural if needed; what follows a comma stays behind."""
+    """Return a count and its noun, plural if needed; text after a comma stays as it is."""
     noun, comma, rest = what.partition(',')
     return f'{count} {noun}{"s" * (count != 1)}{comma}{rest}'
 

@@ -42,8 +42,8 @@ class Use(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for an evaluation, whether the scope was still recording then, and whether that
-    line called `run_concurrently`; `why`, if it only calls what runs eagerly."""
+    """A line that asked for an evaluation. `early` if the scope still recorded, `round` if the line
+    called `run_concurrently`. `why` is the reason if only calls that run eagerly were needed."""
 
     site: Site
     early: bool
@@ -217,7 +217,7 @@ def scheduler_reason(
 
 
 def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> list[Reason]:
-    """Return the reason if calls of a line depend on each other; of those that ran, if any did."""
+    """Return the reason if calls of a line depend on each other; if any ran, only these count."""
     needed = min(needed, batches) if batches else needed
     if needed < 2:
         return []
