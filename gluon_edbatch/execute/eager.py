@@ -214,7 +214,7 @@ def _as_recorded(array: NDArray, values: Any) -> NDArray:
 def run_graph(node_type: NodeType, variables: dict[str, NDArray]) -> list[NDArray]:
     """Return the results of a type's subgraph, computed as in eager code."""
     graph = node_type.graph.subgraph
-    if any(node.bodies for node in graph.nodes):
+    if node_type.has_loops:
         results = CachedOp(graph.symbol)(*[variables[name] for name in graph.variables])
         return [results] if isinstance(results, NDArray) else results
     values: list[list[NDArray]] = []

@@ -224,8 +224,9 @@ def value_by_value(call: RaggedCall) -> At:
 
 
 def fully_connected(call: RaggedCall) -> At:
-    """Return what a product value by value has in its padding; raise if values are flattened."""
-    if call.attrs.flag('flatten', True):
+    """Return what a product value by value has in its padding; raise if values are flattened
+    together."""
+    if call.attrs.flag('flatten', True) and call.input().axis != 0:
         raise Unproved
     at = value_by_value(call)
     return at if call.attrs.flag('no_bias') else At.FINITE

@@ -13,13 +13,14 @@ import mxnet as mx
 
 from ..ops.attrs import Shape, unlike
 from .ir import Subgraph
+from .loops import FOREACH
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
 from .padding_proof import LENGTHS, of_length, padding_of
 from .rowwise import Verdict, analyse
 from .trace import INPUT, StaticGraph
 
 _FEW = 4  # operators that cost less for each length than to pad and to cut
-_DEAR = {'RNN', 'Convolution'}  # operators that never do
+_DEAR = {'RNN', 'Convolution', FOREACH}  # operators that never do
 
 
 class PaddedGraph(NamedTuple):

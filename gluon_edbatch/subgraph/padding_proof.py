@@ -7,7 +7,7 @@ number of values are one type, gradients included. Without a rule there is no pr
 batch only with calls of equal lengths, which need no padding.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple, Optional
 
@@ -18,8 +18,17 @@ from ..mx.arrays import dtype_number
 from ..mx.symbols import infer_shape, symbol_function
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
-from ..ops.padding_rules import At, AxisLink, Places, RaggedCall, RaggedEntry, Unproved
+from ..ops.padding_rules import (
+    At,
+    AxisLink,
+    Places,
+    RaggedCall,
+    RaggedEntry,
+    Unproved,
+    finite,
+)
 from .ir import Entry, Node, Subgraph
+from .loops import FOREACH, Loop
 from .rewrite import Operand, Rewriter
 
 LENGTHS = 'edb_lengths_%s'  # of a padded input, as a further input (N,)
@@ -71,6 +80,19 @@ def padding_of(
     return Padding(True, '', frozenset(walk.linked), masked, results)
 
 
+def loop_keeps_rows_apart(loop: Loop, shapes: Sequence[Shape]) -> bool:
+    """Return whether further rows change nothing in the rows that a step of a loop has, and all
+    results have these rows. `shapes` are those of the loop's inputs."""
+    body = Subgraph.of(loop.body.nodes, loop.body.heads)
+    padding = padding_of(body, loop.of_step(shapes), dict.fromkeys(loop.rowwise, 0), True)
+    return (
+        padding.neutral
+        and padding.masked is None
+        and all(set(axes) == {0} for axes in padding.results)
+        and all_linked(loop.rowwise, padding.linked)
+    )
+
+
 def all_linked(members: Collection[Any], links: Collection[tuple[Any, Any]]) -> bool:
     """Return whether all members are connected, directly or through others, by pairs."""
     group = set(list(members)[:1])
@@ -113,6 +135,8 @@ class _Shapes(NamedTuple):
 
 def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
     """Return which padded axes of the inputs are equally long, and which result axes with them."""
+    if node.op == FOREACH:
+        return [_steps(node, shapes, places)]
     op = op_of(node.op)
     if op.padding is None:
         raise Unproved(f'no rule for padding is declared for {node.op}')
@@ -131,6 +155,16 @@ def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
         inputs = tuple([axes.get(position) for position in range(len(shapes.inputs))])
         links.append(AxisLink(inputs, next(iter(results), None)))
     return links
+
+
+def _steps(node: Node, shapes: _Shapes, places: Places) -> AxisLink:
+    """Return the link of a loop over padded sequences; raise `Unproved` for any other loop."""
+    loop, count = Loop(node), len(shapes.inputs)
+    if {*places} != {(position, 0) for position in loop.data}:
+        raise Unproved('foreach reads something padded that is not its sequences')
+    if not loop_keeps_rows_apart(loop, shapes.inputs):
+        raise Unproved('foreach has steps that do not keep rows independent')
+    return AxisLink(tuple([0 if i in loop.data else None for i in range(count)]), 0)
 
 
 def _first_group(node: Node, shapes: _Shapes, places: Places) -> tuple[Places, list[int]]:
@@ -302,8 +336,9 @@ class _Walk:
                 result = origin._replace(at=at, longer=origin.longer + call.longer)
                 if results[0][link.result] != _LENGTH + result.longer:
                     raise Unproved(f'{node.op} cuts the padded axis')
-                for output in range(len(results)):
-                    self.states.setdefault(Entry(index, output), {})[link.result] = result
+                for output, shape in enumerate(results):
+                    if shape[link.result] == _LENGTH + result.longer:  # not the states of a loop
+                        self.states.setdefault(Entry(index, output), {})[link.result] = result
         if counted:
             return self._mean(node, inputs[0], counted)
         return self.rewriter.keep(node, inputs) if instead is None else instead
@@ -397,6 +432,9 @@ class _Walk:
 
 def _ruled(node: Node, call: RaggedCall) -> Optional[At]:
     """Return what the padding of an operator's result holds; None if the result is not padded."""
+    if node.op == FOREACH:
+        call.across, call.instead = True, Loop(node).until_the_end
+        return finite(call)
     rule = op_of(node.op).padding
     assert rule is not None  # as `_links` saw
     try:

@@ -1,10 +1,11 @@
-"""Library layers along whole sentences of different lengths: recurrent, convolution, pooling."""
+"""Library layers and loops along whole sentences of different lengths."""
 
 import functools
 
 import mxnet as mx
 import numpy as np
 import pytest
+from mxnet import gluon
 from mxnet.gluon import nn, rnn
 
 import gluon_edbatch as edb
@@ -32,14 +33,14 @@ def started(net):
     return net
 
 
-def batches(net, samples):
-    """Batches in the second scope: the first learns that lengths differ."""
+def batches(model, samples, name=None):
+    """Batches of a block in the second scope: the first learns that lengths differ."""
+    name = name or type(model).__name__
     for _ in range(2):
         with edb.batching() as scope:
-            values = [net(x) for x in samples]
-        edb.forward(values)
-    entries = [entry for entry in scope.report().types if type(net).__name__ in entry.name]
-    return sum(entry.batches for entry in entries)
+            values = [model(x) for x in samples]
+        edb.forward([each[0] if isinstance(each, (list, tuple)) else each for each in values])
+    return sum(entry.batches for entry in scope.report().types if name in entry.name)
 
 
 RECURRENT = {
@@ -153,3 +154,112 @@ def test_images_of_different_heights_batch():
     samples = sentences((1, 2, None, 4))
     assert_matches_eager(net, samples, schedulers=['fsm'])
     assert batches(net, samples) == len(PADDED)
+
+
+class Steps(gluon.HybridBlock):
+    """A loop of MXNet over the words of a sentence (1, length, WIDTH)."""
+
+    def __init__(self, step, cell=None):
+        super().__init__()
+        self.step, self.cell = step, cell
+
+    def hybrid_forward(self, F, x, state):
+        return self.step(F, self.cell, F.swapaxes(x, 0, 1), state)
+
+
+def last_state(F, cell, words, state):
+    return F.contrib.foreach(cell, words, [state])[1][0]
+
+
+def outputs_and_state(F, cell, words, state):
+    outputs, states = F.contrib.foreach(cell, words, [state])
+    return F.swapaxes(outputs, 0, 1), states[0]
+
+
+def two_states(F, cell, words, state):
+    outputs, (h, c) = F.contrib.foreach(cell, words, [state, state * 2])
+    return F.concat(F.sum(outputs, axis=0), h, c, dim=1)
+
+
+def two_sequences(F, cell, words, state):
+    def step(inputs, states):
+        word, other = inputs
+        made = F.tanh(word * other + states[0])
+        return made + other, [made]
+
+    outputs, states = F.contrib.foreach(step, [words, F.sigmoid(words)], [state])
+    return F.max(outputs, axis=0) + states[0]
+
+
+def dense_steps(F, cell, words, state):
+    def step(word, states):
+        return cell(word + states[0]), [states[0] + word]
+
+    return F.contrib.foreach(step, words, [state])[1][0]
+
+
+LOOPS = {
+    'last state': (last_state, lambda: rnn.GRUCell(WIDTH, input_size=WIDTH)),
+    'outputs': (outputs_and_state, lambda: rnn.RNNCell(WIDTH, input_size=WIDTH)),
+    'two states': (two_states, lambda: rnn.LSTMCell(WIDTH, input_size=WIDTH)),
+    'two sequences': (two_sequences, lambda: None),
+    'a layer': (dense_steps, lambda: nn.Dense(WIDTH, in_units=WIDTH)),
+}
+
+
+@pytest.mark.parametrize('name', LOOPS)
+def test_loops_of_mxnet_batch_over_lengths(name):
+    step, make = LOOPS[name]
+    net = started(Steps(step, make()))
+    samples = list(zip(sentences((1, None, WIDTH)), sentences((1, WIDTH), [1] * len(LENGTHS))))
+
+    def model(sample):
+        return net(*sample)
+
+    assert_matches_eager(model, samples, blocks=[net], schedulers=['fsm'])
+    assert batches(model, samples, 'Steps') == len(PADDED)
+
+
+def test_a_loop_is_differentiated_once_for_each_result():
+    net = started(Steps(outputs_and_state, rnn.RNNCell(WIDTH, input_size=WIDTH)))
+    words, state = sentences((1, None, WIDTH)), mx.nd.ones((1, WIDTH))
+    eager, batched = [], []
+    for place in (0, 1):
+        with mx.autograd.record():
+            loss = sum((net(x, state)[place] ** 2).sum() for x in words)
+        loss.backward()
+        eager += [x.grad.asnumpy() for x in words]
+    with mx.autograd.record():
+        with edb.batching():
+            results = [net(x, state) for x in words]
+        losses = [sum((each[place] ** 2).sum() for each in results) for place in (0, 1)]
+    for loss in losses:
+        loss.backward(retain_graph=True)
+        batched += [x.grad.asnumpy() for x in words]
+    for one, other in zip(eager, batched):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def unsafe_far_from_words(F, cell, words, state):
+    return F.contrib.foreach(lambda word, s: (word, [F.log(word * word + s[0])]), words, [state])[0]
+
+
+def over_the_rows(F, cell, words, state):
+    def step(word, states):
+        return word, [states[0] + F.sum(word, axis=0, keepdims=True)]
+
+    return F.contrib.foreach(step, words, [state])[1][0]
+
+
+@pytest.mark.parametrize('step', [unsafe_far_from_words, over_the_rows])
+def test_loops_that_padding_or_other_rows_might_change_run_one_by_one(step):
+    net = started(Steps(step))
+    samples = list(zip(sentences((1, None, WIDTH)), sentences((1, WIDTH), [1] * len(LENGTHS))))
+    for sample in samples:
+        sample[1][:] = sample[1] ** 2 + 9
+    values = [net(*sample) for sample in samples]
+    with edb.batching() as scope:
+        batched = [net(*sample) for sample in samples]
+    for one, other in zip(values, batched):
+        np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-5)
+    assert scope.report().batches == len(LENGTHS)

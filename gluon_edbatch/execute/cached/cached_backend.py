@@ -1,10 +1,11 @@
 """Run batches by MXNet's own operators: each is a call of a compiled graph, and writes a slice."""
 
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Union
 
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ...errors import BatchError
 from ...mx.modes import modes
 from ...plan.plan import Batch, Capabilities, Group, Read
 from ...subgraph.node_type import NodeType
@@ -42,6 +43,22 @@ class BatchTape(NamedTuple):
         )
 
 
+class LoopTape:
+    """The tape of a batch with loops of MXNet, which forget their steps in a backward pass. A
+    further pass runs the batch again first."""
+
+    def __init__(self, tape: BatchTape, run_again: Callable[[], list[NDArray]]):
+        self._tape, self._run_again = tape, run_again
+        self._forgotten = False
+
+    def backward(self, gradients: Gradients) -> None:
+        """Add to the gradients of the arguments that the batch read."""
+        if self._forgotten:
+            self._tape = self._tape._replace(outputs=self._run_again())
+        self._forgotten = True
+        self._tape.backward(gradients)
+
+
 def capabilities(node_type: NodeType) -> Optional[Capabilities]:
     """Return the capabilities of a type for this backend; None if it cannot run the type."""
     if node_type.packed or node_type.graph.function is not None:
@@ -54,7 +71,7 @@ def kind(_group: Group) -> int:
     return 1
 
 
-def run(state: ExecutionState, first: int, last: int) -> Optional[BatchTape]:
+def run(state: ExecutionState, first: int, last: int) -> Union[BatchTape, LoopTape, None]:
     """Run one batch; return its tape, or None if it has no gradient."""
     (batch,) = state.plan.batches_between(first, last)
     state.fence = None
@@ -64,7 +81,7 @@ def run(state: ExecutionState, first: int, last: int) -> Optional[BatchTape]:
     return _call(state, batch)
 
 
-def _call(state: ExecutionState, batch: Batch) -> Optional[BatchTape]:
+def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, None]:
     node_type = batch.node_type
     mode = node_type.mode
     program = program_for(
@@ -106,7 +123,22 @@ def _call(state: ExecutionState, batch: Batch) -> Optional[BatchTape]:
         return None
     tape = _tape(state, batch, outputs)
     _note_unread(state, batch, program, tape is not None)
-    return tape
+    if tape is None or not node_type.has_loops:
+        return tape
+
+    def run_again() -> list[NDArray]:
+        if node_type.random:
+            raise BatchError(
+                f'a second backward pass through {node_type.name}, whose loop draws random numbers: '
+                f'differentiate the sum of its results once'
+            )
+        copies = [output.copy() for output in outputs]
+        with modes(mode.recording, mode.training):
+            program.call(*inputs, out=copies)
+        kept = zip(copies, batch.writes)
+        return [copy for copy, write in kept if state.gradients[write.arena] is not None]
+
+    return LoopTape(tape, run_again)
 
 
 def _tape(state: ExecutionState, batch: Batch, outputs: list[NDArray]) -> Optional[BatchTape]:
