@@ -25,7 +25,7 @@ from tests.fuzz.walk.workers import run_cases
 
 
 def arguments(argv=None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -48,7 +48,7 @@ def reason(found, cause):
 
 
 def causes(found):
-    """Of the reasons of a place, in order."""
+    """Return the causes of a place's reasons, in order."""
     return [one.cause for one in found.reasons]
 
 
@@ -306,7 +306,7 @@ def test_why_sentences_are_not_padded(call, text, advice):
 
 
 def test_a_mean_over_rows():
-    """As a loss of a sequence. Advice that is followed leaves one type for any length."""
+    """A loss takes a mean over rows; code that follows the advice has one type for any length."""
     net, loss = dense(WIDTH), gluon.loss.SoftmaxCrossEntropyLoss()
 
     def of_rows(scores, labels):
@@ -677,7 +677,7 @@ def test_another_weight():
 
 
 def test_a_weight_in_the_place_of_data():
-    """As a learned vector at the bottom of a stack; advice that is followed costs nothing more."""
+    """A learned vector is the bottom of a stack; code that follows the advice costs no more."""
     net, table = dense(WIDTH), started(nn.Embedding(1, WIDTH))
     bottom = mx.gluon.Parameter('bottom', shape=(1, WIDTH))
     bottom.initialize()
@@ -857,7 +857,7 @@ class CountingScheduler:
         self._inner = edb.DepthScheduler()
 
     def schedule(self, graph):
-        """As the depth-based one."""
+        """Schedule as the depth-based scheduler does."""
         self.runs += 1
         return self._inner.schedule(graph)
 

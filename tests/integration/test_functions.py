@@ -97,7 +97,7 @@ class Clipped(autograd.Function):
 
 
 class Scaled(autograd.Function):
-    """Its scale is an array of its own."""
+    """A Function whose scale is an array that it holds."""
 
     def __init__(self, scale):
         super().__init__()

@@ -219,7 +219,7 @@ class Asks(gluon.Block):
 
 
 def says_of_the_smallest(x):
-    """The same by an operator for the smallest."""
+    """Say which element is the smallest, by an operator for the smallest."""
     return int((-x).argmin(axis=0).asscalar())
 
 

@@ -251,7 +251,7 @@ class Pool(gluon.HybridBlock):
 
 
 class Documents(edb.AutoBatchMixin, gluon.Block):
-    """As in docs/what-batches.md."""
+    """The model of documents in docs/what-batches.md."""
 
     def __init__(self):
         super().__init__()

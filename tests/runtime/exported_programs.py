@@ -32,7 +32,7 @@ MXNETS = 1e-5
 
 
 def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -175,7 +175,7 @@ def _lists(value: Any) -> Any:
 
 
 def seconds_of(run: Callable[[], Any], seconds: float = SECONDS) -> float:
-    """Of one run, repeated for a while; the best of short rounds."""
+    """Return the seconds of one run: the best of short rounds of runs."""
     run()
     best, until = float('inf'), time.perf_counter() + seconds
     while time.perf_counter() < until:

@@ -58,7 +58,7 @@ OTHERS = [
 
 @pytest.mark.parametrize('tests', sampled(2, [SOME, OTHERS]), ids=['some', 'others'])
 def test_python_form_passes_the_tests(tests):
-    """Those of recording, planning and scheduling; the others do not know the difference."""
+    """Tests of recording, planning and scheduling pass; other tests do not depend on the form."""
     out = run(
         '-m',
         'pytest',

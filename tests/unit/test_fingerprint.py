@@ -29,7 +29,7 @@ class Settings:
 
 
 class Slotted:
-    """The same with a slot."""
+    """An object with a slot in place of a dict."""
 
     __slots__ = ('scale',)
 

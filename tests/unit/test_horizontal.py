@@ -35,7 +35,7 @@ F = mx.sym
 
 @pytest.fixture(autouse=True)
 def without_native_operators():
-    """They have their own ways."""
+    """Switch native operators off: they fuse products in their own way."""
     with edb.compile_options(native=False):
         yield
 

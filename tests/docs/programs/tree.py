@@ -32,7 +32,7 @@ def expression(depth):
 
 
 class Gate(gluon.HybridBlock):
-    """As much of a new summary as of the old one, feature by feature."""
+    """Mix a new and an old summary, with a learned share for each feature."""
 
     def __init__(self, size, **kwargs):
         super().__init__(**kwargs)

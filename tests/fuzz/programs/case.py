@@ -73,7 +73,7 @@ class TooLong(BaseException):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Of processor time."""
+    """Limit the processor time of what runs inside the ``with``."""
 
     def end(*_: Any) -> None:
         raise TooLong
@@ -101,7 +101,7 @@ def run_case(seed: int, number: int, say: Say = _silent) -> Outcome:
 
 
 def constructs_of(seed: int, number: int) -> dict[str, int]:
-    """Of a case."""
+    """Count the constructs in a case's program."""
     return dict(constructs(Writer(f'{seed} {number}').program().source))
 
 

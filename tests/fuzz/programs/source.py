@@ -474,7 +474,7 @@ class Writer:
         return [f'if {self.expr("cond", scope)}:', *_indented(self._return(scope))]
 
     def _return(self, scope: Scope) -> list[str]:
-        """Of what the function gives; forward gives anything, nested."""
+        """Write a return of the function's kind; `forward` returns any nested value."""
         if self._gives:
             return [f'return {self.expr(self._gives, scope)}']
         kinds = [kind for kind in _KEPT if scope.of(kind)]

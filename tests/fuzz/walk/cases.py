@@ -134,7 +134,7 @@ class Draw:
         return bool(self.random.uniform() < chance)
 
     def shape(self, least: int = 1, most: int = 4, longest: int = 3) -> tuple[int, ...]:
-        """Of an array with so many axes."""
+        """Return the shape of an array with so many axes."""
         return tuple(self.number(1, longest) for _ in range(self.number(least, most)))
 
     def maybe(self, name: str, *choices: Any) -> Any:
@@ -232,7 +232,7 @@ def _any_inputs(operator: Operator, draw: Draw) -> list[Input]:
 
 
 def _any_attributes(operator: Operator, draw: Draw, rank: int, few: bool = False) -> None:
-    """Those that are required, and some of the others; `few` if a maker has set what matters."""
+    """Return required attributes and some optional ones; `few` if a maker has set what matters."""
     for attribute in operator.attributes:
         if attribute.name in draw.attrs or attribute.name in _LEFT_ALONE or few:
             continue

@@ -10,7 +10,7 @@ from gluon_edbatch.mx.symbols import NUMPY, in_mx_sym
 
 
 class Attribute(NamedTuple):
-    """Its name, and its type in MXNet's words."""
+    """An attribute of an operator: name, and type in MXNet's words."""
 
     name: str
     kind: str
