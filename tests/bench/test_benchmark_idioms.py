@@ -65,7 +65,7 @@ def outcome(model, batched, weights=None):
 
 
 def weights_of(model):
-    """Values by place."""
+    """Return the parameters' values by their places."""
     net = Side(model, False, 4, 6, mx.cpu(), seed=0).net
     places = net._collect_params_with_prefix()
     return {place: value.data().asnumpy() for place, value in places.items()}

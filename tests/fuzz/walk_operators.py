@@ -54,7 +54,7 @@ def arguments(argv=None) -> argparse.Namespace:
 
 
 def main(argv=None) -> int:
-    """Exit status."""
+    """Run the command line; return the exit status."""
     options = arguments(argv)
     known = functions() if options.numpy else registry()
     if options.only:

@@ -45,7 +45,7 @@ def arguments(argv=None) -> argparse.Namespace:
 
 
 def main(argv=None) -> int:
-    """Exit status."""
+    """Run the command line; return the exit status."""
     options = arguments(argv)
     numbers = range(options.first, options.first + options.cases)
     if options.only is not None:

@@ -504,7 +504,7 @@ def test_ragged_whose_padding_changes_the_result_batches_by_length():
 
 def test_user_block_with_python_branches_on_attributes():
     class Branching(gluon.HybridBlock):
-        """Does as its attribute says."""
+        """A block that branches on an attribute."""
 
         def __init__(self):
             super().__init__()

@@ -30,7 +30,7 @@ def site(marker):
 
 
 def place(explanation, marker, operation=None):
-    """The place on a marked line."""
+    """Return the explanation of the marked line."""
     (found,) = [
         one
         for one in explanation.places
@@ -41,7 +41,7 @@ def place(explanation, marker, operation=None):
 
 
 def reason(found, cause):
-    """The reason with that cause."""
+    """Return a place's reason with a cause."""
     (one,) = [one for one in found.reasons if one.cause is cause]
     assert one.text and one.advice
     return one
@@ -88,7 +88,7 @@ def dense(units=2, **options):
 
 
 def explained(scope, values):
-    """After evaluation of all."""
+    """Evaluate the values, and return the scope's explanation."""
     edb.forward(values)
     explanation = scope.explain()
     assert_adds_up(scope, explanation)
@@ -576,7 +576,7 @@ def test_an_operator_without_a_rule():
 
 
 class Centred(gluon.HybridBlock):
-    """Looks over rows."""
+    """Subtract the mean over the rows, which mixes them."""
 
     def hybrid_forward(self, F, x):
         """x (N, WIDTH)"""

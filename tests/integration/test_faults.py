@@ -88,7 +88,7 @@ def assert_as_eager(function, samples, blocks, native=True):
 
 
 def assert_same_gradients(*args, **options):
-    """`eager_and_batched` within rounding, and not nothing."""
+    """Assert that eager and batched gradients agree within rounding, and are not zero."""
     for expected, got in zip(*eager_and_batched(*args, **options)):
         assert np.abs(expected).max() > 1e-3
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())

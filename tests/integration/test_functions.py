@@ -111,7 +111,7 @@ class Scaled(autograd.Function):
 
 
 class Single(autograd.Function):
-    """Takes one row alone."""
+    """A Function that takes one row only."""
 
     def forward(self, x):
         if len(x) != 1:

@@ -733,7 +733,7 @@ for opcode, functions in (Opcode.UNARY, UNARY), (Opcode.BINARY, BINARY):
 
 
 def test_gradients_that_lack_a_value_that_was_not_kept_are_errors():
-    """Functions whose gradient reads a value (`read_backward`) fail if it is missing; others do not."""
+    """Only functions whose gradient reads a value (`read_backward`) fail if it is missing."""
     done = run_python('-W', 'ignore', '-c', LACKING_PROGRAM)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():

@@ -285,7 +285,7 @@ class Attention(Net):
 
 
 class TreeLSTM(Net):
-    """From the leaves to the root."""
+    """A Tree-LSTM from the leaves to the root."""
 
     def forward(self, tree):
         return self.out(self.state(tree)[0])

@@ -50,7 +50,7 @@ class Scratch(edb.AutoBatchMixin, gluon.Block):
                 setattr(self, name, self.params.get(name, shape=shape))
 
     def of(self, names):
-        """Their arrays."""
+        """Return the parameters' arrays."""
         return [getattr(self, name).data() for name in names.split()]
 
 

@@ -50,7 +50,7 @@ def compare(model, samples, parameters, use=None, inputs=()):
 
 
 def head(y):
-    """Whose gradient is 2 y."""
+    """A loss head whose gradient is 2 y."""
     return mx.nd.MakeLoss(mx.nd.square(y))
 
 

@@ -208,7 +208,7 @@ class Best(gluon.HybridBlock):
 
 
 class Asks(gluon.Block):
-    """What a static network says."""
+    """A network that returns a static network's answer as an integer."""
 
     def __init__(self, how):
         super().__init__()
@@ -267,7 +267,7 @@ def decides_between(x):
 
 
 def decides_by_integers(x):
-    """By what is not rounded."""
+    """Branch on integers, which are not rounded."""
     return 1 if x[0].astype('int32') > 1 else 2
 
 

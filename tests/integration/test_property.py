@@ -28,7 +28,7 @@ from tests.support.programs import (
 
 
 def assert_close(found, expected, what):
-    """To 1e-10 of the largest magnitude."""
+    """Assert that arrays agree to 1e-10 of the largest magnitude."""
     scale = max(np.abs(expected).max(initial=0), 1e-3)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * scale, err_msg=what)
 

@@ -52,7 +52,7 @@ class Additive(gluon.HybridBlock):
 
 
 class GraphAttention(gluon.HybridBlock):
-    """With heads."""
+    """Graph attention with heads."""
 
     def __init__(self, heads=2):
         super().__init__()

@@ -35,7 +35,7 @@ def values(block):
 
 
 def child_sum(cell, x, children):
-    """Tai et al., eq. 2-8."""
+    """Compute a child-sum Tree-LSTM (Tai et al., eq. 2-8)."""
     p = values(cell)
     total = sum([h for h, _ in children], np.zeros((1, HIDDEN)))
 
@@ -53,7 +53,7 @@ def child_sum(cell, x, children):
 
 
 def nary(cell, x, children):
-    """Tai et al., eq. 9-14."""
+    """Compute an N-ary Tree-LSTM (Tai et al., eq. 9-14)."""
     p, size = values(cell), HIDDEN
     total = p['i2h_bias'] + (0 if x is None else x @ p['i2h_weight'].T)
     if children:

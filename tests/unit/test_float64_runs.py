@@ -218,7 +218,7 @@ def test_numpy_mode(numpy_mode):
 
 
 def hooked():
-    """What stands where hooks come."""
+    """Return the functions that hooks replace."""
     return (
         mx.nd.register._imperative_invoke,
         mx.symbol.register._symbol_creator,

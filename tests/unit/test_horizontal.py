@@ -234,7 +234,7 @@ def test_fused_again_is_the_same():
 
 
 def denses(block, names, units, in_units, **kwargs):
-    """One Dense a gate."""
+    """Return a Dense layer for each gate."""
     for name in names:
         setattr(
             block,

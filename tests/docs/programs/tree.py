@@ -49,7 +49,7 @@ class Gate(gluon.HybridBlock):
 
 
 class Truth(gluon.Block):
-    """How likely an expression is true."""
+    """Compute how likely an expression is true."""
 
     def __init__(self, size, dropout=0.0, **kwargs):
         super().__init__(**kwargs)

@@ -88,7 +88,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 class Difference(Exception):
-    """Two results are not the same."""
+    """Two results differ."""
 
 
 def run_case(seed: int, number: int, say: Say = _silent) -> Outcome:

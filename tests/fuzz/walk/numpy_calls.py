@@ -82,7 +82,7 @@ def _shape(draw: Draw, least: int = 0, most: int = 4) -> tuple[int, ...]:
 
 
 def _some(draw: Draw, **choices: Sequence[Any]) -> dict[str, Any]:
-    """Some of these options."""
+    """Draw some of these options."""
     return {name: draw.pick(values) for name, values in choices.items() if draw.flag(0.6)}
 
 

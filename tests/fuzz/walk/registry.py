@@ -17,7 +17,7 @@ class Attribute(NamedTuple):
 
     @property
     def required(self) -> bool:
-        """Whether it has no default."""
+        """Whether the attribute has no default."""
         return 'required' in self.kind or 'optional' not in self.kind
 
 
