@@ -213,7 +213,7 @@ _RAGGED, _NOTHING, _BEGIN, _END = object(), object(), object(), object()
 
 
 class Unknown(Exception):
-    """An argument is not known to the search."""
+    """The search tree of call signatures has no node for an argument."""
 
 
 class CallLog:
