@@ -159,7 +159,7 @@ def new_ragged(log, store, numbers):
 
 
 def plain_ragged(log, values):
-    """Return ragged values if these are values of the recording of one shape; else None."""
+    """Return a `Ragged` of these if all are values of the recording with one shape; else None."""
     store, numbers = None, []
     for item in values:
         if type(item) is not Value:
