@@ -299,7 +299,7 @@ def _compared_when_loaded(
 
 
 def _reports(net: gluon.Block, compiled: Any, samples: list[Any], folder: Path) -> str:
-    """Which error a report of the program raises, or of a scope, before, meanwhile and after."""
+    """Return the error that a report of the program or a scope raises, at any time of a run."""
 
     def look() -> None:
         for told in (scope, scope.report(), scope.explain()):
