@@ -334,7 +334,7 @@ class Cell:
         """Record a call in a scope, or run it eagerly outside."""
         log = _current()
         if log is None:
-            return self.at_once(args)
+            return self.run_eagerly(args)
         return self.record(log, args)
 
     def record(self, log, args):
@@ -379,7 +379,7 @@ class Cell:
             spread.append(new_ragged(log, store, numbers))
         return self.call(log, tuple(spread))
 
-    def at_once(self, args):
+    def run_eagerly(self, args):
         """Run a call outside scopes; `BundledCell` implements it."""
         raise NotImplementedError
 

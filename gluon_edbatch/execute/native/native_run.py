@@ -140,7 +140,7 @@ class NativeRun:
         return result
 
 
-# --- at once -------------------------------------------------------------------------------------
+# --- inline runs ----------------------------------------------------------------------------------
 
 
 def run_inline(words: np.ndarray, weights: list[MutationGuard], arenas: list[NDArray]) -> bool:
