@@ -82,6 +82,11 @@ class RaggedCall:
         Whether the second input has to be less than the number of values.
     across : bool
         Whether a value of the result depends on values at other positions.
+    longer : int
+        How much longer the result's axis is than the input's.
+    instead : callable or None
+        What is called in place of the operator if its first input has the axis first: takes the
+        `Rewriter`, the inputs, and the number of values of each row.
     """
 
     def __init__(
@@ -95,6 +100,8 @@ class RaggedCall:
         self.states = list(states)
         self.fills: dict[int, At] = {}
         self.counted = self.limited = self.across = False
+        self.longer = 0
+        self.instead: Optional[Callable[..., Any]] = None
         self._inputs, self._result = inputs, result
 
     def want(self, position: int, at: At) -> None:

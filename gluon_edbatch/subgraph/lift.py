@@ -69,6 +69,8 @@ def _lifted(call: LiftedCall) -> tuple[mx.sym.Symbol, bool]:
     """Return the results of an operator, and whether they differ from call to call."""
     op = op_of(call.op)
     if not any(call.batched):
+        if not call.inputs and 'shape' in call.attrs and not op.noise:  # such as zeros
+            return call.apply(shape=call.outputs[0]), False
         if not call.inputs or op.noise:
             raise NoRule(f'{call.op} of nothing that differs from call to call')
         return call.apply(*call.symbols), False
