@@ -27,7 +27,7 @@ __all__ = ['compare']
 
 
 class Clock:
-    """Count seconds of processor time, and those that were skipped."""
+    """Count seconds of processor time, and skipped seconds."""
 
     def __init__(self) -> None:
         self._skipped = -time.process_time()

@@ -82,7 +82,7 @@ class NewOrder(gluon.data.DataLoader):
 
 
 def handlers(options: argparse.Namespace, metric: mx.metric.EvalMetric) -> list[object]:
-    """Return the handlers of what happens besides training."""
+    """Return event handlers: updates, and on request early stopping, checkpoints, TensorBoard."""
     found: list[object] = [Update(options.accumulate, options.clip)]
     if options.patience:
         found.append(EarlyStoppingHandler(metric, patience=options.patience, mode='max'))

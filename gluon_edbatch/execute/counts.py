@@ -38,8 +38,8 @@ class EvaluationCounts(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The calls of an evaluation, what they read of each other, their types (each call's index
-    among these), and who asked for the evaluation when."""
+    """The calls of an evaluation, the edges between them, their types (and each call's index into
+    the types), and the line that asked for the evaluation."""
 
     calls: Calls
     edges: Edges

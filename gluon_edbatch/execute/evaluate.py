@@ -317,7 +317,7 @@ def is_ours(scheduler: Scheduler) -> bool:
 
 
 def _types(recording, calls: Calls, table) -> tuple[np.ndarray, list[NodeType]]:
-    """Return the index of each call's type among those that occur, and these types, by serial."""
+    """Return each call's index into the types that occur, and these types, by serial."""
     kinds, forms = kinds_of(calls.forms, table.types)
     return kinds, [recording.forms[form].node_type for form in forms]
 

@@ -56,8 +56,8 @@ def _bytes(shape: Sequence[int], dtype: Any) -> int:
 
 
 def may_run_eagerly(node_type: NodeType) -> bool:
-    """Return whether calls of a type may run eagerly if that is faster. They may on a CPU, as MXNet
-    reuses memory of GPUs, and not if they draw random numbers or count something."""
+    """Return whether calls of a type may run eagerly if that is faster. Calls may on a CPU only, as
+    MXNet reuses memory of GPUs, and not if they draw random numbers or count something."""
     mode = node_type.mode
     return node_type.ctx.device_type == 'cpu' and not (
         node_type.eager

@@ -16,8 +16,8 @@ from .sparse_tables import check_request
 
 
 class Weights:
-    """Parameters as recorded, and the arrays for them, and for packs of them, in batches by MXNet's
-    own operators (a `NativeRun` packs them itself)."""
+    """Parameters as recorded, and the arrays that MXNet's own operators read for parameters and for
+    packs of parameters. A `NativeRun` packs parameters itself."""
 
     def __init__(self, recording: Recording, taped: bool):
         self._recording, self._taped = recording, taped  # taped: autograd records some batch

@@ -29,7 +29,7 @@ def hoist(plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers) ->
             first, group = _once(plan, group, parts, indices, distinct)
             early.append(first)
         elif parts and _mean(group) < own.hoisted_below:
-            first, group = _apart(plan, group, parts, indices, at_once=True)
+            first, group = _apart(plan, group, parts, indices, in_one_batch=True)
             early.append(first)
         groups.append(group)
     return _with_early(plan, groups, early, indices)
@@ -66,16 +66,16 @@ def look_ups_apart(plan: Plan) -> Plan:
             reads = tuple(group.reads[position] for position in parts.positions)
             group = group._replace(node_type=parts.early, reads=reads)
         elif parts is not None:
-            at_once = group.size > 1 and not group.node_type.alone
-            at_once = at_once and group.known.issuperset(parts.positions)
-            first, group = _apart(plan, group, parts, indices, at_once)
+            in_one_batch = group.size > 1 and not group.node_type.alone
+            in_one_batch = in_one_batch and group.known.issuperset(parts.positions)
+            first, group = _apart(plan, group, parts, indices, in_one_batch)
             early.append(first)
         groups.append(group)
     return _with_early(plan, groups, early, indices)
 
 
 def _apart(
-    plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], at_once: bool
+    plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], in_one_batch: bool
 ) -> tuple[Group, Group]:
     """Return the early part of a group, in one batch or in as many as the group, and the group
     without it. Results of the early part get their own arenas, the last of the plan."""
@@ -85,20 +85,20 @@ def _apart(
         ends = np.cumsum(rows)
         place = _new_arena(plan, ArenaPlan(spec.arena, private=True), int(ends[-1]))
         found.append(Read(place, np.zeros(group.size, bool), ends - rows, ends))
-        begin, end = (np.array([0]), ends[-1:]) if at_once else (ends - rows, ends)
+        begin, end = (np.array([0]), ends[-1:]) if in_one_batch else (ends - rows, ends)
         writes.append(Write(place, begin, end))
     reads = [group.reads[position] for position in parts.positions]
     first = group._replace(
         node_type=parts.early, reads=tuple(reads), writes=tuple(writes), hoisted=True
     )
-    if at_once:
+    if in_one_batch:
         first = first._replace(
             numbers=group.numbers[:1],
             rows=group.rows.sum(keepdims=True),
             bounds=group.bounds[[0, -1]],
             reads=tuple(_read_all(plan, read, indices) for read in reads),
         )
-    return first, _late(group, parts, found, at_once)
+    return first, _late(group, parts, found, in_one_batch)
 
 
 def _once(

@@ -69,7 +69,7 @@ class _Level(NamedTuple):
 
 
 def _levels(block: IRBlock) -> list[_Level]:
-    """Group steps by how many times numbers are read and given back before them."""
+    """Group steps by level: how many times numbers were read and became arrays before them."""
     level = dict.fromkeys(range(block.takes), 0)
     levels: dict[int, _Level] = {}
     for made in block.made:

@@ -213,7 +213,7 @@ def test_stale_message_names_the_line_of_the_scope():
 
 
 def test_value_computed_before_the_exception():
-    """It was there already: either it stays readable, or the error says why not."""
+    """The value either stays readable, or the error says why it does not."""
     net = dense()
     with pytest.raises(Oops):
         with edb.batching():

@@ -373,7 +373,7 @@ def test_a_value_is_written_to_an_array(dense):
 
 
 class Doubled(gluon.HybridBlock):
-    """Of any shape and dtype."""
+    """Return twice a value of any shape and dtype."""
 
     def hybrid_forward(self, F, x, y):
         return F.cast(x, 'float32') * 2 + F.cast(y, 'float32')
@@ -397,7 +397,8 @@ def as_integers(array):
     ],
 )
 def test_an_array_of_numpy_that_changes_between_calls(change):
-    """The same object is another value then, and the same one as before where it does not."""
+    """An array that changed is another value; an unchanged array is the value of the call
+    before."""
     net, array = started(Doubled()), np.zeros((1, WIDTH), np.float32)
     net.hybridize()
 
@@ -453,7 +454,7 @@ def test_what_operators_write_is_seen_by_later_calls(dense):
 
 
 def test_what_operators_that_run_write_is_seen(dense):
-    """Those of optimisers, which write to other operands, too."""
+    """Optimisers' operators, which write to other operands, are noticed, too."""
     found = []
     for scope in (nullcontext(), edb.batching()):
         with scope:

@@ -36,7 +36,7 @@ def held_up(monkeypatch):
 
 
 def two_kinds(net, samples):
-    """Losses in two arenas."""
+    """Return losses in two arenas."""
     hidden = [net(x) for x in samples]
     return (
         [value.square().sum(axis=1) for value in hidden],

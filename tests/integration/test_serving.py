@@ -57,7 +57,7 @@ class Walk(edb.AutoBatchMixin, gluon.Block):
         return seen
 
     def last(self, sample):
-        """The same without looking."""
+        """Return the last result without looking at values."""
         steps, event = sample
         if event is not None:
             event()
@@ -459,7 +459,7 @@ class Encoder:
         monkeypatch.setattr(lanes, 'hand_over', handed_over)
 
     def wait_to_read(self):
-        """Of the fence, as MXNet does it."""
+        """Wait for the fence, as MXNet's function does."""
         assert self.over.wait(60)
         if self._error is not None:
             raise self._error
@@ -647,7 +647,7 @@ def test_scopes_take_turns(net, made, monkeypatch):
 
 
 class Remembers(Walk):
-    """It keeps what it has computed for one sample, for others."""
+    """A model that keeps what it computed for one sample, for other samples."""
 
     def __init__(self):
         super().__init__()
@@ -668,8 +668,8 @@ class Remembers(Walk):
 
 @pytest.mark.parametrize('warm_up', [(), [(3, None)], [(2, None), (3, None), (6, None)]])
 def test_values_that_a_model_remembers(monkeypatch, warm_up):
-    """They are not forgotten, whether they were first computed before the first request or later,
-    and in whichever scope."""
+    """Values that a model keeps stay readable, in whichever scope and however early they were
+    computed."""
     monkeypatch.setattr(lanes, 'MOST_CALLS', 30)
     net = started(Remembers())
     with edb.serving.Engine(net.walk, warm_up, max_batch=4, max_wait=math.inf) as engine:
@@ -877,7 +877,7 @@ def test_values_in_an_object_that_is_the_result(net, warm_up):
 
 @pytest.mark.parametrize('limit', ['MOST_CALLS', 'MOST_CALLS_FORGOTTEN', 'MOST_BYTES_GIVEN'])
 def test_a_scope_is_full(net, made, monkeypatch, limit):
-    """Of calls with results, as of such as nobody reads; of those without, and of arrays."""
+    """A scope is full of calls with readable results, of calls without, or of arrays."""
 
     def predict(number):
         state = net.cell(np.full((1, HIDDEN), number / 400, 'f'))

@@ -99,7 +99,7 @@ def load(folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Of a model with one layer."""
+    """Write the folder of a model with one layer."""
     return layer(tmp_path / 'layer', 1)
 
 
@@ -167,8 +167,8 @@ class Server:
 
 @contextlib.contextmanager
 def serving(*arguments, shell='', **environment):
-    """It says where it is when it is ready. Without workers, unless a test asks for some: a process
-    starts sooner than two."""
+    """Start a server and return when it says where it listens. It has no worker processes unless a
+    test asks for some, as one process starts sooner than two."""
     if '--workers' not in arguments:
         arguments = (*arguments, '--workers', '0')
     ports = free_ports(3)

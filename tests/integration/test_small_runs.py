@@ -209,7 +209,7 @@ def test_rounds_that_read_what_the_engine_computed(given_to_engine):
 
 
 def test_memory_of_small_runs_is_used_again(given_to_engine, monkeypatch):
-    """As long as the engine has nothing to do with it."""
+    """Memory is reused if the engine has not used it."""
     monkeypatch.setattr(pool, '_pool', pool._Pool())
     net, samples = nn.Dense(WIDE + 16, in_units=WIDE), ndarrays(300, (1, WIDE))
     net.initialize()

@@ -22,7 +22,7 @@ OTHER = mx.cpu(1)
 
 @contextlib.contextmanager
 def all_arrays_on(ctx: mx.Context) -> Iterator[None]:
-    """Assert that every array that Python gets meanwhile, in any thread, is on this context."""
+    """Assert that every array that any thread gets inside the ``with`` is on this context."""
     assert mx.current_context() != ctx, 'or nothing would be noticed'
     node_offset()  # looks at two arrays of the host, once a process
     elsewhere, initialise = [], NDArrayBase.__init__

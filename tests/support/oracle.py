@@ -12,7 +12,7 @@ ZERO = 'a row of zeros'
 
 @contextlib.contextmanager
 def plans_moved_by_hand():
-    """Check every plan that is made meanwhile: it has to move the values that its calls name. Yield
+    """Check that every plan made inside the ``with`` moves the values that its calls name. Yield
     the plans."""
     make_plan, plans = evaluate.make_plan, []
 

@@ -140,7 +140,7 @@ class NativeRun:
         return result
 
 
-# --- at once -------------------------------------------------------------------------------------
+# --- inline runs ----------------------------------------------------------------------------------
 
 
 def run_inline(words: np.ndarray, weights: list[MutationGuard], arenas: list[NDArray]) -> bool:
@@ -189,7 +189,7 @@ class _FrameMaker:
         self._differentiable = False
 
     def frame(self) -> Frame:
-        """Return what runs of these types share."""
+        """Return the frame that all runs of these types share."""
         natives = [_program(node_type) for node_type in self._node_types]
         programs = [
             np.concatenate([native.layouts[self._training].words, self._parameters_of(part)])

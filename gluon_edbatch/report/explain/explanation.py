@@ -1,4 +1,4 @@
-"""An explanation as a value, and its text."""
+"""Dataclasses of an explanation, and their text."""
 
 import os
 import textwrap

@@ -31,7 +31,7 @@ _ADVICE = {
 
 
 def given_in_all(recording: Recording) -> tuple[tuple[str, int], ...]:
-    """Return how many arrays were given in each way, equal ones counted once; and numbers."""
+    """Return how many arrays, equal ones counted once, and numbers were given in each way."""
     counts = Counter(how.value for how in _ways(recording))
     if recording.scalars:
         counts['number'] = len(recording.scalars)

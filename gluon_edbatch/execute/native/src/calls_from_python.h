@@ -109,7 +109,7 @@ template <typename T, typename Given> T* take_workspace(const Run& run, Given* g
   return given->template next<T>();
 }
 
-// --- at once -----------------------------------------------------------------------------------
+// --- inline runs ---------------------------------------------------------------------------------
 
 constexpr double kMostNanoseconds = 200000;  // longer, Python does better to run ahead
 
