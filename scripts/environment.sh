@@ -195,7 +195,7 @@ compile_modules() {
 take_from_wheel() {
     say 'waiting for what is compiled in a wheel'
     while [[ -z "$(ls "$EDB_WHEEL")" ]]; do sleep 1; done
-    "$python" -I - "$root" "$EDB_WHEEL"/*.whl <<'EOT' || say 'there is none'
+    "$python" -I - "$root" "$EDB_WHEEL"/*.whl 2>/dev/null <<'EOT' || say 'there is none'
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[2]) as wheel:
     made = [name for name in wheel.namelist() if name.endswith(('.so', '.contents'))]
