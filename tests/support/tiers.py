@@ -65,7 +65,6 @@ KEPT = {  # a case however long it takes: what users do first, each feature, and
     'integration/test_reuse test_matches_eager',
     'integration/test_serving_folder test_a_model_that_fails',
     'integration/test_serving_folder test_a_worker_that_dies_is_replaced',
-    'integration/test_serving_folder test_hosts_and_origins',
     'integration/test_serving_folder test_new_parameters_under_traffic',
     'integration/test_serving_folder test_served',
     'integration/test_serving_folder test_sigterm',
