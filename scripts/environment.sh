@@ -18,6 +18,8 @@ The environment is, in this order: $EDB_VENV, the active one ($VIRTUAL_ENV), .ve
   EDB_PYTHON  interpreter to make it with (default: the first of python3.11, 3.12, 3.10, 3.9)
   EDB_EXTRAS  extras and dependency groups to install (default: cpu,nlp,test,example,benchmark,serve,lint,docs); on a CUDA machine
               put cu112 or cu117 in the place of cpu
+  EDB_WHEEL   a folder where another script builds a wheel of this checkout, or leaves something else
+              if it cannot: what is compiled there is taken, and not compiled again
 EOF
 }
 
@@ -171,17 +173,34 @@ pip_install() {
     "$python" -I -m pip install --disable-pip-version-check -qq --no-compile "$@" >&2
 }
 
-# Not in an environment of pip's own, which would get Cython and MXNet once more.
+# Not in an environment of pip's own, which would get Cython and MXNet once more. What is compiled
+# comes last: another script may compile it meanwhile (EDB_WHEEL).
 install_checkout() {
     say 'installing what compiles the package (setuptools, Cython)'
     pip_install 'pip>=25.1'   # which knows dependency groups
     pip_install 'setuptools>=77' wheel 'Cython>=3.1'
+    CC=/bin/false pip_install --no-deps --no-build-isolation --editable "$root"
+    "$python" -I -c 'import importlib.util as find; assert find.find_spec("gluon_edbatch")' ||
+        die "gluon_edbatch is not to be found in $venv"
+}
+
+# What was compiled from other sources, or by another Cython, is compiled again.
+compile_modules() {
+    [[ -z "${EDB_WHEEL:-}" ]] || take_from_wheel
     say 'compiling the modules of gluon_edbatch (about a minute the first time)'
     (cd "$root" && "$python" -W ignore setup.py -q build_ext --inplace 2>/dev/null) |
         sed -u -n 's/^.* Cythonizing /environment:   /p' >&2 || true   # what fails runs as Python
-    pip_install --no-deps --no-build-isolation --editable "$root"
-    "$python" -I -c 'import importlib.util as find; assert find.find_spec("gluon_edbatch")' ||
-        die "gluon_edbatch is not to be found in $venv"
+}
+
+take_from_wheel() {
+    say 'waiting for what is compiled in a wheel'
+    while [[ -z "$(ls "$EDB_WHEEL")" ]]; do sleep 1; done
+    "$python" -I - "$root" "$EDB_WHEEL"/*.whl 2>/dev/null <<'EOT' || say 'there is none'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[2]) as wheel:
+    made = [name for name in wheel.namelist() if name.endswith(('.so', '.contents'))]
+    wheel.extractall(sys.argv[1], made)
+EOT
 }
 
 install() {
@@ -192,9 +211,11 @@ install() {
     [[ ! -f "$stamp" ]] || before="$(sed -n 2p "$stamp")"
     extras="$(united "$extras" "$before")"
     requested="$extras"
+    local compiled=yes
     if ! is_current; then
         rm -f "$stamp"
         install_checkout
+        compiled=no
     fi
     drop_cpu_for_cuda
     drop_what_needs_a_compiler
@@ -205,6 +226,7 @@ install() {
         [[ "$groups" == *",$name,"* ]] && named+=(--group "$root/pyproject.toml:$name") || chosen+=",$name"
     done
     pip_install ${named[@]+"${named[@]}"} "gluon-edbatch[${chosen#,}]"
+    [[ $compiled == yes ]] || compile_modules
     "$python" -I -W ignore -c 'import gluon_edbatch' >&2 || die "gluon_edbatch does not import in $venv"
     say 'compiling native operators'
     "$python" -I -m gluon_edbatch.native >/dev/null || say 'going on without native operators'

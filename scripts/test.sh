@@ -46,8 +46,13 @@ finish() {
     cat "$said/$1"
 }
 
-[[ $# != 0 ]] || begin installation bash scripts/test_install.sh --python 3.11 --few
-python="$(bash "$root/scripts/environment.sh")"   # it downloads for half of the time
+if [[ $# == 0 ]]; then   # what the installation compiles, the environment takes
+    export EDB_WHEEL="$said/wheel"
+    mkdir "$EDB_WHEEL"
+    begin installation bash scripts/test_install.sh --python 3.11 --few --wheel "$EDB_WHEEL"
+fi
+python="$(bash "$root/scripts/environment.sh")"
+unset EDB_WHEEL
 if [[ $# == 0 ]]; then
     if [[ "$("$python" -V)" == 'Python 3.11.'* ]]; then
         begin lint bash scripts/lint.sh

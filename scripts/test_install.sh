@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
     cat <<'EOT'
-usage: bash scripts/test_install.sh [--python VERSION]... [--few] [--keep]
+usage: bash scripts/test_install.sh [--python VERSION]... [--few] [--keep] [--wheel DIR]
 
 With each Python from 3.9 to 3.13, in an environment that is empty at first and away from the
 checkout: `pip install '.[cpu]'` (from a clean copy; pip makes a wheel and installs it) and an
@@ -17,6 +17,8 @@ network; about a minute for each of the four ways on two free cores.
   --python VERSION  this one only, such as 3.11; several times for several
   --few             two of the four ways, which meet all of it once: the sdist with compilers and
                     the wheel without
+  --wheel DIR       leave there the wheel that is built from the sdist where compilers work, for
+                    scripts/environment.sh, or a file `none` if there is none
   --keep            leave the directory of logs and environments, whose name is printed
 
 With Python 3.13 MXNet is installed without its requirements, and NumPy 2 with them, as
@@ -31,12 +33,13 @@ say() { echo "test_install: $*" >&2; }
 
 pythons=()
 ways=('wheel yes' 'wheel none' 'sdist yes' 'sdist none')
-keep=no
+keep=no wheels=''
 while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage; exit 0 ;;
         --python) [[ $# -gt 1 ]] || { usage >&2; exit 2; }; pythons+=("$2"); shift 2 ;;
         --few) ways=('sdist yes' 'wheel none'); shift ;;
+        --wheel) [[ $# -gt 1 ]] || { usage >&2; exit 2; }; wheels="$2"; shift 2 ;;
         --keep) keep=yes; shift ;;
         *) usage >&2; exit 2 ;;
     esac
@@ -45,9 +48,16 @@ done
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 work="$(mktemp -d)"
-if [[ $keep == yes ]]; then say "everything is in $work"; else trap 'rm -rf "$work"' EXIT; fi
+leave_wheel() { [[ -z "$wheels" || -n "$(ls "$wheels")" ]] || touch "$wheels/none"; }
+if [[ $keep == yes ]]; then
+    say "everything is in $work"
+    trap leave_wheel EXIT
+else
+    trap 'leave_wheel; rm -rf "$work"' EXIT
+fi
 unset PYTHONPATH VIRTUAL_ENV CC CXX GLUON_EDBATCH_NATIVE GLUON_EDBATCH_COMPILED
 export GLUON_EDBATCH_CACHE="$work/cache" PIP_DISABLE_PIP_VERSION_CHECK=1 OMP_NUM_THREADS=1
+export PIP_NO_COMPILE=0   # as if --no-compile were given, to the pip of a build, too: few modules are imported
 
 find_python() {   # a name on the path may be a stand-in that runs nothing
     local candidate
@@ -64,15 +74,18 @@ sys.exit('%d.%d' % sys.version_info[:2] != '$1')" >/dev/null 2>&1; then
 make_sdist() {
     bash "$root/scripts/copy_checkout.sh" "$work/checkout"
     "$1" -m venv "$work/tools"
-    "$work/tools/bin/python" -m pip install --quiet build
-    "$work/tools/bin/python" -m build --sdist --outdir "$work" "$work/checkout"
+    "$work/tools/bin/python" -m pip install --quiet 'setuptools>=77'
+    (cd "$work/checkout" && "$work/tools/bin/python" -c "
+from setuptools import build_meta
+build_meta.build_sdist('$work')")
 }
 
 # Called where a failure does not end the script: the last command's status is what counts.
 # Installs from wheel or sdist, with compilers or without.
 install() {
-    local environment="$1" from="$2" compilers="$3" source later=no
+    local environment="$1" from="$2" compilers="$3" source made isolation=() extra='[cpu]'
     "$environment/bin/python" -m pip uninstall --quiet --yes gluon-edbatch
+    made="$(mktemp -d -p "$work")"
     if [[ $from == wheel ]]; then
         source="$(mktemp -d -p "$work")"
         bash "$root/scripts/copy_checkout.sh" "$source"
@@ -86,14 +99,20 @@ install() {
             export CC=/no/such/cc CXX=/no/such/c++
         fi
         cd "$work" || exit 1
-        "$environment/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 13))' && later=yes
-        if [[ $later == yes ]]; then
+        if "$environment/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then
             "$environment/bin/python" -m pip install --no-deps mxnet==1.9.1 &&
-                "$environment/bin/python" -m pip install requests graphviz 'setuptools>=77' wheel 'Cython>=3.1' &&
-                "$environment/bin/python" -m pip install --verbose --no-build-isolation "$source"
-        else
-            "$environment/bin/python" -m pip install --verbose "$source[cpu]"
+                "$environment/bin/python" -m pip install requests graphviz 'setuptools>=77' wheel 'Cython>=3.1' ||
+                exit 1
+            isolation=(--no-build-isolation) extra=
         fi
+        # What `pip install` does of both, so that others can have the wheel.
+        "$environment/bin/python" -m pip wheel --verbose ${isolation[@]+"${isolation[@]}"} \
+            --no-deps --wheel-dir "$made" "$source" || exit 1
+        if [[ -n "$wheels" && "$from $compilers" == 'sdist yes' ]]; then
+            cp "$made"/*.whl "$wheels/.part"   # `ls` does not see it
+            mv "$wheels/.part" "$wheels/$(basename "$made"/*.whl)"
+        fi
+        "$environment/bin/python" -m pip install --verbose "$(ls "$made"/*.whl)$extra"
     )
 }
 
@@ -147,6 +166,7 @@ for version in "${pythons[@]}"; do
     for way in "${ways[@]}"; do
         read -r from compilers <<<"$way"
         one_way "$version" "$work/$version" "$from" "$compilers"
+        leave_wheel
     done
     rm -rf "${work:?}/$version"
 done

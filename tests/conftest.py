@@ -1,6 +1,7 @@
 """Every test starts from the same seeds, and none may leave a scope's hooks behind."""
 
 import gc
+import os
 from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,10 +40,21 @@ collect_ignore_glob = [] if find_spec('gluonnlp') else ['examples/*', 'bench/*']
 def pytest_addoption(parser):
     """Options of pytest beside its own."""
     parser.addoption('--fast', action='store_true', help='only what is quick: see support/tiers.py')
+    parser.addoption(
+        '--seconds-to', type=Path, help='a folder for what each test takes: see support/tiers.py'
+    )
 
 
-def pytest_collection_modifyitems(config, items):
-    """Leave out what is not for every commit, and leave long tests to the slow ones."""
+def pytest_ignore_collect(collection_path, config):
+    """Leave out what is not for every commit; it need not be imported."""
+    is_module = collection_path.suffix == '.py'
+    if config.getoption('--fast') and is_module and not is_fast(collection_path.stem):
+        return True
+    return None  # others may know
+
+
+def pytest_collection_modifyitems(items):
+    """Leave long tests to the slow ones."""
     tests = defaultdict(list)
     for item in items:
         if item.get_closest_marker('slow') is None:
@@ -50,10 +62,6 @@ def pytest_collection_modifyitems(config, items):
             tests[f'{module} {item.originalname}'].append(item)
     for item in left_to_slow(tests, durations()):
         item.add_marker(pytest.mark.slow)
-    if config.getoption('--fast'):
-        left = [item for item in items if not is_fast(item.path.stem)]
-        items[:] = [item for item in items if is_fast(item.path.stem)]
-        config.hook.pytest_deselected(items=left)
 
 
 def pytest_collection_finish():
@@ -61,6 +69,17 @@ def pytest_collection_finish():
     collect, and MXNet's operators alone are some hundred thousand objects.)"""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Note the seconds of a processor that a test takes, if asked."""
+    folder, before = item.config.getoption('--seconds-to'), sum(os.times()[:4])
+    yield
+    if folder:
+        folder.mkdir(exist_ok=True)
+        with open(folder / str(os.getpid()), 'a', encoding='utf-8') as file:
+            file.write(f'{sum(os.times()[:4]) - before:.2f} {item.nodeid}\n')
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,12 @@
 """python -m example, the entrance to all programs of the examples; and those that make samples."""
 
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from example.__main__ import main
 from example.common.samples import Writer, different, write_files
 from tests.support import processes
 
@@ -25,20 +27,23 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize('arguments', [[], ['--help'], ['-h']])
-def test_all_programs_but_those_that_make_samples_are_listed(arguments):
-    done = run(*arguments)
-    assert done.returncode == 0 and done.stdout.startswith('usage: python -m example NAME')
-    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith('  ')]
+def test_all_programs_but_those_that_make_samples_are_listed(arguments, monkeypatch, capsys):
+    monkeypatch.setattr(sys, 'argv', ['example', *arguments])
+    assert main() == 0
+    told = capsys.readouterr().out
+    assert told.startswith('usage: python -m example NAME')
+    lines = [line.split(maxsplit=1) for line in told.splitlines() if line.startswith('  ')]
     assert [name for name, _ in lines] == sorted(n for n in NAMES if 'make_sample' not in n)
     assert all(len(said) > 20 and 'see --help' not in said for _, said in lines)
 
 
 @pytest.mark.parametrize('name', ['tree', 'tree_lstm.data', 'common', '../scripts', '--mode'])
-def test_an_unknown_name(name):
-    done = run(name)
-    assert done.returncode == 2 and not done.stdout
-    assert done.stderr.startswith(f'python -m example: there is no {name!r}; there are adaptive')
-    assert len(done.stderr.splitlines()) == 1
+def test_an_unknown_name(name, monkeypatch, capsys):
+    monkeypatch.setattr(sys, 'argv', ['example', name])
+    assert main() == 2
+    told = capsys.readouterr()
+    assert told.err.startswith(f'python -m example: there is no {name!r}; there are adaptive')
+    assert len(told.err.splitlines()) == 1 and not told.out
 
 
 def test_a_program_gets_its_options_and_gives_its_status(tmp_path):
@@ -105,11 +110,11 @@ def test_a_maker_is_a_program(path):
 # Images are not the same to the byte: another NumPy may round otherwise.
 @pytest.mark.parametrize('path', [path for path in MAKERS if 'torchfold' not in path])
 def test_the_embedded_sample_is_what_its_maker_makes(path, tmp_path):
-    main = import_module('example.' + path.replace('/', '.')).main
-    assert main(['--out', str(tmp_path)]) == 0
+    make = import_module('example.' + path.replace('/', '.')).main
+    assert make(['--out', str(tmp_path)]) == 0
     kept = files_below((EXAMPLES / path).with_name('sample'))
     assert kept and files_below(tmp_path) == kept
-    assert main(['--out', str(tmp_path), '--seed', '1']) == 0
+    assert make(['--out', str(tmp_path), '--seed', '1']) == 0
     made = files_below(tmp_path)
     assert set(made) == set(kept) and made != kept
 

@@ -5,6 +5,7 @@ from unittest import mock
 
 import mxnet as mx
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet import autograd
@@ -33,9 +34,20 @@ def assert_close(found, expected, what):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * scale, err_msg=what)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(st.lists(programs(), max_size=5), schedulers, st.integers(0, 3))
 def test_random_programs_give_what_numpy_gives(minibatch, scheduler, skip):
+    check_values(minibatch, scheduler, skip)
+
+
+@pytest.mark.slow
+@settings(max_examples=500)
+@given(st.lists(programs(), max_size=5), schedulers, st.integers(0, 3))
+def test_more_random_programs_give_what_numpy_gives(minibatch, scheduler, skip):
+    check_values(minibatch, scheduler, skip)
+
+
+def check_values(minibatch, scheduler, skip):
     with edb.batching(scheduler) as scope:
         results = [run(program, True, as_ndarrays(program)) for program in minibatch]
     wanted = [values[skip:] for values in results]  # some values nobody asks for
@@ -99,9 +111,20 @@ def weighted(values) -> mx.nd.NDArray:
     return mx.nd.add_n(*[(value * (0.5 + i % 7)).sum() for i, value in enumerate(values)])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(programs(reads=True), min_size=1, max_size=4), schedulers, st.integers(0, 1))
 def test_random_programs_have_the_gradients_of_eager_gluon(minibatch, scheduler, skip):
+    check_gradients(minibatch, scheduler, skip)
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(st.lists(programs(reads=True), min_size=1, max_size=4), schedulers, st.integers(0, 1))
+def test_more_random_programs_have_the_gradients_of_eager_gluon(minibatch, scheduler, skip):
+    check_gradients(minibatch, scheduler, skip)
+
+
+def check_gradients(minibatch, scheduler, skip):
     given_arrays = [as_ndarrays(program) for program in minibatch]
     flat = [array for arrays in given_arrays for array in arrays]
 

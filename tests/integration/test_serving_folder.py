@@ -187,6 +187,18 @@ def serving(*arguments, shell='', **environment):
         yield server
 
 
+@pytest.fixture(scope='module')
+def shared(tmp_path_factory):
+    """A server of three models, for tests that change nothing of it."""
+    path = tmp_path_factory.mktemp('shared')
+    arrays = folder_of(path / 'arrays', ARRAYS)
+    (arrays / 'model-settings.json').write_text('{"name": "sum"}')
+    folders = layer(path / 'layer', 1), arrays, folder_of(path / 'parts', PARTS)
+    options = '--allowed-host', 'models.example', '--max-bytes', '100000'
+    with serving(*folders, *options) as server:
+        yield server
+
+
 def rows(*firsts):
     return request_of([{'row': [first, 2, 3]} for first in firsts])
 
@@ -309,53 +321,55 @@ def test_served(folder, workers):
 
 
 @needs_serve
-def test_pages_and_what_is_described(folder):
-    with serving(folder) as server:
-        page = server.answer('/')
-        assert page.text == '<p>a page'
-        assert "default-src 'none'" in page.headers['content-security-policy']
-        metadata = json.loads(server.ask('/v2/models/layer')[1])
-        assert metadata == json.loads(server.ask('/v2/models/layer/versions/1')[1])
-        assert metadata['inputs'] == [{'name': 'samples', 'datatype': 'BYTES', 'shape': [-1]}]
-        assert metadata['outputs'] == [{'name': 'answers', 'datatype': 'BYTES', 'shape': [-1]}]
-        assert metadata['parameters']['schema']['properties']['row']['minItems'] == 3
-        assert metadata['parameters']['example'] == {'row': [1, 2, 3]}
-        for path in ('/no', '/v2/models/no', '/v2/models/layer/versions/2', '/docs'):
-            assert server.ask(path)[0] == 404
-        assert server.ask('/v2/models/no/infer', rows(1))[0] == 404
-        assert server.answer('/v2/models/layer/infer').status == 405
-        assert 'http' not in (ROOT / 'example/tree_sst/served/page.html').read_text().replace(
-            'http://www.w3.org/2000/svg', ''
-        )
+def test_pages_and_what_is_described(shared):
+    server = shared
+    page = server.answer('/')
+    assert page.text == '<p>a page'
+    assert "default-src 'none'" in page.headers['content-security-policy']
+    metadata = json.loads(server.ask('/v2/models/layer')[1])
+    assert metadata == json.loads(server.ask('/v2/models/layer/versions/1')[1])
+    assert metadata['inputs'] == [{'name': 'samples', 'datatype': 'BYTES', 'shape': [-1]}]
+    assert metadata['outputs'] == [{'name': 'answers', 'datatype': 'BYTES', 'shape': [-1]}]
+    assert metadata['parameters']['schema']['properties']['row']['minItems'] == 3
+    assert metadata['parameters']['example'] == {'row': [1, 2, 3]}
+    for path in ('/no', '/v2/models/no', '/v2/models/layer/versions/2', '/docs'):
+        assert server.ask(path)[0] == 404
+    assert server.ask('/v2/models/no/infer', rows(1))[0] == 404
+    assert server.answer('/v2/models/layer/infer').status == 405
+    assert 'http' not in (ROOT / 'example/tree_sst/served/page.html').read_text().replace(
+        'http://www.w3.org/2000/svg', ''
+    )
 
 
 @needs_serve
-def test_models_are_changed_by_those_who_may(folder):
-    with serving(folder) as server:
-        index = json.loads(server.ask('/v2/repository/index', b'')[1])
-        assert index == [{'name': 'layer', 'version': '1', 'state': 'READY'}]
-        for verb in ('load', 'unload'):
-            status, text = server.ask(f'/v2/repository/models/layer/{verb}', b'')
-            assert status == 403 and '--model-control' in text
-        assert server.infer(1)[0] == 200
+def test_models_are_changed_by_those_who_may(shared):
+    server = shared
+    index = json.loads(server.ask('/v2/repository/index', b'')[1])
+    assert index == [
+        {'name': name, 'version': '1', 'state': 'READY'} for name in ('layer', 'sum', 'parts')
+    ]
+    for verb in ('load', 'unload'):
+        status, text = server.ask(f'/v2/repository/models/layer/{verb}', b'')
+        assert status == 403 and '--model-control' in text
+    assert server.infer(1)[0] == 200
 
 
 @needs_serve
-def test_hosts_and_origins(folder):
+def test_hosts_and_origins(shared):
     body = rows(1)
-    with serving(folder, '--allowed-host', 'models.example') as server:
-        own = f'127.0.0.1:{server.port}'
-        for host, origin, expected in [
-            (own, None, 200), ('localhost', None, 200), ('[::1]:80', None, 200),
-            ('models.example', None, 200), ('models.example:80', None, 200),
-            ('evil.example', None, 403), (f'127.0.0.1.evil.example:{server.port}', None, 403),
-            (own, f'http://{own}', 200), (own, 'https://models.example', 200),
-            (own, 'http://evil.example', 403), (own, 'null', 403),
-        ]:  # fmt: skip
-            headers = {'Host': host, **({'Origin': origin} if origin else {})}
-            for path in ('/v2/models/layer/infer', '/v2/repository/index'):
-                assert server.ask(path, body, **headers)[0] == expected, headers
-            assert server.ask('/', **headers)[0] == expected
+    server = shared
+    own = f'127.0.0.1:{server.port}'
+    for host, origin, expected in [
+        (own, None, 200), ('localhost', None, 200), ('[::1]:80', None, 200),
+        ('models.example', None, 200), ('models.example:80', None, 200),
+        ('evil.example', None, 403), (f'127.0.0.1.evil.example:{server.port}', None, 403),
+        (own, f'http://{own}', 200), (own, 'https://models.example', 200),
+        (own, 'http://evil.example', 403), (own, 'null', 403),
+    ]:  # fmt: skip
+        headers = {'Host': host, **({'Origin': origin} if origin else {})}
+        for path in ('/v2/models/layer/infer', '/v2/repository/index'):
+            assert server.ask(path, body, **headers)[0] == expected, headers
+        assert server.ask('/', **headers)[0] == expected
 
 
 @needs_serve
@@ -371,50 +385,48 @@ def test_request_ids_and_logs(folder):
 
 
 @needs_serve
-def test_several_models(folder, tmp_path):
-    arrays = folder_of(tmp_path / 'arrays', ARRAYS)
-    (arrays / 'model-settings.json').write_text('{"name": "sum"}')
-    with serving(folder, arrays) as server:
-        assert server.lines[0].startswith('serve: layer, sum are ready')
-        assert server.infer(1) == (200, [[6, 6]])
-        metadata = json.loads(server.ask('/v2/models/sum')[1])
-        assert metadata['inputs'] == [
-            {'name': 'row', 'datatype': 'FP32', 'shape': [-1, -1]},
-            {'name': 'factor', 'datatype': 'INT64', 'shape': [-1]},
-        ]
-        row = {'name': 'row', 'datatype': 'FP32', 'shape': [2, 2], 'data': [[1, 2], [3, 4]]}
-        factor = {'name': 'factor', 'datatype': 'INT64', 'shape': [2], 'data': [2, 3]}
-        status, text = server.ask('/v2/models/sum/infer', {'inputs': [row, factor]})
-        (output,) = json.loads(text)['outputs']
-        assert (status, output['data'], output['shape']) == (200, [6, 21], [2, 1])
-        for inputs, message in [
-            ([row], 'the inputs are row, factor'),
-            ([row, {**factor, 'data': [1.5, 2]}], 'no INT64'),
-            ([row, {**factor, 'datatype': 'INT32'}], 'is INT64 of shape'),
-            ([row, {**factor, 'shape': [1], 'data': [1]}], 'differs between inputs'),
-            ([{**row, 'shape': [4]}, factor], 'is FP32 of shape'),
-        ]:
-            status, text = server.ask('/v2/models/sum/infer', {'inputs': inputs})
-            assert status == 400 and message in text, text
-        import tritonclient.http as triton
+def test_several_models(shared):
+    server = shared
+    assert server.lines[0].startswith('serve: layer, sum, parts are ready')
+    assert server.infer(1) == (200, [[6, 6]])
+    metadata = json.loads(server.ask('/v2/models/sum')[1])
+    assert metadata['inputs'] == [
+        {'name': 'row', 'datatype': 'FP32', 'shape': [-1, -1]},
+        {'name': 'factor', 'datatype': 'INT64', 'shape': [-1]},
+    ]
+    row = {'name': 'row', 'datatype': 'FP32', 'shape': [2, 2], 'data': [[1, 2], [3, 4]]}
+    factor = {'name': 'factor', 'datatype': 'INT64', 'shape': [2], 'data': [2, 3]}
+    status, text = server.ask('/v2/models/sum/infer', {'inputs': [row, factor]})
+    (output,) = json.loads(text)['outputs']
+    assert (status, output['data'], output['shape']) == (200, [6, 21], [2, 1])
+    for inputs, message in [
+        ([row], 'the inputs are row, factor'),
+        ([row, {**factor, 'data': [1.5, 2]}], 'no INT64'),
+        ([row, {**factor, 'datatype': 'INT32'}], 'is INT64 of shape'),
+        ([row, {**factor, 'shape': [1], 'data': [1]}], 'differs between inputs'),
+        ([{**row, 'shape': [4]}, factor], 'is FP32 of shape'),
+    ]:
+        status, text = server.ask('/v2/models/sum/infer', {'inputs': inputs})
+        assert status == 400 and message in text, text
+    import tritonclient.http as triton
 
-        client = triton.InferenceServerClient(f'127.0.0.1:{server.port}')
-        sent = [
-            triton.InferInput('row', [1, 3], 'FP32'),
-            triton.InferInput('factor', [1], 'INT64'),
-        ]
-        sent[0].set_data_from_numpy(np.array([[1, 2, 3]], np.float32))
-        sent[1].set_data_from_numpy(np.array([10]))
-        np.testing.assert_array_equal(client.infer('sum', sent).as_numpy('total'), [[60]])
-        client.close()
+    client = triton.InferenceServerClient(f'127.0.0.1:{server.port}')
+    sent = [
+        triton.InferInput('row', [1, 3], 'FP32'),
+        triton.InferInput('factor', [1], 'INT64'),
+    ]
+    sent[0].set_data_from_numpy(np.array([[1, 2, 3]], np.float32))
+    sent[1].set_data_from_numpy(np.array([10]))
+    np.testing.assert_array_equal(client.infer('sum', sent).as_numpy('total'), [[60]])
+    client.close()
 
 
 @needs_serve
-def test_curl(folder):
-    with serving(folder) as server:
-        command = server.process.stdout.readline()
-        done = subprocess.run(['bash', '-c', command], capture_output=True, text=True, check=True)
-        assert results(done.stdout) == [[6, 6]]
+def test_curl(shared):
+    server = shared
+    command = server.process.stdout.readline()
+    done = subprocess.run(['bash', '-c', command], capture_output=True, text=True, check=True)
+    assert results(done.stdout) == [[6, 6]]
 
 
 def tensor_of(triton, *firsts):
@@ -478,7 +490,7 @@ def not_ready(client, name):
 
 
 @needs_serve
-def test_statuses_of_grpc(folder):
+def test_statuses_of_grpc(shared):
     import grpc
     from tritonclient.grpc import service_pb2 as messages
     from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
@@ -494,10 +506,7 @@ def test_statuses_of_grpc(folder):
         return asked
 
     codes = grpc.StatusCode
-    with (
-        serving(folder) as server,
-        grpc.insecure_channel(f'127.0.0.1:{server.grpc_port}') as channel,
-    ):
+    with grpc.insecure_channel(f'127.0.0.1:{shared.grpc_port}') as channel:
         stub = GRPCInferenceServiceStub(channel)
         good = '{"row": [5, 2, 3]}'
         answer, call = stub.ModelInfer.with_call(request(good), metadata=[('x-request-id', 'mine')])
@@ -525,44 +534,44 @@ def events(text):
 
 
 @needs_serve
-def test_answers_in_parts(tmp_path):
+def test_answers_in_parts(shared):
     import tritonclient.grpc as triton
 
-    with serving(folder_of(tmp_path / 'parts', PARTS)) as server:
-        path, body = '/v2/models/parts/infer', request_of([2, 1])
-        for more in ({'Accept': 'text/event-stream'}, {}):
-            answer = server.answer(path + ('' if more else '_stream'), body, **more)
-            assert answer.headers['content-type'] == 'text/event-stream'
-            *parts, (name, last) = events(answer.text)
-            assert name == 'answer' and last['outputs'][0]['data'] == ['2', '1']
-            pairs = [[each['data'][0] for each in part['outputs']] for _, part in parts]
-            words = sorted([(sample, json.loads(text)['word']) for sample, text in pairs])
-            assert words == [(0, 0), (0, 1), (1, 0)]
-        assert server.answer(f'{path}_stream', request_of(['no'])).status == 400
-        failed = events(server.answer(f'{path}_stream', request_of([13])).text)
-        assert len(failed) == 14 and failed[-1] == (
-            'error', {'error': 'not computed: 13 is not computed'}
-        )  # fmt: skip
-        assert server.infer_of('parts', 3) == (200, [3])
+    server = shared
+    path, body = '/v2/models/parts/infer', request_of([2, 1])
+    for more in ({'Accept': 'text/event-stream'}, {}):
+        answer = server.answer(path + ('' if more else '_stream'), body, **more)
+        assert answer.headers['content-type'] == 'text/event-stream'
+        *parts, (name, last) = events(answer.text)
+        assert name == 'answer' and last['outputs'][0]['data'] == ['2', '1']
+        pairs = [[each['data'][0] for each in part['outputs']] for _, part in parts]
+        words = sorted([(sample, json.loads(text)['word']) for sample, text in pairs])
+        assert words == [(0, 0), (0, 1), (1, 0)]
+    assert server.answer(f'{path}_stream', request_of(['no'])).status == 400
+    failed = events(server.answer(f'{path}_stream', request_of([13])).text)
+    assert len(failed) == 14 and failed[-1] == (
+        'error', {'error': 'not computed: 13 is not computed'}
+    )  # fmt: skip
+    assert server.infer_of('parts', 3) == (200, [3])
 
-        got, over = [], threading.Semaphore(0)
+    got, over = [], threading.Semaphore(0)
 
-        def take(result, error):
-            got.append(error or [result.as_numpy(name) for name in ('sample', 'part', 'answers')])
-            over.release()
+    def take(result, error):
+        got.append(error or [result.as_numpy(name) for name in ('sample', 'part', 'answers')])
+        over.release()
 
-        client = triton.InferenceServerClient(f'127.0.0.1:{server.grpc_port}')
-        client.start_stream(take)
-        tensor = triton.InferInput('samples', [1], 'BYTES')
-        tensor.set_data_from_numpy(np.array(['2'], object))
-        client.async_stream_infer('parts', [tensor])
-        client.async_stream_infer('no', [tensor])
-        for _ in range(4):
-            over.acquire()
-        client.stop_stream()
-        client.close()
-        assert [json.loads(part[1][0])['word'] for part in got[:2]] == [0, 1]
-        assert got[2][2][0] == b'2' and 'no/1 does not exist' in str(got[3])
+    client = triton.InferenceServerClient(f'127.0.0.1:{server.grpc_port}')
+    client.start_stream(take)
+    tensor = triton.InferInput('samples', [1], 'BYTES')
+    tensor.set_data_from_numpy(np.array(['2'], object))
+    client.async_stream_infer('parts', [tensor])
+    client.async_stream_infer('no', [tensor])
+    for _ in range(4):
+        over.acquire()
+    client.stop_stream()
+    client.close()
+    assert [json.loads(part[1][0])['word'] for part in got[:2]] == [0, 1]
+    assert got[2][2][0] == b'2' and 'no/1 does not exist' in str(got[3])
 
 
 @needs_serve
@@ -766,29 +775,29 @@ def test_too_many_connections(folder, limit):
 
 
 @needs_serve
-def test_bodies_in_pieces_and_connections_that_go_on(folder):
-    with serving(folder, '--max-bytes', '1000') as server:
-        connection = http.client.HTTPConnection('127.0.0.1', server.port)
-        body = json.dumps(rows(1)).encode()
-        for _ in range(3):
-            pieces = iter([body[:10], body[10:]])
-            connection.request('POST', '/v2/models/layer/infer', pieces, encode_chunked=True,
-                               headers={'Transfer-Encoding': 'chunked'})  # fmt: skip
-            answer = connection.getresponse()
-            assert answer.status == 200 and results(answer.read()) == [[6, 6]]
-        kept = connection.sock
-        connection.request('POST', '/v2/models/no/infer', body)  # of which the body is not read
-        assert connection.getresponse().read() and connection.sock is kept
-        pieces = iter([b' ' * 600, b' ' * 600])
+def test_bodies_in_pieces_and_connections_that_go_on(shared):
+    server = shared
+    connection = http.client.HTTPConnection('127.0.0.1', server.port)
+    body = json.dumps(rows(1)).encode()
+    for _ in range(3):
+        pieces = iter([body[:10], body[10:]])
         connection.request('POST', '/v2/models/layer/infer', pieces, encode_chunked=True,
                            headers={'Transfer-Encoding': 'chunked'})  # fmt: skip
-        assert connection.getresponse().status == 413
-        answer = server.answer('/v2/models/layer/infer', body, content_encoding='gzip')
-        assert answer.status == 415
-        raw = socket.create_connection(('127.0.0.1', server.port))
-        raw.sendall(b'no request\r\n\r\n')
-        with raw, raw.makefile('rb') as lines:
-            assert b' 400 ' in lines.readline() and b'{"error":' in lines.read()
+        answer = connection.getresponse()
+        assert answer.status == 200 and results(answer.read()) == [[6, 6]]
+    kept = connection.sock
+    connection.request('POST', '/v2/models/no/infer', body)  # of which the body is not read
+    assert connection.getresponse().read() and connection.sock is kept
+    pieces = iter([b' ' * 60000, b' ' * 60000])
+    connection.request('POST', '/v2/models/layer/infer', pieces, encode_chunked=True,
+                       headers={'Transfer-Encoding': 'chunked'})  # fmt: skip
+    assert connection.getresponse().status == 413
+    answer = server.answer('/v2/models/layer/infer', body, content_encoding='gzip')
+    assert answer.status == 415
+    raw = socket.create_connection(('127.0.0.1', server.port))
+    raw.sendall(b'no request\r\n\r\n')
+    with raw, raw.makefile('rb') as lines:
+        assert b' 400 ' in lines.readline() and b'{"error":' in lines.read()
 
 
 @needs_serve

@@ -1,14 +1,13 @@
 """Decide which tests run for every commit, in CI, and only with ``-m slow``.
 
 `FAST` names the tests for every commit, ``pytest --fast``, by stages of the flow. They have to take
-less than 3 minutes on two cores (``--durations=30`` shows how long each test takes). They start few
-programs, as importing MXNet takes longer than most tests.
+less than 3 minutes on two cores. They start few programs, as importing MXNet takes longer than most
+tests.
 """
 
 import math
-import re
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
@@ -33,32 +32,58 @@ FAST = {
 }
 
 
-# Seconds a case, with three processes on two cores, of tests above `_TEST_SECONDS`. When CI has
-# become slow: pytest -m '' -n 3 --durations=0 | python -m tests.support.tiers
+# Seconds of a processor a case, with the programs that it starts, of tests above `_TEST_SECONDS`.
+# When CI has become slow: pytest -m '' --seconds-to FOLDER, python -m tests.support.tiers FOLDER
 DURATIONS = Path(__file__).with_name('durations.txt')
-_TEST_SECONDS = 4  # the cases of one test in CI; but one case always, if it takes less than:
-_CASE_SECONDS = 8
-KEPT = {  # in CI however long they take: what users do first, and random programs
+_TEST_SECONDS = 2  # the cases of one test in CI, which has none that takes longer alone, but for:
+KEPT = {  # a case however long it takes: what users do first, each feature, and random programs
     'docs/test_docstrings test_examples_run',
+    'docs/test_notebook test_tutorial_runs_and_shows_what_it_did',
     'docs/test_pages test_first_program_of_readme_runs_as_it_is_copied',
     'docs/test_pages test_measurement_of_the_first_program_runs',
-    'docs/test_notebook test_tutorial_runs_and_shows_what_it_did',
+    'examples/test_example_entrance test_a_program_gets_its_options_and_gives_its_status',
     'examples/test_example_parser test_program',
     'examples/test_example_sst test_program_on_the_embedded_sample',
     'examples/test_example_train test_program_on_the_embedded_sample',
-    'integration/test_cpp_programs test_networks_that_take_one_sample_at_a_time',
+    'integration/test_control_flow test_random_blocks_equal_eager_whatever_was_called_before',
+    'integration/test_distributed test_a_worker_that_fails_ends_the_job',
     'integration/test_distributed test_two_workers_train_as_one_process_with_their_minibatches',
-    'integration/test_property test_random_programs_give_what_numpy_gives',
-    'integration/test_property test_random_programs_have_the_gradients_of_eager_gluon',
+    'integration/test_encoders test_encoders_are_padded_to_a_few_lengths',
+    'integration/test_exit test_exit_status',
+    'integration/test_faults test_fault_01_loss_heads_make_their_own_gradient',
+    'integration/test_faults test_fault_02_axis_none_sorts_one_value_only',
+    'integration/test_functions test_results_and_gradients_are_as_eager',
+    'integration/test_inputs test_idiom',
+    'integration/test_linear_time test_work_grows_with_the_number_of_types',
     'integration/test_native test_random_blocks',
     'integration/test_native test_without_compiler',
+    'integration/test_numpy_mode test_idiom_is_batched',
+    'integration/test_numpy_programs test_program_is_batched',
+    'integration/test_packed test_encoders_are_one_batch',
+    'integration/test_property test_random_programs_give_what_numpy_gives',
+    'integration/test_property test_random_programs_have_the_gradients_of_eager_gluon',
     'integration/test_property test_random_trees',
+    'integration/test_public_reports test_batched_equals_eager',
     'integration/test_remembered test_gradients_of_later_scopes',
+    'integration/test_reuse test_matches_eager',
+    'integration/test_serving_folder test_a_model_that_fails',
+    'integration/test_serving_folder test_a_worker_that_dies_is_replaced',
+    'integration/test_serving_folder test_new_parameters_under_traffic',
     'integration/test_serving_folder test_served',
+    'integration/test_serving_folder test_sigterm',
+    'integration/test_serving_folder test_slow_clients',
+    'integration/test_side_effects test_operator',
+    'integration/test_sparse test_trees',
+    'integration/test_threads test_a_forked_process_has_helpers_of_its_own',
+    'integration/test_threads test_results_and_gradients_are_those_of_eager_gluon',
     'integration/test_walk_operators test_a_slice',
     'unit/test_compiled test_both_forms_record_the_same',
+    'unit/test_install test_changed_source_is_what_runs',
     'unit/test_install test_sdist_and_wheel_have_every_file',
-    'unit/test_suite test_no_test_module_imports_another',
+    'unit/test_lift test_operator',
+    'unit/test_numpy_compat test_run_starts_a_program_that_imports_mxnet_first',
+    'unit/test_plan test_plans_of_random_programs_move_what_calls_name',
+    'unit/test_schedule test_lower_bound_is_as_defined',
 }
 
 
@@ -74,7 +99,7 @@ def left_to_slow(tests: dict[str, list[Any]], seconds: dict[str, float]) -> Iter
         each = seconds.get(test, 0.0)
         step = math.ceil(each * len(cases) / _TEST_SECONDS)
         step = min(max(step, 1), len(cases))
-        first = test in KEPT or len(cases) > 1 or each < _CASE_SECONDS
+        first = test in KEPT or each <= _TEST_SECONDS
         yield from (case for number, case in enumerate(cases) if number % step or not first)
 
 
@@ -111,17 +136,18 @@ def is_fast(module: str) -> bool:
 
 
 def main() -> None:
-    """Write the durations anew, from what pytest prints."""
+    """Write the durations anew, from what ``--seconds-to`` left in a folder."""
     totals: Counter[str] = Counter()
-    cases: defaultdict[str, set[str]] = defaultdict(set)
-    for line in sys.stdin:
-        found = re.match(r'([\d.]+)s (?:call|setup|teardown) +tests/(\S+)\.py::(\w+)(.*)', line)
-        if found:
-            test = f'{found[2]} {found[3]}'
-            totals[test] += float(found[1])
-            cases[test].add(found[4])
+    cases: Counter[str] = Counter()
+    for path in Path(sys.argv[1]).iterdir():
+        for line in path.read_text().splitlines():
+            seconds, _, name = line.partition(' tests/')
+            module, _, case = name.partition('.py::')
+            test = f'{module} {case.partition("[")[0].rpartition("::")[2]}'
+            totals[test] += float(seconds)
+            cases[test] += 1
     long = sorted(test for test, seconds in totals.items() if seconds > _TEST_SECONDS)
-    lines = [f'{totals[test] / len(cases[test]):.1f} {test}\n' for test in long]
+    lines = [f'{totals[test] / cases[test]:.1f} {test}\n' for test in long]
     DURATIONS.write_text(''.join(lines))
 
 

@@ -13,6 +13,7 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from tests.support.processes import ROOT, run_python
+from tests.support.sources import nodes_of
 
 PACKAGE = Path(edb.__file__).parent
 SOURCES = {path.relative_to(PACKAGE): path for path in sorted(PACKAGE.rglob('*.py'))}
@@ -44,27 +45,32 @@ UP = {
 ROOMS_OF_GLUON = {'subgraph', 'testing'}
 
 
-def trees(without=()):
-    for name, path in SOURCES.items():
-        if name.parts[0] not in without:
-            yield name, ast.parse(path.read_text(encoding='utf-8'))
+@pytest.fixture(scope='module')
+def nodes():
+    """All nodes of each module's syntax tree."""
+    found = nodes_of(SOURCES.values())
+    return {name: found[path] for name, path in SOURCES.items()}
+
+
+def outside_mx(nodes):
+    return {name: found for name, found in nodes.items() if name.parts[0] != 'mx'}
 
 
 def is_private(name):
     return name.startswith('_') and not name.endswith('__')
 
 
-def imported(tree):
+def imported(nodes):
     """(module, name or None) of what is imported from MXNet."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-def private_imports(tree):
-    for module, name in imported(tree):
+def private_imports(nodes):
+    for module, name in imported(nodes):
         parts = module.split('.') + ([name] if name else [])
         if parts[0] == 'mxnet' and (
             any(map(is_private, parts)) or (module == 'mxnet.base' and name not in ERRORS)
@@ -78,27 +84,27 @@ def private_names_of_mxnet():
     return {name for each in objects for name in dir(each) if is_private(name)}
 
 
-def private_attributes(tree, known):
+def private_attributes(nodes, known):
     """Yield private attributes of MXNet's modules, and of objects that may be MXNet's."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             root = ast.unparse(node.value).split('.')[0]
             if root in MODULES or (node.attr in known and root not in ('self', 'cls')):
                 yield node.attr
 
 
-def test_private_names_of_mxnet_are_imported_in_mx_only():
+def test_private_names_of_mxnet_are_imported_in_mx_only(nodes):
     assert set(SOURCES) > {Path('mx/arrays.py'), Path('record/calls.py')}
-    found = {str(name): list(private_imports(tree)) for name, tree in trees(without=['mx'])}
+    found = {str(name): list(private_imports(of)) for name, of in outside_mx(nodes).items()}
     assert not {name: names for name, names in found.items() if names}
 
 
-def test_private_names_of_mxnet_are_used_in_mx_only():
+def test_private_names_of_mxnet_are_used_in_mx_only(nodes):
     known = private_names_of_mxnet()
     used = {
         (name.parts[0], attribute)
-        for name, tree in trees(without=['mx'])
-        for attribute in private_attributes(tree, known)
+        for name, of in outside_mx(nodes).items()
+        for attribute in private_attributes(of, known)
     }
     assert not {
         (room, name)
@@ -108,11 +114,11 @@ def test_private_names_of_mxnet_are_used_in_mx_only():
     assert {name for _, name in used} == set(ALLOWED)
 
 
-def test_no_room_takes_private_names_of_another_module():
+def test_no_room_takes_private_names_of_another_module(nodes):
     found = [
         f'{name}: {alias.name}'
-        for name, tree in trees()
-        for node in ast.walk(tree)
+        for name, of in nodes.items()
+        for node in of
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
         if is_private(alias.name)
@@ -144,11 +150,11 @@ def test_a_stage_calls_earlier_stages_only():
     assert set(done.stdout.splitlines()) == set(UP)
 
 
-def test_one_class_one_name():
+def test_one_class_one_name(nodes):
     """Private ones too, whatever their underscores."""
     places = defaultdict(list)
-    for name, tree in trees():
-        for node in ast.walk(tree):
+    for name, of in nodes.items():
+        for node in of:
             if isinstance(node, ast.ClassDef):
                 places[node.name.strip('_')].append(f'{name}:{node.lineno}')
     assert not {name: where for name, where in places.items() if len(where) > 1}

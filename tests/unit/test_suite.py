@@ -8,9 +8,9 @@ import select
 import signal
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from types import FunctionType
+from typing import NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -22,6 +22,7 @@ from gluon_edbatch.record import hooks
 from tests.support.aftermath import assert_hooks_gone, is_mxnets
 from tests.support.cases import in_one_test
 from tests.support.processes import HANG, interrupt, run_python, start
+from tests.support.sources import nodes_of
 from tests.support.tiers import FAST, KEPT, durations, is_fast, left_to_slow
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -29,64 +30,68 @@ PROGRAMS = TESTS / 'fuzz', TESTS / 'runtime'  # which measure, too
 MODULES = sorted(path for path in TESTS.rglob('*.py') if not {*PROGRAMS} & {*path.parents})
 
 
-@cache
-def nodes(module):
-    """All nodes of a module's syntax tree."""
-    return list(ast.walk(ast.parse(module.read_text(encoding='utf-8'))))
+class Told(NamedTuple):
+    """What a module's source tells."""
+
+    functions: set[str]
+    imported: set[str]  # first names of all that it imports, anywhere in it
+    clocks: list[str]  # the lines that go by the clock
 
 
-def imported(module):
-    """First names of all that a module imports, anywhere in it."""
-    for node in nodes(module):
+@pytest.fixture(scope='module')
+def told():
+    """Told by each module."""
+    return {
+        module: Told(
+            {node.name for node in nodes if isinstance(node, ast.FunctionDef)},
+            set(imported(nodes)),
+            [f'{module}:{getattr(node, "lineno", "?")}' for node in nodes if is_a_clock(node)],
+        )
+        for module, nodes in nodes_of(MODULES).items()
+    }
+
+
+def imported(nodes):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name.split('.')[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module.split('.')[0]
 
 
-def test_no_test_module_imports_another():
+def is_a_clock(node):
+    if isinstance(node, ast.Attribute):
+        return isinstance(node.value, ast.Name) and node.value.id == 'time'
+    return (
+        isinstance(node, ast.keyword)
+        and node.arg == 'timeout'
+        and isinstance(node.value, ast.Constant)
+    )
+
+
+def test_no_test_module_imports_another(told):
     """What several need stands in `support`."""
     others = {path.stem for path in MODULES if path.stem.startswith('test_')}
-    assert not [module for module in MODULES if others & set(imported(module))]
+    assert not [module for module in MODULES if others & told[module].imported]
 
 
-def test_durations_name_tests():
+def test_durations_name_tests(told):
     for name in {*durations(), *KEPT}:
         module, test = name.split()
-        functions = {
-            node.name for node in nodes(TESTS / f'{module}.py') if isinstance(node, ast.FunctionDef)
-        }
-        assert test in functions, name
+        assert test in told[TESTS / f'{module}.py'].functions, name
 
 
 def test_ci_has_a_case_of_each_test_but_of_long_ones():
     seconds = {'short': 0.1, 'cases': 1.0, 'long': 100.0}
     tests = {name: list(range(9)) for name in ('short', 'cases', 'unknown')} | {'long': [0]}
     left = list(left_to_slow(tests, seconds))
-    assert left == [1, 2, 4, 5, 7, 8, 0]
+    assert left == [1, 2, 3, 4, 6, 7, 8, 0]
 
 
-def goes_by_the_clock(module):
-    """The lines of a module that do."""
-    for node in nodes(module):
-        clock = (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == 'time'
-        )
-        limit = (
-            isinstance(node, ast.keyword)
-            and node.arg == 'timeout'
-            and isinstance(node.value, ast.Constant)
-        )
-        if clock or limit:
-            yield f'{module}:{getattr(node, "lineno", "?")}'
-
-
-def test_no_test_goes_by_the_clock():
+def test_no_test_goes_by_the_clock(told):
     """How fast a machine is, and what else it does, decides nothing (`support.processes.HANG` is
     there for what hangs)."""
-    assert not [line for module in MODULES for line in goes_by_the_clock(module)]
+    assert not [line for each in told.values() for line in each.clocks]
 
 
 def test_the_fast_tier_names_files_that_exist():
@@ -256,8 +261,8 @@ def test_programs_end_with_a_killed_process_of_tests(tmp_path):
         '-c',
         f"""
 import os, signal, sys
-sys.path.append({str(TESTS.parent)!r})
-from tests.support.processes import start
+sys.path.append({str(TESTS / 'support')!r})  # alone: `tests.support` imports MXNet
+from processes import start
 with start([sys.executable, '-c', {held!r} + '; import time; time.sleep(10 ** 6)']) as process:
     process.stdout.readline()
     os.kill(os.getpid(), signal.SIGKILL)
