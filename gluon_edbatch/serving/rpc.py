@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator
 from functools import partial
-from time import monotonic
 from typing import Any, Callable
 
 import grpc
@@ -57,21 +56,17 @@ class Service:
         try:
             found = give(asked)
             if not isinstance(found, dict):
-                answer, found = await found, {}
-                if answer.status != 200:
-                    await _fail(context, answer)
+                await _pass(await found, context)
+                found = {}
             return ParseDict(found, made(), ignore_unknown_fields=True)
         except RequestError as fault:
-            await _fail(context, error(fault.status, str(fault)))
+            await _pass(error(fault.status, str(fault)), context)
 
     async def _infer(self, body: bytes, context: Any) -> bytes:
         name = self._name(context)
         context.set_trailing_metadata((('x-request-id', name),))
-        call = Call('grpc', id=name, body=body)
-        (answer,) = [each async for each in self._answers('ModelInfer', call)]
-        if answer.status != 200:
-            await _fail(context, answer)
-        return answer.body
+        answers = self._answers('ModelInfer', Call('grpc', id=name, body=body))
+        return await _pass([each async for each in answers][-1], context)
 
     async def _stream(self, bodies: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         """Answer the requests of a gRPC stream, one after the other."""
@@ -83,14 +78,8 @@ class Service:
                 failed = messages.ModelStreamInferResponse(error_message=_message(answer))
                 yield answer.body if answer.status == 200 else failed.SerializeToString()
 
-    async def _answers(self, method: str, call: Call) -> AsyncIterator[Answer]:
-        begun, status = monotonic(), 499
-        try:
-            async for answer in self._front.answers(call):
-                status = answer.status
-                yield answer
-        finally:
-            self._front.note('grpc', method, call.id, status, begun)
+    def _answers(self, method: str, call: Call) -> AsyncIterator[Answer]:
+        return self._front.noted('grpc', method, call.id, self._front.answers(call))
 
     def _name(self, context: Any) -> str:
         return self._front.request_id(dict(context.invocation_metadata()).get('x-request-id', ''))
@@ -100,6 +89,9 @@ def _message(answer: Answer) -> str:
     return '' if answer.status == 200 else str(json.loads(answer.body)['error'])
 
 
-async def _fail(context: Any, answer: Answer) -> None:
-    code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
-    await context.abort(code, _message(answer))
+async def _pass(answer: Answer, context: Any) -> bytes:
+    """Return the body of an answer; abort the RPC if it is an error."""
+    if answer.status != 200:
+        code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
+        await context.abort(code, _message(answer))
+    return answer.body

@@ -140,27 +140,21 @@ class ServedModel:
         return found
 
 
-_made: dict[str, Any] = {}  # metrics of this process: a model that is loaded again goes on counting
-
-
-def metric(kind: Any, name: str, what: str, labels: Sequence[str], **options: Any) -> Any:
-    """Return the Prometheus metric of this name; the first call in a process creates it."""
-    if name not in _made:
-        _made[name] = kind(name, what, labels, **options)
-    return _made[name]
-
-
-def _observer(model: str) -> Callable[[str, float], None]:
-    """Return a function that passes an engine's counts to Prometheus (`observe` of `Engine`)."""
-    requests = metric(Counter, 'edb_requests', 'Samples by outcome.', ['model', 'outcome'])
-    told = {outcome: requests.labels(model, outcome).inc for outcome in OUTCOMES}
+_REQUESTS = Counter('edb_requests', 'Samples by outcome.', ['model', 'outcome'])
+_HISTOGRAMS = {
+    name: Histogram(f'edb_{name}{unit}', what, ['model'], buckets=buckets)
     for name, unit, what, buckets in (
         ('batch_size', '', 'Samples in a round.', SIZES),
         ('queued', '', 'Samples that waited when a round began.', (0, *SIZES)),
         ('waited', '_seconds', 'Of answered samples, in the queue.', SECONDS),
         ('evaluated', '_seconds', 'Of answered samples, afterwards.', SECONDS),
         ('total', '_seconds', 'Both.', SECONDS),
-    ):
-        histogram = metric(Histogram, f'edb_{name}{unit}', what, ['model'], buckets=buckets)
-        told[name] = histogram.labels(model).observe
+    )
+}
+
+
+def _observer(model: str) -> Callable[[str, float], None]:
+    """Return a function that passes an engine's counts to Prometheus (`observe` of `Engine`)."""
+    told = {outcome: _REQUESTS.labels(model, outcome).inc for outcome in OUTCOMES}
+    told.update({name: each.labels(model).observe for name, each in _HISTOGRAMS.items()})
     return lambda name, value: told[name](value)
