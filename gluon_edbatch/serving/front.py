@@ -18,7 +18,7 @@ from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .open_inference import HEADER_LENGTH, Answer, Call, RequestError, check_model, error
-from .pace import Expectation
+from .requests import LatencyEstimator
 from .workers import LOG, WorkerPool
 
 LEAST_OPEN = 32  # open requests that are never refused; from there on, speed is measured
@@ -116,7 +116,7 @@ class Front:
     def __init__(self, pool: WorkerPool, options: Any):
         self.pool, self._options = pool, options
         self.open, self.is_draining = 0, False
-        self._expectation, self._ended = Expectation(), 0.0
+        self._estimator, self._ended = LatencyEstimator(), 0.0
         self._ids, self._prefix = count(1), uuid4().hex[:12]
 
     def check_room(self) -> None:
@@ -124,7 +124,7 @@ class Front:
         would take longer than `--max-wait`, by how fast requests were done lately."""
         if self.is_draining:
             raise RequestError(503, 'the server ends: try elsewhere')
-        seconds = self._expectation.work(self.open)
+        seconds = self._estimator.seconds(self.open)
         if self.open >= LEAST_OPEN and seconds > self._options.max_wait:
             what = f'{self.open} requests are open, which takes some {1e3 * seconds:.0f} ms'
             raise RequestError(503, f'{what}: try again later')
@@ -147,7 +147,7 @@ class Front:
         finally:
             if self.open >= LEAST_OPEN:
                 now = monotonic()
-                self._expectation.note_round(1, now - self._ended)
+                self._estimator.note_round(1, now - self._ended)
                 self._ended = now
             self.open -= 1
 
@@ -233,7 +233,7 @@ class Front:
             yield answer
 
     def _check(self, scope: Any, headers: dict[bytes, bytes]) -> None:
-        """Refuse foreign hosts and origins, compressed bodies, and all but metrics at their port."""
+        """Refuse foreign hosts and origins, compressed bodies, and models at the metrics' port."""
         is_aside = scope['server'][1] == self._options.metrics_port
         if is_aside and not scope['path'].startswith(('/metrics', '/v2/health/')):
             raise RequestError(404, 'this port has /metrics and /v2/health')
