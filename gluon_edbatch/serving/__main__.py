@@ -24,31 +24,25 @@ GRACE_S = 30.0  # seconds in which accepted requests may finish
 SPARE_FILES = 64  # open files that are kept for other uses than connections
 
 
-class CommandError(Exception):
-    """Raised if the server cannot start as the command line asks; the message is one sentence."""
-
-
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Serve until SIGINT or SIGTERM arrives; return the exit status."""
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Serve until SIGINT or SIGTERM arrives. Exits with one sentence if the server cannot start."""
     options = _options(arguments)
     _log(options)
     directory = tempfile.mkdtemp(prefix='edb-metrics-')  # where workers leave their counts
     try:
         folders = {name_of(folder): folder.resolve() for folder in options.folders}
         if len(folders) < len(options.folders):
-            raise CommandError('two folders have the same name: see model-settings.json')
+            raise FolderError('two folders have the same name: see model-settings.json')
         os.environ['PROMETHEUS_MULTIPROC_DIR'] = directory
         try:
             import uvloop
         except ImportError:
-            raise CommandError("the extra is missing: `pip install '.[cpu,serve]'`") from None
+            sys.exit("serve: the extra is missing: `pip install '.[cpu,serve]'`")
         uvloop.run(serve(options, folders))
-    except (CommandError, FolderError) as error:
-        print(f'serve: {error}', file=sys.stderr)
-        return 1
+    except FolderError as error:
+        sys.exit(f'serve: {error}')
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    return 0
 
 
 def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -108,7 +102,7 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         reason = getattr(error, 'strerror', None) or str(error)
-        raise CommandError(f'{host}:{port}: cannot listen there: {reason} ({option})') from None
+        sys.exit(f'serve: {host}:{port}: cannot listen there: {reason} ({option})')
 
 
 async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
@@ -185,7 +179,7 @@ def _traced(app: Any, options: argparse.Namespace) -> Any:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise CommandError("the extra is missing: `pip install '.[cpu,serve,otel]'`") from None
+        sys.exit("serve: the extra is missing: `pip install '.[cpu,serve,otel]'`")
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
@@ -217,4 +211,4 @@ def request_of(samples: Sequence[Any]) -> dict[str, Any]:
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    main()

@@ -203,7 +203,8 @@ class WorkerPool:
         while self._is_open:
             try:
                 async with self._changing:
-                    return await self._add()
+                    await self._add()
+                return
             except FolderError as fault:
                 LOG.error('a worker does not start: %s', fault)
                 await asyncio.sleep(_PAUSE)
