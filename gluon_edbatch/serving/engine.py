@@ -265,16 +265,13 @@ class Engine:
         if failed is not None and not self._warm.done():
             self._warm.set_exception(failed)
         elif failed is not None:
-            self._abandon(EngineClosedError(f'the engine ended by {failed!r}'))
-
-    def _abandon(self, error: EngineClosedError) -> None:
-        """Fail all updates and requests that wait or were running with this error."""
-        while (update := self._queue.take_update()) is not None:
-            update[1].set_exception(error)
-        left = [*self._queue.begun, *(self._queue.take(len(self._queue), 0) or [])]
-        for request in left:
-            request.error = error
-        self._answer(left)
+            ended = EngineClosedError(f'the engine ended by {failed!r}')
+            while (update := self._queue.take_update()) is not None:
+                update[1].set_exception(ended)
+            left = [*self._queue.begun, *(self._queue.take(len(self._queue), 0) or [])]
+            for request in left:
+                request.error = ended
+            self._answer(left)
 
     def _step(self) -> bool:
         """Run one round, or an update; return False once the queue is closed and empty."""

@@ -21,6 +21,7 @@ from gluon_edbatch.serving import continuous_batching, scope_batch
 from gluon_edbatch.serving import engine as engines
 from gluon_edbatch.serving.continuous_batching import AdmissionPace, ContinuousBatching
 from gluon_edbatch.serving.engine import INTERVAL_S, short_gil_intervals
+from gluon_edbatch.serving.program_batch import PASSED_OVER, ProgramBatch
 from gluon_edbatch.serving.requests import LatencyEstimator, Request, RequestQueue
 from tests.support.models import HIDDEN, TreeLSTM, random_trees, started
 from tests.support.processes import ROOT, start
@@ -1098,6 +1099,26 @@ def test_who_leaves_a_program_early_does_not_wait_for_others():
     groups = finished(True)
     assert [depths[group[0]] for group in groups] == sorted(set(depths))
     assert [number for group in groups for number in group] == order
+
+
+def test_a_stream_of_new_samples_does_not_starve_others_in_a_program():
+    """New samples run first; when others were passed over too often, they are in another batch."""
+    net = Exits()
+    net.initialize(mx.init.Normal(0.7))
+    random = np.random.RandomState(5)
+    samples = [mx.nd.array(random.uniform(-1, 1, (1, 8))) for _ in range(40)]
+    program = edb.compile_program(net, samples[0])
+    last = max(samples, key=lambda sample: net(sample)[1] % 5)  # -1 is at the very end
+    served, made = ContinuousBatching(lambda: made.append(ProgramBatch(program)) or made[-1]), []
+    first = Request(last, Future(), 0.0, None)
+    done = served.admit([first])
+    for _ in range(5 * PASSED_OVER):
+        done += served.round() + served.admit([Request(last, Future(), 0.0, None)])
+    assert first in done and len(made) > 1
+    while len(served):
+        done += served.round()
+    for request in done:
+        np.testing.assert_allclose(request.result[0], net(last)[0].asnumpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_warming_up_tells_errors(net):
