@@ -68,11 +68,6 @@ class Connection(HttpToolsProtocol):
             self.scope['task'].cancel()
         super().connection_lost(exc)
 
-    def on_message_begin(self) -> None:
-        """Limit the time of a request that comes behind another one. httptools calls it."""
-        super().on_message_begin()
-        self._begin()
-
     def on_message_complete(self) -> None:
         """Note that the whole request has arrived. httptools calls it."""
         super().on_message_complete()
@@ -192,11 +187,12 @@ class Front:
         found: dict[str, Any] = self.pool.models[name]
         return found
 
-    async def change(self, kind: str, name: str) -> Answer:
-        """Load or unload a model; answer 403 without `--model-control`."""
+    async def change(self, kind: str, name: str) -> dict[str, Any]:
+        """Load or unload a model; raise RequestError without `--model-control`."""
         if not self._options.model_control:
-            return error(403, 'models are loaded and unloaded with --model-control only')
-        return await self.pool.change(kind, name)
+            raise RequestError(403, 'models are loaded and unloaded with --model-control only')
+        await self.pool.change(kind, name)
+        return {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one HTTP request. The ASGI server calls it."""
@@ -273,7 +269,7 @@ class Front:
         if path == '/v2/repository/index' and is_post:
             return Answer(200, to_json(self.index()))
         if (change := _CHANGE.fullmatch(path)) and is_post:
-            return await self.change(change[2], change[1])
+            return Answer(200, to_json(await self.change(change[2], change[1])))
         if path.rstrip('/') == '/v2':
             return Answer(200, to_json(SERVER))
         if model := _MODEL.fullmatch(path):

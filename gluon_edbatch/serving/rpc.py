@@ -10,7 +10,7 @@ from google.protobuf.json_format import ParseDict
 from tritonclient.grpc import service_pb2 as messages
 
 from .front import IDLE, SERVER, Front
-from .open_inference import Answer, Call, RequestError, error
+from .open_inference import Answer, Call, RequestError
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT, 403: grpc.StatusCode.PERMISSION_DENIED,
@@ -55,18 +55,20 @@ class Service:
     async def _plain(self, give: Callable[[Any], Any], made: Any, asked: Any, context: Any) -> Any:
         try:
             found = give(asked)
-            if not isinstance(found, dict):
-                await _pass(await found, context)
-                found = {}
+            found = found if isinstance(found, dict) else await found
             return ParseDict(found, made(), ignore_unknown_fields=True)
         except RequestError as fault:
-            await _pass(error(fault.status, str(fault)), context)
+            await context.abort(_CODES[fault.status], str(fault))
 
     async def _infer(self, body: bytes, context: Any) -> bytes:
         name = self._name(context)
         context.set_trailing_metadata((('x-request-id', name),))
         answers = self._answers('ModelInfer', Call('grpc', id=name, body=body))
-        return await _pass([each async for each in answers][-1], context)
+        (answer,) = [each async for each in answers]
+        if answer.status != 200:
+            code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
+            await context.abort(code, _message(answer))
+        return answer.body
 
     async def _stream(self, bodies: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         """Answer the requests of a gRPC stream, one after the other."""
@@ -87,11 +89,3 @@ class Service:
 
 def _message(answer: Answer) -> str:
     return '' if answer.status == 200 else str(json.loads(answer.body)['error'])
-
-
-async def _pass(answer: Answer, context: Any) -> bytes:
-    """Return the body of an answer; abort the RPC if it is an error."""
-    if answer.status != 200:
-        code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
-        await context.abort(code, _message(answer))
-    return answer.body

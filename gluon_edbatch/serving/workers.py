@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ import uvloop
 from pydantic_core import to_json
 
 from ..errors import FolderError
-from .open_inference import Answer, Call, RequestError, check_model, error, read, write
+from .open_inference import Answer, Call, Inference, RequestError, check_model, error, read, write
 from .served_model import ServedModel
 
 LOG = logging.getLogger('edb.serving')
@@ -52,33 +52,24 @@ def freeze() -> None:
 class Handler:
     """Hold the models of a worker, and answer calls with them."""
 
-    def __init__(self, folders: dict[str, Path], loaded: Sequence[str]):
+    def __init__(self, folders: dict[str, Path]):
         self._folders, self._changing = folders, asyncio.Lock()
-        self._models = {name: ServedModel(name, folders[name]) for name in loaded}
-        self.metadata = {name: each.metadata for name, each in self._models.items()}
-        freeze()
+        self._models: dict[str, ServedModel] = {}
 
     async def answer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
         """Return the answer to a call; `part` gets partial answers before it, if it streams."""
         try:
             if call.kind in ('load', 'unload'):
                 return await self._change(call.kind, call.model)
-            return await self._infer(call, part)
+            request = read(call)
+            model = self._models[check_model(request.model, self._folders, self._models)]
+            emitted = partial(_emitted, request, part) if call.streams else None
+            return write(request, await model.infer(request, emitted))
         except (RequestError, FolderError) as fault:
             return error(getattr(fault, 'status', 400), str(fault))
         except Exception:
             failed = error(500, 'this should not have happened: the log tells more')
             return failed._replace(traceback=format_exc())
-
-    async def _infer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
-        request = read(call)
-        model = self._models[check_model(request.model, self._folders, self._models)]
-
-        def emitted(sample: int, value: Any) -> None:
-            outputs = {'sample': np.array([sample]), 'part': np.array([to_json(value)], object)}
-            part(write(request, outputs, is_last=False))
-
-        return write(request, await model.infer(request, emitted if call.streams else None))
 
     async def _change(self, kind: str, name: str) -> Answer:
         """Unload a model, or load its folder and replace the loaded one."""
@@ -95,9 +86,14 @@ class Handler:
         return Answer(200, json.dumps(new and new.metadata).encode())
 
 
-async def work(connection: socket.socket, folders: dict[str, Path], loaded: Sequence[str]) -> None:
-    """Load models, then answer calls from a socket until the other side disconnects."""
-    loop = asyncio.get_running_loop()
+def _emitted(request: Inference, part: Callable[[Answer], Any], sample: int, value: Any) -> None:
+    outputs = {'sample': np.array([sample]), 'part': np.array([to_json(value)], object)}
+    part(write(request, outputs, is_last=False))
+
+
+async def work(connection: socket.socket, folders: dict[str, Path]) -> None:
+    """Answer calls from a socket until the other side disconnects."""
+    loop, handler = asyncio.get_running_loop(), Handler(folders)
     reader, writer = await asyncio.open_unix_connection(sock=connection)
     tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -106,29 +102,23 @@ async def work(connection: socket.socket, folders: dict[str, Path], loaded: Sequ
         try:
             send(writer, number, await handler.answer(call, part))
         finally:
-            del tasks[number]
+            tasks.pop(number, None)
 
-    try:
-        handler = Handler(folders, loaded)
-    except FolderError as fault:
-        send(writer, 0, str(fault))
-        return
-    send(writer, 0, handler.metadata)
     async for number, call in frames(reader):
         if call is not None:
             tasks[number] = loop.create_task(answer(number, call))
         elif number in tasks:
-            tasks[number].cancel()
+            tasks.pop(number).cancel()  # also of a task that has not begun
 
 
 def main() -> None:
-    """Run a worker; the command line has a socket, folders by model as JSON, and models to load."""
+    """Run a worker; the command line has a socket, and folders by model as JSON."""
     for each in (signal.SIGINT, signal.SIGTERM):  # the listening process ends, and then this one
         signal.signal(each, signal.SIG_IGN)
     if hasattr(os, 'SCHED_BATCH'):  # the listening process has priority, to refuse at once
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     folders = {name: Path(folder) for name, folder in json.loads(sys.argv[2]).items()}
-    uvloop.run(work(socket.socket(fileno=int(sys.argv[1])), folders, sys.argv[3:]))
+    uvloop.run(work(socket.socket(fileno=int(sys.argv[1])), folders))
 
 
 class Worker:
@@ -137,15 +127,15 @@ class Worker:
     def __init__(self) -> None:
         self.calls: dict[int, Callable[[Answer], None]] = {}  # receivers of open calls, by number
         self.writer: Any = None
-        self._frames: Any = None
+        self.frames: Any = None
         self._process: Any = None  # kept, as the process would not outlive it
 
-    async def start(self, folders: dict[str, Path], loaded: list[str], is_process: bool) -> Any:
-        """Start the worker; return metadata by model when it is warm. Raises FolderError."""
+    async def start(self, folders: dict[str, Path], is_process: bool) -> None:
+        """Start the worker, which has not loaded a model yet."""
         ours, theirs = socket.socketpair()
         reader, self.writer = await asyncio.open_unix_connection(sock=ours)
         if is_process:
-            given = str(theirs.fileno()), json.dumps(folders, default=str), *loaded
+            given = str(theirs.fileno()), json.dumps(folders, default=str)
             begin = f'from {__name__} import main; main()'
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, '-c', begin, *given, pass_fds=[theirs.fileno()],
@@ -153,20 +143,9 @@ class Worker:
             )  # fmt: skip
             theirs.close()
         else:
-            run = lambda: uvloop.run(work(theirs, folders, loaded))  # noqa: E731
+            run = lambda: uvloop.run(work(theirs, folders))  # noqa: E731
             threading.Thread(target=run, name='edb-worker', daemon=True).start()
-        self._frames = frames(reader)
-        async for _, found in self._frames:
-            if isinstance(found, str):
-                raise FolderError(found)
-            return found
-        raise FolderError('a worker ended while it started')
-
-    async def receive(self) -> None:
-        """Pass answers on until the worker ends."""
-        async for number, answer in self._frames:
-            if number in self.calls:
-                self.calls[number](answer)
+        self.frames = frames(reader)
 
 
 class WorkerPool:
@@ -186,21 +165,30 @@ class WorkerPool:
 
     async def _add(self) -> None:
         worker = Worker()
-        self.models = await worker.start(self.folders, sorted(self._loaded), self._count > 0)
-        self.workers.append(worker)
+        await worker.start(self.folders, self._count > 0)
         task = asyncio.ensure_future(self._watch(worker))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
+        try:
+            for name in sorted(self._loaded):
+                await self._change('load', name, worker)
+        except RequestError as fault:
+            worker.writer.close()
+            raise FolderError(str(fault)) from None
+        self.workers.append(worker)
 
     async def _watch(self, worker: Worker) -> None:
         """Pass a worker's answers on; when it ends, answer its open requests, and replace it."""
-        await worker.receive()
-        self.workers.remove(worker)
+        async for number, answer in worker.frames:
+            if number in worker.calls:
+                worker.calls[number](answer)
+        is_lost = worker in self.workers and self._is_open
+        self.workers = [each for each in self.workers if each is not worker]
         for receive in worker.calls.values():
             receive(error(503, 'the worker ended: try again'))
-        if self._is_open:
+        if is_lost:
             LOG.error('a worker ended, and is replaced')
-        while self._is_open:
+        while is_lost and self._is_open:
             try:
                 async with self._changing:
                     await self._add()
@@ -211,7 +199,7 @@ class WorkerPool:
 
     async def ask(self, call: Call, worker: Optional[Worker] = None) -> AsyncIterator[Answer]:
         """Yield the parts of a worker's answer; by default ask the one with the fewest calls."""
-        if not self.workers:
+        if worker is None and not self.workers:
             yield error(503, 'no worker is there: try again')
             return
         worker = worker or min(self.workers, key=lambda each: len(each.calls))
@@ -232,26 +220,25 @@ class WorkerPool:
             if not is_last and worker in self.workers:  # the caller has gone: cancel the call
                 send(worker.writer, number, None)
 
-    async def change(self, kind: str, name: str) -> Answer:
-        """Load or unload a model in all workers; return the first error, or status 200."""
+    async def change(self, kind: str, name: str) -> None:
+        """Load or unload a model in all workers; raise RequestError if one of them does not."""
         if name not in self.folders:
-            return error(404, f'there is no model {name[:100]}')
+            raise RequestError(404, f'there is no model {name[:100]}')
         async with self._changing:
             if kind == 'unload':
                 self._loaded.discard(name)
                 self.models.pop(name, None)
-            workers = [self._change(kind, name, each) for each in self.workers]
-            for answer in await asyncio.gather(*workers):
-                if answer.status != 200:
-                    return answer
-                if kind == 'load':
-                    self._loaded.add(name)
-                    self.models[name] = json.loads(answer.body)
-        return Answer(200)
+            await asyncio.gather(*[self._change(kind, name, each) for each in self.workers])
+            if kind == 'load':
+                self._loaded.add(name)
 
-    async def _change(self, kind: str, name: str, worker: Worker) -> Answer:
+    async def _change(self, kind: str, name: str, worker: Worker) -> None:
         (answer,) = [each async for each in self.ask(Call(kind, name), worker)]
-        return answer
+        found = json.loads(answer.body)
+        if answer.status != 200:
+            raise RequestError(answer.status, found['error'])
+        if kind == 'load':
+            self.models[name] = found
 
     def close(self) -> None:
         """Disconnect all workers, which then end; no request may be open."""
