@@ -220,12 +220,19 @@ class Front:
         self, scope: Any, headers: dict[bytes, bytes], name: str, receive: Any
     ) -> AsyncIterator[Answer]:
         self._check(scope, headers)
-        call = self._call(scope, headers, name)
-        if call is None:
-            yield await self._other(scope)
+        model, is_post = _MODEL.fullmatch(scope['path']), scope['method'] == 'POST'
+        if model is None or model[3] not in ('infer', 'infer_stream'):
+            yield await self._other(scope['path'], model, is_post)
             return
+        if not is_post:
+            raise RequestError(405, 'requests for results are POST')
+        self.metadata(model[1], model[2])
         self.check_room()  # a request that is still arriving does not count as open
-        async for answer in self.answers(call._replace(body=await self._body(receive))):
+        length = headers.get(HEADER_LENGTH.encode(), b'').decode('latin-1') or None
+        streams = model[3] == 'infer_stream' or headers.get(b'accept') == b'text/event-stream'
+        body = await self._body(receive)
+        call = Call('http', f'{model[1]}/1', name, body, length, streams)
+        async for answer in self.answers(call):
             yield answer
 
     def _check(self, scope: Any, headers: dict[bytes, bytes]) -> None:
@@ -242,20 +249,7 @@ class Front:
         if headers.get(b'content-encoding', b'identity') != b'identity':
             raise RequestError(415, 'bodies are not to be compressed')
 
-    def _call(self, scope: Any, headers: dict[bytes, bytes], name: str) -> Optional[Call]:
-        """Return the call of an inference request; None for any other request."""
-        path = _MODEL.fullmatch(scope['path'])
-        if path is None or not (path[3] or '').startswith('infer'):
-            return None
-        if scope['method'] != 'POST':
-            raise RequestError(405, 'requests for results are POST')
-        self.metadata(path[1], path[2])
-        length = headers.get(HEADER_LENGTH.encode(), b'').decode('latin-1') or None
-        streams = path[3] == 'infer_stream' or headers.get(b'accept') == b'text/event-stream'
-        return Call('http', f'{path[1]}/1', name, b'', length, streams)
-
-    async def _other(self, scope: Any) -> Answer:
-        path, is_post = scope['path'], scope['method'] == 'POST'
+    async def _other(self, path: str, model: Optional[re.Match[str]], is_post: bool) -> Answer:
         if path == '/metrics':
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
@@ -272,7 +266,7 @@ class Front:
             return Answer(200, to_json(await self.change(change[2], change[1])))
         if path.rstrip('/') == '/v2':
             return Answer(200, to_json(SERVER))
-        if model := _MODEL.fullmatch(path):
+        if model:
             found = self.metadata(model[1], model[2])
             return Answer(200) if model[3] else Answer(200, to_json(found))
         pages = [folder / 'page.html' for folder in self.pool.folders.values()]
