@@ -20,13 +20,8 @@ _STATUS = {QueueFullError: 503, EngineClosedError: 503, DeadlineError: 504}
 
 
 class ServedModel:
-    """Load a folder (see `folder.Served`), and evaluate its samples with an engine.
-
-    Raises
-    ------
-    FolderError
-        If something is missing or damaged, or if warming up fails; the message is one sentence.
-    """
+    """Load a folder (see `folder.Served`), and evaluate its samples with an engine. Raises
+    FolderError, with one sentence, if something is missing or damaged, or if warming up fails."""
 
     def __init__(self, name: str, folder: Path):
         self._served = served = load_folder(folder)
@@ -34,16 +29,14 @@ class ServedModel:
         self._outputs = served.outputs or {'answers': ('BYTES', ())}
         with whose_fault(folder, 'does not warm up'):
             self._check = TypeAdapter(Any if served.request is None else served.request)
-            warm_up = served.warm_up if served.inputs else self._texts
+            warm_up = served.warm_up
+            if not served.inputs:
+                warm_up = [{'samples': to_json(each)} for each in warm_up]
             options = {'observe': _observer(name), **served.options}
             self._most = options.get('max_queue', 512)
             self._engine = Engine(served.predict, list(map(self._read, warm_up)), **options)
             self._engine.start()
         self.metadata = self._metadata(name)
-
-    @property
-    def _texts(self) -> list[dict[str, bytes]]:
-        return [{'samples': to_json(each)} for each in self._served.warm_up]
 
     def close(self) -> None:
         """Refuse new requests, and wait until accepted ones are done."""
@@ -53,12 +46,7 @@ class ServedModel:
         self, request: Inference, part: Optional[Callable[[int, Any], None]] = None
     ) -> dict[str, Any]:
         """Return outputs for the samples of a request; `part` gets what `predict` emits (`Engine`).
-
-        Raises
-        ------
-        RequestError
-            If a sample is invalid, refused or fails: all samples share the error.
-        """
+        Raises RequestError if a sample is invalid, refused or fails: all share the error."""
         replies: list[Any] = []
         try:  # no await before the engine has the samples: a reload cannot come in between
             replies = self._engine.submit_all(self._samples(request), request.deadline, part)
@@ -120,7 +108,7 @@ class ServedModel:
         if not self._served.outputs:
             answers = [{'answers': to_json(each)} for each in answers]
         return {
-            name: np.stack([np.asarray(each[name], DTYPES[datatype]) for each in answers])
+            name: np.array([each[name] for each in answers], DTYPES[datatype])
             for name, (datatype, _) in self._outputs.items()
         }
 
@@ -133,7 +121,7 @@ class ServedModel:
                 for name, (datatype, shape) in tensors.items()
             ]
         if not self._served.inputs:
-            texts = [each['samples'] for each in self._texts]
+            texts = map(to_json, self._served.warm_up)
             example = from_json(min(texts, key=len, default=b'null'))
             found['parameters'] = {'schema': self._check.json_schema(), 'example': example}
         return found
