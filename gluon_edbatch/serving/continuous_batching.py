@@ -16,47 +16,42 @@ SHARE = 0.5  # of the seconds of a round with joining, for rounds without, befor
 _LATELY = 3  # rounds with joining, of which the shortest counts
 
 
-class AdmissionPace:
-    """Decide in which rounds new samples join the running ones.
+class ContinuousBatching:
+    """Hold the running samples of one model, in batches that `new_batch` makes.
 
     A sample's first step, such as an encoder, may take much longer than later steps, and all others
     wait for it. After a round in which samples joined, rounds without joining therefore get a share
     of its seconds. If joining is expensive, samples thus join in larger groups.
     """
 
-    def __init__(self) -> None:
-        self._joining: deque[float] = deque([0.0], maxlen=_LATELY)
-        self._since = 0.0
-
-    def may_join(self, running: int) -> bool:
-        """Return whether new samples may join now, with `running` samples on their way."""
-        return not running or self._since >= SHARE * min(self._joining)
-
-    def note(self, seconds: float, joined: bool, is_beginning: bool = False) -> None:
-        """Note the seconds of a round, and whether samples joined in it. `is_beginning` says that
-        first calls of samples that joined earlier ran beside it."""
-        if joined:
-            self._joining.append(seconds)
-            self._since = 0.0
-        elif is_beginning:
-            self._joining[-1] += seconds
-        else:
-            self._since += seconds
-
-
-class ContinuousBatching:
-    """Hold the running samples of one model, in batches that `new_batch` makes."""
-
     def __init__(self, new_batch: Callable[[], Any]):
         self._new_batch = new_batch
         self._batches: list[Any] = []
         self._newest: Any = None
+        self._was_beginning = False  # in the last round
+        self._joining: deque[float] = deque([0.0], maxlen=_LATELY)  # seconds, with first calls
+        self._since = 0.0  # seconds of rounds without joining
 
     def __len__(self) -> int:
         return sum(map(len, self._batches))
 
     @property
-    def is_beginning(self) -> bool:
+    def may_join(self) -> bool:
+        """Return whether new samples may join in the next round."""
+        is_time = not len(self) or self._since >= SHARE * min(self._joining)
+        return is_time and not self._is_beginning()
+
+    def note_round(self, seconds: float, joined: bool) -> None:
+        """Note the seconds of the last round, and whether samples joined in it."""
+        if joined:
+            self._joining.append(seconds)
+            self._since = 0.0
+        elif self._was_beginning:
+            self._joining[-1] += seconds
+        else:
+            self._since += seconds
+
+    def _is_beginning(self) -> bool:
         """Return whether first calls of new samples still run beside the rounds of others."""
         return any([batch.is_beginning for batch in self._batches])
 
@@ -72,6 +67,7 @@ class ContinuousBatching:
     def round(self) -> list[Request]:
         """Run one round in each batch; return finished requests, with a result or an error."""
         done: list[Request] = []
+        self._was_beginning = self._is_beginning()
         is_only = sum([len(batch) > 0 for batch in self._batches]) == 1
         for batch in list(self._batches):
             try:

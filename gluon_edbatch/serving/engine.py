@@ -19,7 +19,7 @@ from ..errors import DeadlineError, EngineClosedError
 from ..program.network_program import Program
 from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
-from .continuous_batching import AdmissionPace, ContinuousBatching
+from .continuous_batching import ContinuousBatching
 from .metrics import Metrics
 from .program_batch import ProgramBatch
 from .requests import PATIENCE, LatencyEstimator, Request, RequestQueue
@@ -107,7 +107,7 @@ class Engine:
             else partial(ScopeBatch, ScopedModel(predict, self._scheduler, options, max_rounds))
         )
         self._learns, self._warm_up = scheduler is None, list(warm_up)
-        self._estimator, self._pace = LatencyEstimator(), AdmissionPace()
+        self._estimator = LatencyEstimator()
         self._queue = RequestQueue(max_queue, self._estimator, max_wait)
         self._metrics, self._observe = Metrics(), observe
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
@@ -278,10 +278,8 @@ class Engine:
         batches, running = self._batches, len(self._batches)
         if not running and not len(self._queue):
             batches.rest()
-        is_beginning = batches.is_beginning
-        requests: Optional[list[Request]] = []
-        if not is_beginning and self._pace.may_join(running):
-            requests = self._queue.take(self._max_batch - running, running)
+        room = self._max_batch - running
+        requests = self._queue.take(room, running) if batches.may_join else []
         if requests is None:
             return False
         begin, now = perf_counter(), monotonic()
@@ -299,7 +297,7 @@ class Engine:
                 self._observe('queued', queued)
             done += batches.round()
             seconds = perf_counter() - begin
-            self._pace.note(seconds, joined=bool(wanted), is_beginning=is_beginning)
+            batches.note_round(seconds, joined=bool(wanted))
             if queued or 2 * running >= self._max_batch:  # smaller rounds do not show the capacity
                 self._estimator.note_round(len(done), seconds)
         elif not requests:

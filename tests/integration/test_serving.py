@@ -19,7 +19,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.serving import continuous_batching, scope_batch
 from gluon_edbatch.serving import engine as engines
-from gluon_edbatch.serving.continuous_batching import AdmissionPace, ContinuousBatching
+from gluon_edbatch.serving.continuous_batching import ContinuousBatching
 from gluon_edbatch.serving.engine import INTERVAL_S, short_gil_intervals
 from gluon_edbatch.serving.program_batch import PASSED_OVER, ProgramBatch
 from gluon_edbatch.serving.requests import LatencyEstimator, Request, RequestQueue
@@ -427,29 +427,54 @@ def test_where_more_come_than_leave_they_join_in_groups():
     assert len(queue.take(30, 2)) == 26
 
 
+class Running:
+    """A batch with three samples, whose first calls may run beside the rounds of others."""
+
+    is_beginning = False
+
+    def __len__(self):
+        return 3
+
+    def round(self, done, is_only):
+        pass
+
+
+def with_samples():
+    served = ContinuousBatching(Running)
+    served._add()
+    return served
+
+
 def test_rounds_without_joining_get_as_much_time(monkeypatch):
     monkeypatch.setattr(continuous_batching, 'SHARE', 1.0)
-    paced = AdmissionPace()
-    assert paced.may_join(0) and paced.may_join(3)
-    for _ in range(3):
-        paced.note(4.0, joined=True)
-    assert paced.may_join(0) and not paced.may_join(3)
-    paced.note(3.0, joined=False)
-    assert not paced.may_join(3)
-    paced.note(1.0, joined=False)
-    assert paced.may_join(3)
+    empty, served = ContinuousBatching(Running), with_samples()
+    assert empty.may_join and served.may_join
+    for each in (empty, served):
+        for _ in range(3):
+            each.note_round(4.0, joined=True)
+    assert empty.may_join and not served.may_join
+    served.note_round(3.0, joined=False)
+    assert not served.may_join
+    served.note_round(1.0, joined=False)
+    assert served.may_join
 
 
 def test_what_those_who_join_need_first_is_part_of_their_joining(monkeypatch):
     monkeypatch.setattr(continuous_batching, 'SHARE', 1.0)
-    paced = AdmissionPace()
+    served = with_samples()
     for _ in range(3):
-        paced.note(1.0, joined=True)
-        paced.note(3.0, joined=False, is_beginning=True)
-    paced.note(3.0, joined=False)
-    assert not paced.may_join(3)
-    paced.note(1.0, joined=False)
-    assert paced.may_join(3)
+        served.round()
+        served.note_round(1.0, joined=True)
+        monkeypatch.setattr(Running, 'is_beginning', True)
+        served.round()
+        served.note_round(3.0, joined=False)
+        assert not served.may_join
+        monkeypatch.setattr(Running, 'is_beginning', False)
+    served.round()
+    served.note_round(3.0, joined=False)
+    assert not served.may_join
+    served.note_round(1.0, joined=False)
+    assert served.may_join
 
 
 class Encoder:
@@ -504,18 +529,18 @@ def test_others_go_on_beside_what_those_who_join_need_first(net, monkeypatch):
     for _ in range(3):
         assert len(served) == 3 and not done
         done += served.round()
-        assert served.is_beginning and encoder.joined == 2
+        assert served._is_beginning() and encoder.joined == 2
     assert done == requests[:1] and len(served) == 2
     encoder.over.set()
     assert_all_done(served, net, requests, done)
-    assert not served.is_beginning
+    assert not served._is_beginning()
     served.close()
 
 
 def test_what_those_who_join_need_first_fails(net, monkeypatch):
     encoder = Encoder(monkeypatch, MXNetError('out of memory'))
     served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
-    assert not served.round() and served.is_beginning
+    assert not served.round() and served._is_beginning()
     encoder.over.set()
     assert served._newest._over.exception(60)
     monkeypatch.undo()
@@ -546,7 +571,7 @@ def test_all_wait_where_no_thread_can_be_had(net, monkeypatch):
     served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
     served._newest._model.waiter.shutdown()
     done = served.round()
-    assert not served.is_beginning
+    assert not served._is_beginning()
     assert_all_done(served, net, requests, done)
     served.close()
 
@@ -564,7 +589,7 @@ def test_nobody_begins_beside_others_where_there_are_several_scopes(net, monkeyp
     assert [len(batch) for batch in served._batches] == [1, 2]
     while len(served):
         done += served.round()
-        assert not served.is_beginning
+        assert not served._is_beginning()
     assert_all_done(served, net, requests + others, done)
     served.close()
 
@@ -593,10 +618,10 @@ def test_what_else_is_yielded_is_handed_through_where_somebody_joins():
 def test_batches_are_closed_while_somebody_begins(net, monkeypatch):
     encoder = Encoder(monkeypatch)
     served, _ = in_rounds(net, [(4, None), (3, None)])
-    assert not served.round() and served.is_beginning
+    assert not served.round() and served._is_beginning()
     encoder.over.set()
     served.close()
-    assert not len(served) and not served.is_beginning
+    assert not len(served) and not served._is_beginning()
 
 
 def test_a_beginning_that_takes_long_is_evaluated_beside_rounds(monkeypatch):
