@@ -749,6 +749,12 @@ def test_slow_clients(folder):
                 assert b' 408 ' in lines.readline(), number
                 assert b'within 2 seconds' in lines.read()
         assert server.infer(1)[0] == 200
+        idle = socket.create_connection(('127.0.0.1', server.port))
+        with idle, idle.makefile('rb') as lines:
+            idle.sendall(b'GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n')
+            assert b' 200 ' in lines.readline()
+            idle.sendall(b'\r\n')  # begins no request, and must not keep the connection
+            assert b' 408 ' in lines.read()
 
 
 @needs_serve
