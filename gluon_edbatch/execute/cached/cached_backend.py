@@ -129,7 +129,7 @@ def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, Non
     def run_again() -> list[NDArray]:
         if node_type.random:
             raise BatchError(
-                f'a second backward pass through {node_type.name}, whose loop draws random numbers: '
+                f'a second backward pass through {node_type.name}, whose loop draws numbers: '
                 f'differentiate the sum of its results once'
             )
         copies = [output.copy() for output in outputs]
