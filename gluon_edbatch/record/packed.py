@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import mxnet as mx
 from mxnet import gluon
 
+from ..errors import RecordError
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..subgraph.fingerprint import contents
@@ -185,7 +186,10 @@ def _type_for(
     ):
         return None
     facts = {} if by_position else {'packed': tuple(map(bool, padded.results))}
-    node_type = forms.type_of(maker, specs, lambda: padded.original, **facts)
+    try:
+        node_type = forms.type_of(maker, specs, lambda: padded.original, **facts)
+    except RecordError:  # a window is longer than the length that types are tried with
+        return None
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None
     _pays.setdefault(node_type, True)

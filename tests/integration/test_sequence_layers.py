@@ -263,3 +263,84 @@ def test_loops_that_padding_or_other_rows_might_change_run_one_by_one(step):
     for one, other in zip(values, batched):
         np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-5)
     assert scope.report().batches == len(LENGTHS)
+
+
+class Random(gluon.HybridBlock):
+    """A random stack of layers and operators on (1, length, WIDTH)."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.steps, self.layers = [], []
+        for _ in range(draw.randint(2, 5)):
+            kind = draw.choice(['conv', 'pool', 'recurrent', 'dense', 'function', 'along', 'sum'])
+            layer = self._layer(kind, draw)
+            if layer is not None:
+                self.register_child(layer)
+            self.steps.append((kind, draw.randint(4)))
+            self.layers.append(layer)
+        self.end = draw.randint(4)
+
+    @staticmethod
+    def _layer(kind, draw):
+        if kind == 'conv':
+            window, gap = draw.randint(1, 4), draw.randint(1, 3)
+            return nn.Conv1D(
+                WIDTH,
+                int(window),
+                padding=int(draw.randint(0, 3)),
+                dilation=int(gap),
+                use_bias=bool(draw.randint(2)),
+                in_channels=WIDTH,
+            )
+        if kind == 'pool':
+            window = int(draw.randint(1, 4))
+            return nn.MaxPool1D(window, strides=1, padding=int(draw.randint(0, window // 2 + 1)))
+        if kind == 'recurrent':
+            both = bool(draw.randint(2))
+            layer = RECURRENT[draw.choice(list(RECURRENT))]
+            return layer(
+                WIDTH,
+                num_layers=int(draw.randint(1, 3)),
+                layout='NTC',
+                bidirectional=both,
+                input_size=WIDTH,
+            )
+        return nn.Dense(WIDTH, flatten=False, in_units=WIDTH) if kind == 'dense' else None
+
+    def hybrid_forward(self, F, x):
+        for (kind, which), layer in zip(self.steps, self.layers):
+            if kind in ('conv', 'pool'):
+                x = F.swapaxes(layer(F.swapaxes(x, 1, 2)), 1, 2)
+            elif kind == 'recurrent':
+                made = layer(x)
+                x = made + x if layer._dir == 1 else F.slice_axis(made, axis=2, begin=2, end=7)
+            elif kind == 'dense':
+                x = layer(x)
+            elif kind == 'function':
+                x = (F.tanh, F.relu, F.exp, F.square)[which](F.sigmoid(x))
+            elif kind == 'along':
+                one = (F.softmax, F.log_softmax, F.cumsum, F.softmax)[which]
+                x = one(x, axis=1)
+            else:
+                total = (F.sum, F.mean, F.max, F.min)[which](x, axis=1, keepdims=True)
+                x = F.broadcast_mul(F.tanh(total), x)
+        return x if self.end == 3 else (F.sum, F.mean, F.max)[self.end](x, axis=1)
+
+
+def fits(net, lengths):
+    """Whether eager Gluon runs the shortest sentence: windows may be longer than it."""
+    try:
+        net(mx.nd.ones((1, min(lengths), WIDTH))).wait_to_read()
+    except (mx.MXNetError, ValueError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize('seed', sampled(4, range(60)))
+def test_random_stacks_of_layers_over_lengths(seed):
+    draw = np.random.RandomState(seed)
+    net = started(Random(draw))
+    lengths = draw.choice(range(2, 14), 6, replace=False).tolist()
+    while not fits(net, lengths):
+        lengths = [length + 1 for length in lengths]
+    assert_matches_eager(net, sentences((1, None, WIDTH), lengths), schedulers=['fsm'], atol=1e-5)
