@@ -31,6 +31,8 @@ __all__ = ['MODELS', 'Model', 'Side', 'measure_model', 'model_table']
 Row = dict[str, Any]
 
 LONGEST = 12  # words
+# How many words sentences have, at least and at most.
+LENGTHS = {'one length': (LONGEST, LONGEST), 'many lengths': (2, LONGEST), '5 to 60 words': (5, 60)}
 
 
 class Model(NamedTuple):
@@ -124,6 +126,22 @@ class Convolution(gluon.HybridBlock):
         return F.swapaxes(self.convolution(F.swapaxes(x, 1, 2)), 1, 2)
 
 
+class Loop(gluon.HybridBlock):
+    """Call a GRU cell on each word of (N, L, C), in a loop of MXNet."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        with self.name_scope():
+            self.cell = rnn.GRUCell(width, input_size=width)
+
+    def hybrid_forward(self, F, x):
+        """Return the state after each word."""
+        words = F.swapaxes(x, 0, 1)
+        first = F.zeros_like(F.squeeze(F.slice_axis(words, axis=0, begin=0, end=1), axis=0))
+        outputs, _ = F.contrib.foreach(self.cell, words, [first])
+        return F.swapaxes(outputs, 0, 1)
+
+
 class MeanOf(edb.AutoBatchMixin, gluon.Block):
     """Return the mean of a layer's results for the words of a sentence, which lie along an axis."""
 
@@ -150,7 +168,11 @@ LAYERS: dict[str, Callable[[int], gluon.Block]] = {
     'TransformerEncoder': _encoder(TransformerEncoder, 1),
     'BERTEncoder': _encoder(BERTEncoder, 0),
     'gluon.rnn.LSTM': lambda width: MeanOf(rnn.LSTM(width, layout='NTC', input_size=width)),
+    'gluon.rnn.LSTM, both ways': lambda width: MeanOf(
+        rnn.LSTM(width, layout='NTC', input_size=width, bidirectional=True)
+    ),
     'Conv1D': lambda width: MeanOf(Convolution(width)),
+    'foreach': lambda width: MeanOf(Loop(width)),
 }
 
 
@@ -238,22 +260,19 @@ class Related(edb.AutoBatchMixin, gluon.Block):
 
 def _words(draw: np.random.RandomState, width: int, count: int) -> list[list[np.ndarray]]:
     """Return sentences of different lengths as lists of words, NumPy arrays (1, width) each."""
-    return [list(_draw(draw, (length, 1, width))) for length in _lengths(draw, count)]
+    lengths = draw.randint(2, LONGEST + 1, count).tolist()
+    return [list(_draw(draw, (length, 1, width))) for length in lengths]
 
 
-def _sentences(axis: int, one_length: bool) -> Callable[..., list[mx.nd.NDArray]]:
+def _sentences(axis: int, least: int, most: int) -> Callable[..., list[mx.nd.NDArray]]:
     """Return a function that makes sentences as NDArrays, (1, L, width) or (L, 1, width)."""
 
     def draw_them(draw: np.random.RandomState, width: int, count: int) -> list[mx.nd.NDArray]:
-        lengths = [LONGEST] * count if one_length else _lengths(draw, count)
+        lengths = draw.randint(least, most + 1, count).tolist()
         shapes = [(1, length, width) if axis else (length, 1, width) for length in lengths]
         return [mx.nd.array(_draw(draw, shape)) for shape in shapes]
 
     return draw_them
-
-
-def _lengths(draw: np.random.RandomState, count: int) -> list[int]:
-    return draw.randint(2, LONGEST + 1, count).tolist()
 
 
 def _draw(draw: np.random.RandomState, shape: tuple[int, ...]) -> np.ndarray:
@@ -276,9 +295,9 @@ MODELS = {
         for name, weigh in WEIGHTS.items()
     },
     **{
-        f'{name}, {of}': Model(make, _sentences(int(name != 'BERTEncoder'), of == 'one length'))
+        f'{name}, {of}': Model(make, _sentences(int(name != 'BERTEncoder'), *LENGTHS[of]))
         for name, make in LAYERS.items()
-        for of in ('one length', 'many lengths')
+        for of in LENGTHS
     },
     'LSTM with attention': Model(LastToAll, _words),
     'LSTM with attention, NumPy mode': Model(NumPyLastToAll, _words, numpy=True),
