@@ -95,7 +95,7 @@ def seconds_in_turns(ways: dict[str, Callable[[], Any]], repeat: int) -> dict[st
 
 
 def report(seconds: dict[str, float], samples: int, unit: str) -> str:
-    """Return a line for each way, and how many times as fast the second is."""
+    """Return a line with the time of each way to run, and the speed-up of the second."""
     width = max(map(len, seconds))
     lines = [
         f'{name:{width}}  {1e3 * of_way:9.2f} ms  {samples / of_way:10.0f} {unit}/s'
