@@ -362,6 +362,8 @@ class _Walk:
             return self._sequence_mask(operand, lengths, number, at)
         if abs(at.value) == inf and state.at is not At.ANY:
             return self._add('elemwise_add', [operand, self._infinite(operand, number, state, at)])
+        if at is At.ZERO and state.at is At.FINITE:
+            return self._add('broadcast_mul', [operand, self._marks(operand, number, state, at)])
         axes = [0, number] + [i for i in range(1, len(shape)) if i != number]
         turned = self._add('transpose', [operand], axes=tuple(axes))
         masked = self._sequence_mask(turned, self._lengths_of(state, shape[0]), 1, at)
@@ -372,17 +374,23 @@ class _Walk:
         once for all layers."""
         key = operand.shape, number, state._replace(at=at)
         if key not in self._biases:
-            one = like = self._add('BlockGrad', [operand])
-            for other in range(1, len(operand.shape)):
-                if other != number:
-                    one = self._add('slice_axis', [one], axis=other, begin=0, end=1)
-            row = self._add('Reshape', [self._add('zeros_like', [one])], shape=(0, -1))
-            lengths = self._lengths_of(state, operand.shape[0])
-            row = self._sequence_mask(row, lengths, 1, at)
-            shape = [-1 if i == number else 1 for i in range(1, len(operand.shape))]
-            column = self._add('Reshape', [row], shape=(0, *shape))
-            self._biases[key] = self._add('broadcast_like', [column, like])
+            marks = self._marks(operand, number, state, at)
+            like = self._add('BlockGrad', [operand])
+            self._biases[key] = self._add('broadcast_like', [marks, like])
         return self._biases[key]
+
+    def _marks(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
+        """Return an array with `at` in the padding, and one or zero elsewhere, whichever it is not;
+        of an entry's shape, but of length one along other axes than 0 and `number`."""
+        one = self._add('BlockGrad', [operand])
+        for other in range(1, len(operand.shape)):
+            if other != number:
+                one = self._add('slice_axis', [one], axis=other, begin=0, end=1)
+        inside = 'ones_like' if at is At.ZERO else 'zeros_like'
+        row = self._add('Reshape', [self._add(inside, [one])], shape=(0, -1))
+        row = self._sequence_mask(row, self._lengths_of(state, operand.shape[0]), 1, at)
+        shape = [-1 if i == number else 1 for i in range(1, len(operand.shape))]
+        return self._add('Reshape', [row], shape=(0, *shape))
 
     def _sequence_mask(self, operand: Operand, lengths: Operand, axis: int, at: At) -> Operand:
         attrs = {'use_sequence_length': True, 'axis': axis, 'value': at.value}
