@@ -1,4 +1,4 @@
-"""Types of command-line arguments, those that several commands have, and the settings they make.
+"""Command-line arguments that several commands share, their types, and settings made of them.
 Needs nothing but the standard library."""
 
 import argparse

@@ -11,7 +11,7 @@ from mxnet import autograd
 
 import gluon_edbatch as edb
 from gluon_edbatch.execute.cached.compiled_graph import program_for
-from gluon_edbatch.execute.execution_state import Machine
+from gluon_edbatch.execute.execution_state import ExecutionState
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import BACKENDS, Step, steps
@@ -148,18 +148,18 @@ class CompiledBatch:
             edb.forward([cell(*arguments) for arguments in zip(*columns)])
             recording = scope._recording
             plan = recording.evaluator.counts[-1].plan
-            self._machine = Machine(recording, plan, None)  # only Functions look at the calls
+            self._state = ExecutionState(recording, plan, None)  # only Functions look at the calls
         for step in steps(plan):
-            step.run(self._machine)
+            step.run(self._state)
         ((number, self._batch),) = [
             (number, batch)
             for number, batch in enumerate(plan.batches)
             if batch.node_type.graph.parameters
         ]
-        for array in self._machine.gradients:
+        for array in self._state.gradients:
             if array is not None:
                 array[:] = 1
-        weights = self._machine.weights.arrays
+        weights = self._state.weights.arrays
         self.gradients = [mx.nd.zeros_like(array) for array in weights]
         self._requests = [ADD] * len(weights)
         self.gathers = sum(read.gather for read in self._batch.reads)
@@ -187,19 +187,19 @@ class CompiledBatch:
 
     def forward(self) -> list[mx.nd.NDArray]:
         """Run the batch; return its results."""
-        self._step.run(self._machine)
+        self._step.run(self._state)
         return [
-            self._machine.arenas[write.arena]._slice(write.begin, write.end)
+            self._state.arenas[write.arena]._slice(write.begin, write.end)
             for write in self._batch.writes
         ]
 
     def both(self) -> None:
         """Run the batch and differentiate it."""
-        self._step.run(self._machine)
-        gradients = Gradients(self._machine.gradients, (), self.gradients, self._requests)
-        self._machine.weights.begin()
-        self._machine.tapes.pop().backward(gradients)
-        self._machine.weights.deliver(gradients)
+        self._step.run(self._state)
+        gradients = Gradients(self._state.gradients, (), self.gradients, self._requests)
+        self._state.weights.begin()
+        self._state.tapes.pop().backward(gradients)
+        self._state.weights.deliver(gradients)
 
 
 def measure_block(settings: BlockSettings) -> list[Row]:

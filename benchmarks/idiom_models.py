@@ -39,9 +39,9 @@ class Model(NamedTuple):
     Attributes
     ----------
     make : callable
-        Gets a width; a block without values.
+        Returns a new block, not initialised, for a width.
     data : callable
-        Gets a generator of random numbers, a width and how many samples.
+        Returns samples for a generator of random numbers, a width and the number of samples.
     numpy : bool
         In MXNet's NumPy mode.
     """

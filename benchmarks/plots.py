@@ -10,6 +10,15 @@ __all__ = ['MARKERS', 'by', 'new_figure', 'plot', 'read_rows', 'save', 'write_cs
 
 Row = dict[str, Any]
 MARKERS = 'osD^v<>Pp*'
+# Words of README and docs/benchmarks.md for the systems that their pictures compare.
+LABELS = {
+    'fsm': 'in batches',
+    'manual': 'by hand in Gluon',
+    'manual-torch': 'by hand in PyTorch',
+    'plain-hybridized': 'sample by sample, hybridized',
+    'train': 'training',
+    'infer': 'inference',
+}
 FIELDS = ('workload', 'mode', 'scheduler', 'batch_size', 'samples_per_s')
 
 
@@ -64,7 +73,7 @@ def plot(rows: Sequence[Row], title: str, path: Path) -> None:
     for panel, (mode, some) in zip(panels, modes.items()):
         draw = _draw_sweep if len(by(some, 'batch_size')) > 1 else _draw_bars
         draw(panel, some)
-        panel.set_title(f'{title}, {mode}')
+        panel.set_title(f'{title}, {LABELS.get(mode, mode)}')
     save(figure, path)
 
 
@@ -95,11 +104,14 @@ def _draw_sweep(panel, rows: Sequence[Row]) -> None:
     for marker, (system, some) in zip(MARKERS * 9, by(rows, 'scheduler').items()):
         some = sorted(some, key=lambda row: row['batch_size'])
         sizes, speeds, spread = [row['batch_size'] for row in some], *_speeds(some)
-        panel.errorbar(sizes, speeds, yerr=spread, label=system, marker=marker, capsize=2)
+        label = LABELS.get(system, system)
+        panel.errorbar(sizes, speeds, yerr=spread, label=label, marker=marker, capsize=2)
     bound = max(row.get('gemm_bound_samples_per_s') or 0 for row in rows)
     if bound:
         panel.axhline(bound, color='gray', linestyle=':', label='products alone')
-    panel.set(xscale='log', yscale='log', xlabel='samples in a minibatch', ylabel='samples / s')
+    panel.set(
+        xscale='log', yscale='log', xlabel='samples in a minibatch', ylabel='samples a second'
+    )
     panel.set_xscale('log', base=2)
     panel.xaxis.set_major_formatter('{x:.0f}')
     panel.grid(alpha=0.3)
@@ -108,7 +120,8 @@ def _draw_sweep(panel, rows: Sequence[Row]) -> None:
 
 def _draw_bars(panel, rows: Sequence[Row]) -> None:
     speeds, spread = _speeds(rows)
-    bars = panel.barh([row['scheduler'] for row in rows], speeds, xerr=spread, capsize=2)
+    labels = [LABELS.get(row['scheduler'], row['scheduler']) for row in rows]
+    bars = panel.barh(labels, speeds, xerr=spread, capsize=2)
     for bar, speed, high in zip(bars, speeds, spread[1]):
         middle = bar.get_y() + bar.get_height() / 2
         panel.annotate(
@@ -119,8 +132,8 @@ def _draw_bars(panel, rows: Sequence[Row]) -> None:
             va='center',
         )
     panel.invert_yaxis()
-    panel.margins(x=0.15)
-    panel.set_xlabel(f'samples / s, {rows[0]["batch_size"]} in a minibatch')
+    panel.margins(x=0.2)
+    panel.set_xlabel(f'samples a second, {rows[0]["batch_size"]} in a minibatch')
 
 
 def _speeds(rows: Sequence[Row]) -> tuple[list[float], list[list[float]]]:

@@ -61,8 +61,8 @@ class TransformerSST(_Sentences):
 
 
 class Adaptive(_Sentences):
-    """A reader that steps until a sentence needs no more, eight steps at most. Parameters decide:
-    `products` and `levels` are those of the new model."""
+    """A reader that steps until a sentence needs no more, eight steps at most. Parameters decide
+    on the steps: `products` and `levels` are for a new model."""
 
     task_class = AdaptiveTask
     waits = True

@@ -84,7 +84,7 @@ class SentimentWorkload(Workload):
 
 
 class TreeLSTMSST(SentimentWorkload):
-    """``treelstm-sst``: a word's two products at leaves, that of both children at inner nodes."""
+    """``treelstm-sst``: two products for a word at leaves, one for both children at inner nodes."""
 
     model = 'treelstm'
 

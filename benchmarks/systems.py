@@ -52,7 +52,7 @@ class System(ABC):
 
     @abstractmethod
     def train(self, samples: Sequence[Any]) -> Any:
-        """Update the parameters once; return what the caller may want of it, the loss."""
+        """Update the parameters once; return the loss."""
 
     @abstractmethod
     def predict(self, samples: Sequence[Any]) -> Any:
@@ -63,7 +63,7 @@ class System(ABC):
         """Run a step again, phase by phase."""
 
     def remember(self, samples: Sequence[Any]) -> None:
-        """Keep what is known of samples that come back, before anything is timed."""
+        """Record samples for replay in later epochs, before anything is timed."""
 
     def wait(self) -> None:
         """Wait until all queued work is done."""

@@ -84,8 +84,8 @@ class BiLSTMTagger(_Tagging):
         return {'data': data / 'wikiner'}
 
     def products(self, samples: Sequence[Sentence]) -> Products:
-        """Return the products: two cells' two for every word in each layer and for every character
-        of a word that is spelt, the scores for every word."""
+        """Return the matrix products: two for each of two cells, for every word in each layer and
+        every character of a word that is spelt; and the scores of every word."""
         options = self.task.options
         h, e = options.hidden, options.embed
         words = sum(map(len, samples))

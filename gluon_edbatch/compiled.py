@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Optional
 
 NAMES = (
-    'mx.fresh',
+    'mx.ndarray_api',
     'subgraph.fingerprint',
     'graph.edges',
     'plan.rows',
@@ -106,7 +106,7 @@ def _load_compiled(name: str) -> Optional[str]:
         return 'was changed since it was compiled: `python setup.py build_ext --inplace`'
     try:
         importlib.import_module(name)
-    except (ImportError, ValueError) as error:  # such as another layout of MXNet's arrays
+    except (ImportError, KeyError, ValueError) as error:  # a `cimport` of what runs as Python, too
         return f'cannot be loaded: {error}'
     return None
 

@@ -13,16 +13,16 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / 'gluon_edbatch'
 PACKAGE = HERE / 'gluon_edbatch_runtime'
-ROOMS = 'branching', 'bundle', 'graph', 'schedule'
-MODULES = 'short_repr.py', 'compiled.py', 'errors.py'
+PACKAGES = 'branching', 'bundle', 'graph', 'schedule'
+MODULES = 'short_repr.py', 'compiled.py', 'errors.py', 'version.py'
 COMPILED = 'graph.', 'schedule.'  # of what gluon_edbatch compiles
 OWN = ('calls',)  # what is compiled besides
 
 
 def files() -> Iterator[Path]:
     """Yield the files to copy, relative to the package."""
-    for room in ROOMS:
-        for path in sorted((SOURCE / room).glob('*.p*')):
+    for package in PACKAGES:
+        for path in sorted((SOURCE / package).glob('*.p*')):
             if path.suffix in ('.py', '.pxd'):
                 yield path.relative_to(SOURCE)
     yield from map(Path, MODULES)

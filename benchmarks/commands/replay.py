@@ -58,7 +58,7 @@ for name, mode in json.loads(sys.argv[2]):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay both sides and compare; return the exit status."""
+    """Replay workloads with both commits and compare results; return the exit status."""
     check_workloads(options.workloads)
     cells = [[name, mode] for name in options.workloads for mode in ('infer', 'train')]
     with tempfile.TemporaryDirectory() as folder:

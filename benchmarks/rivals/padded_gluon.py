@@ -191,7 +191,7 @@ class _PaddedNetwork(gluon.HybridBlock):
         return memory, _by_sentence(F, self.key(_flat(F, memory)), words), states
 
     def _attend(self, F, h, memory, keys, far):
-        """Return weights (N, T), and the context (N, H)."""
+        """Return attention weights (N, T), and context vectors (N, H)."""
         mixed = F.Activation(
             F.broadcast_add(keys, F.expand_dims(self.query(h), axis=1)), act_type='tanh'
         )

@@ -196,7 +196,7 @@ class PaddedPointer(_Padded):
         return memory, self._dense(memory, 'position.key'), (h[0, back], c[0, back])
 
     def _step(self, word, context, states, memory, keys, apart):
-        """Return weights (N, T), the context (N, H), and the states behind the word."""
+        """Return attention weights (N, T), contexts (N, H), and the states after the word."""
         states = torch.lstm_cell(torch.cat([word, context], 1), states, *self._cell('step.cell'))
         mixed = torch.tanh(keys + self._dense(states[0], 'pointer.query')[:, None])
         scores = self._dense(mixed, 'pointer.score')[:, :, 0]

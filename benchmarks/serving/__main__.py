@@ -83,7 +83,7 @@ class Measurement:
         self._capacity = 0.0
 
     def measured(self, system: str, **fields: Any) -> float:
-        """Return what the process itself measures."""
+        """Return the figures that the serving process measures itself."""
         return asyncio.run(ask(self._path, Configuration(system, **fields)))
 
     def throughput(self) -> None:

@@ -18,7 +18,7 @@ __all__ = ['ask', 'run']
 
 
 async def ask(path: Path, configuration: Configuration) -> float:
-    """Return what the process measures itself."""
+    """Return the figures that the serving process measures itself."""
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(configuration.line())
     found = float(json.loads(await reader.readline()))

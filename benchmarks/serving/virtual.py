@@ -27,7 +27,7 @@ __all__ = ['compare']
 
 
 class Clock:
-    """Count seconds of processor time, and those that were skipped."""
+    """Count seconds of processor time, and skipped seconds."""
 
     def __init__(self) -> None:
         self._skipped = -time.process_time()
@@ -108,14 +108,13 @@ def engine_arrivals(
         come()  # while those that are done were on their way
         answered(done)
 
-    modules = ('engine', 'lanes', 'programs')
-    names = [f'gluon_edbatch.serving.{module}.monotonic' for module in modules]
-    with patch(names[0], clock), patch(names[1], clock), patch(names[2], clock), \
+    with patch('gluon_edbatch.serving.engine.monotonic', clock), \
+            patch('gluon_edbatch.serving.scope_batch.monotonic', clock), \
             patch('gluon_edbatch.serving.engine.perf_counter', clock), \
             patch.object(engine, '_answer', answer):  # fmt: skip
         while arrivals.left:
             come()
-            if len(engine._queue) or len(engine._rounds):
+            if len(engine._queue) or len(engine._batches):
                 engine._step()
             else:
                 clock.skip_to(times[arrivals.come])

@@ -14,7 +14,7 @@ MOST_VOWELS = 4  # in a row
 
 
 class Search(NamedTuple):
-    """What to look for, and how far: see `prune`."""
+    """Limits of a beam search (see `prune`)."""
 
     word: Word
     width: int

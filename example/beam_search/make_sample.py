@@ -29,7 +29,7 @@ WORDS_ON_A_LINE = 10
 
 
 class Language(Writer):
-    """Draw words of the language."""
+    """Draw words of a made-up language."""
 
     def word(self) -> str:
         later = 'a' if self.chance(WITH_A) else 'eio'
@@ -41,7 +41,7 @@ class Language(Writer):
 
 
 def make_words(count: int, seed: str) -> list[str]:
-    """Return different words."""
+    """Return distinct random words of a made-up language."""
     return different(count, Language(seed).word)
 
 

@@ -90,6 +90,6 @@ def _paint(canvas: np.ndarray, image: np.ndarray, centre: np.ndarray) -> None:
 
 
 def _middle(begin: int, end: int) -> slice:
-    """Return the middle part of something larger than the room for it."""
+    """Return the middle part of an array that is too large for its place."""
     over = max(0, end - begin - _LARGEST)
     return slice(begin + over // 2, end - (over - over // 2))

@@ -82,7 +82,7 @@ class NewOrder(gluon.data.DataLoader):
 
 
 def handlers(options: argparse.Namespace, metric: mx.metric.EvalMetric) -> list[object]:
-    """Return the handlers of what happens besides training."""
+    """Return event handlers: updates, and on request early stopping, checkpoints, TensorBoard."""
     found: list[object] = [Update(options.accumulate, options.clip)]
     if options.patience:
         found.append(EarlyStoppingHandler(metric, patience=options.patience, mode='max'))
@@ -131,7 +131,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 class profile:
-    """Write what runs meanwhile for chrome://tracing, batches by name."""
+    """Write a profile of what runs inside the ``with`` for chrome://tracing, batches by name."""
 
     def __init__(self, file: str):
         self._file = file

@@ -71,7 +71,7 @@ def folded(net: DigitNet, samples: Sequence[Sample]) -> NDArray:
 
 
 def program(options: argparse.Namespace) -> None:
-    """Classify the test images both ways."""
+    """Classify the test images in batches and one by one."""
     samples = samples_of(load_test(options.data), options.ctx)[: options.images]
     minibatches = [
         samples[begin : begin + options.batch_size]

@@ -142,7 +142,7 @@ def train(
 
 
 def compare(samples: Sequence[Sample], options: argparse.Namespace) -> None:
-    """Time some minibatches of training both ways, in turns."""
+    """Time minibatches of training in batches and one by one, in turns."""
     size = options.batch_size
     minibatches = [
         samples[begin : begin + size] for begin in range(0, min(len(samples), 3 * size), size)
@@ -167,7 +167,7 @@ def compare(samples: Sequence[Sample], options: argparse.Namespace) -> None:
 
 
 def program(options: argparse.Namespace) -> None:
-    """Time both ways to train, then train one way."""
+    """Time training in batches and one by one, then train in one of these ways."""
     samples = samples_of(load_train(options.data), options.ctx)
     test = samples_of(load_test(options.data), options.ctx)
     with connect(options.kvstore) as workers:

@@ -34,7 +34,7 @@ def strips_of(image: np.ndarray) -> list[np.ndarray]:
 
 
 class DigitNet(gluon.Block):
-    """Read an image strip by strip. Its parts are methods, to be noted by name.
+    """Read an image strip by strip. `Fold.add` notes its methods by name.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def powers(
 
 
 def program(options: argparse.Namespace) -> None:
-    """Compute powers both ways, and against Python's own."""
+    """Compute powers in batches and one by one, and compare them with Python's."""
     generator, arithmetic = np.random.RandomState(options.seed), Arithmetic()
     values = generator.uniform(0.5, 1.5, (options.batch_size, WIDTH))
     exponents = generator.randint(1, LARGEST + 1, options.batch_size)

@@ -90,7 +90,7 @@ def random_tree(generator: np.random.RandomState, leaves: int) -> Tree:
 
 
 def program(options: argparse.Namespace) -> None:
-    """Evaluate trees both ways."""
+    """Evaluate trees in batches and one by one."""
     generator, net = np.random.RandomState(options.seed), TreeNet(options.hidden)
     net.initialize(mx.init.Xavier(), ctx=options.ctx)
     trees = [random_tree(generator, generator.randint(1, 21)) for _ in range(options.batch_size)]

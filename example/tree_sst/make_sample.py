@@ -82,7 +82,7 @@ def joined(left: int, right: int) -> int:
 
 
 def both(left: Phrase, right: Phrase, value: Optional[int] = None) -> Phrase:
-    """Return a phrase of two; its value is that of both side by side unless it is given."""
+    """Return a phrase of two phrases; by default its value is that of the two side by side."""
     return Phrase(joined(left.value, right.value) if value is None else value, None, (left, right))
 
 

@@ -71,7 +71,7 @@ def _calculated(step: Calculate, operands: list[Any]) -> Any:
         operands = [np.asarray(each, np.float64) for each in operands]
     if op in ARITHMETIC:
         operands = [np.multiply(each, 1) if _is_bool(each) else each for each in operands]
-    wrong = _fault(op, operands)
+    wrong = _error_text(op, operands)
     if wrong:
         kind = ProgramIndexError if op == 'index' else ProgramError
         raise kind(f'{step.line}\n  {wrong}')
@@ -92,7 +92,7 @@ def are_near(first: Any, second: Any) -> Any:
     return abs(first - second) <= NEAR * largest(largest(abs(first), abs(second)), 1)
 
 
-def have_rivals(rows: np.ndarray) -> np.ndarray:
+def have_near_ties(rows: np.ndarray) -> np.ndarray:
     """Return which rows (samples, elements) have two largest elements that are near."""
     if rows.shape[1] < 2:
         return np.zeros(len(rows), bool)
@@ -104,7 +104,7 @@ def _is_whole(value: Any) -> bool:
     return value.dtype.kind in 'iub' if isinstance(value, np.ndarray) else isinstance(value, int)
 
 
-def _fault(op: str, operands: list[Any]) -> str:
+def _error_text(op: str, operands: list[Any]) -> str:
     """Return why Python raises an error for these numbers, or does not know their kinds."""
     if op in ('truediv', 'floordiv', 'mod') and not np.all(operands[1]):
         return 'a number is divided by zero'
@@ -118,10 +118,10 @@ def _fault(op: str, operands: list[Any]) -> str:
         op == 'log' and np.any(np.less_equal(operands[0], 0))
     ):
         return f'{op} of a number that has none'
-    return _fault_of_power(*map(np.asarray, operands)) if op == 'pow' else ''
+    return _error_text_of_power(*map(np.asarray, operands)) if op == 'pow' else ''
 
 
-def _fault_of_power(base: np.ndarray, exponent: np.ndarray) -> str:
+def _error_text_of_power(base: np.ndarray, exponent: np.ndarray) -> str:
     whole = base.dtype.kind == exponent.dtype.kind == 'i'
     if whole and (exponent < 0).any():
         return 'an integer to the power of a negative one is no integer: write float(n) ** m'

@@ -63,7 +63,7 @@ class ReadNumber(NamedTuple):
 
 
 class Calculate(NamedTuple):
-    """Compute a number from numbers; constants are (value,)."""
+    """Compute a number from other numbers; a constant operand is a tuple (value,)."""
 
     output: int
     op: str
@@ -90,7 +90,7 @@ Step = Union[RunNetwork, ReadNumber, Calculate, GiveTensor, FillTensor]
 
 
 class Goto(NamedTuple):
-    """Continue in a block, with values for what it takes; a constant number is (value,)."""
+    """Continue in a block and pass values to it; a constant number is a tuple (value,)."""
 
     block: int
     values: tuple[Union[int, tuple[Any]], ...]
@@ -106,7 +106,7 @@ class Choose(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """Return the result, a nested structure: a number of `values` is at each leaf."""
+    """Return the result: a nested structure, `template`, with `values` at its leaves."""
 
     template: Any
     values: tuple[Union[int, tuple[Any]], ...]

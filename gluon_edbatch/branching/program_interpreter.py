@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ProgramError, StepsError
 from ..short_repr import brief
-from .host_arithmetic import NUMBERS, ORDERED, are_near, calculate, have_rivals
+from .host_arithmetic import NUMBERS, ORDERED, are_near, calculate, have_near_ties
 from .program_graph import (
     Calculate,
     Choose,
@@ -31,7 +31,7 @@ from .program_graph import (
     TensorSpec,
 )
 from .program_host import Host
-from .program_report import Counts, ProgramReport, shown
+from .program_report import Counts, ProgramReport, pretty_program
 from .pytree import flatten, unflatten
 
 # What Python computes as `calculate` does, of numbers that are `_plain`.
@@ -119,7 +119,7 @@ class ControlFlowProgram:
 
     def __str__(self) -> str:
         """Return the blocks of the program as text, with the user's lines."""
-        return shown(self.graph)
+        return pretty_program(self.graph)
 
 
 class _Waiting(NamedTuple):
@@ -282,7 +282,7 @@ def _computed(
             values[step.output] = numbers.item() if samples is None else numbers
             for place in step.rivals:
                 rows = host.read(values[place]).reshape(count, -1)
-                _note(counts, step.line, have_rivals(rows), samples)
+                _note(counts, step.line, have_near_ties(rows), samples)
         elif kind is Calculate:
             operands = [_of(values, place) for place in step.operands]
             if step.op in ORDERED:
@@ -302,7 +302,7 @@ def _computed(
 
 
 def _note(counts: Counts, line: str, are_near: Any, samples: Optional[np.ndarray]) -> None:
-    """Note where rounding could have decided otherwise."""
+    """Note comparisons that rounding could have decided otherwise."""
     if samples is None:
         if are_near:
             counts.near.append((line, 0))

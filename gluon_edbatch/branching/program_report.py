@@ -90,15 +90,15 @@ class ProgramReport:
         return '\n'.join(lines)
 
 
-def shown(graph: ProgramGraph) -> str:
+def pretty_program(graph: ProgramGraph) -> str:
     """Return a program as text, block after block."""
     lines = [f'{len(graph.blocks)} blocks, {len(graph.networks)} networks']
     for number in range(len(graph.blocks)):
-        lines += shown_block(graph, number)
+        lines += pretty_block(graph, number)
     return '\n'.join(lines)
 
 
-def shown_block(graph: ProgramGraph, number: int) -> list[str]:
+def pretty_block(graph: ProgramGraph, number: int) -> list[str]:
     """Return the lines of a block."""
     block = graph.blocks[number]
     takes = ', '.join([f'%{i} {_spec(spec)}' for i, spec in enumerate(block.takes)])
@@ -107,7 +107,7 @@ def shown_block(graph: ProgramGraph, number: int) -> list[str]:
     return lines + [f'    {each}' for each in _end(block)]
 
 
-def shown_calculation(step: Calculate) -> str:
+def pretty_calculation(step: Calculate) -> str:
     """Return a calculation as text."""
     operands = list(map(_value, step.operands))
     sign = _SIGNS.get(step.op)
@@ -122,7 +122,7 @@ def _value(place: Any) -> str:
     return repr(place[0]) if isinstance(place, tuple) else f'%{place}'
 
 
-def shown_values(places: Any) -> str:
+def pretty_values(places: Any) -> str:
     """Return values as text: their numbers, or constants as they are."""
     return ', '.join(map(_value, places))
 
@@ -131,13 +131,13 @@ def _step(step: Any, graph: ProgramGraph) -> str:
     if isinstance(step, RunNetwork):
         network = graph.networks[step.network]
         alone = '' if network.batched else ', one by one'
-        inputs, outputs = shown_values(step.inputs), shown_values(step.outputs)
+        inputs, outputs = pretty_values(step.inputs), pretty_values(step.outputs)
         return (
             f'{outputs} = network {step.network}({inputs})    '
             f'# {network.operators} operators, {len(step.parameters)} parameters{alone}'
         )
     if isinstance(step, Calculate):
-        return f'%{step.output} = {shown_calculation(step)}'
+        return f'%{step.output} = {pretty_calculation(step)}'
     if isinstance(step, ReadNumber):
         return f'%{step.output} = {step.kind} of %{step.input}'
     source = f'%{step.input}' if hasattr(step, 'input') else f'constant {step.constant}'
@@ -147,7 +147,7 @@ def _step(step: Any, graph: ProgramGraph) -> str:
 def _end(block: ProgramBlock) -> list[str]:
     end = block.end
     if isinstance(end, Finish):
-        return [f'return {shown_values(end.values)}']
+        return [f'return {pretty_values(end.values)}']
     if isinstance(end, Goto):
         return [f'go to {_goto(end)}']
     return [
@@ -157,4 +157,4 @@ def _end(block: ProgramBlock) -> list[str]:
 
 
 def _goto(to: Goto) -> str:
-    return f'block {to.block} ({shown_values(to.values)})'
+    return f'block {to.block} ({pretty_values(to.values)})'

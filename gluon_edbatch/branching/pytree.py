@@ -35,7 +35,7 @@ def flatten(value: Any, classes: ClassInfo, leaves: list[Any]) -> tuple:
 
 
 def unflatten(template: tuple, leaves: Iterator[Any]) -> Any:
-    """Build what `flatten` took apart, with the next of `leaves` at each leaf."""
+    """Rebuild the structure that `flatten` took apart, with `leaves` in order."""
     kind = template[0]
     if kind == 'leaf':
         return next(leaves)
@@ -70,53 +70,53 @@ _PLAIN = (bool, int, str, type(None))
 _CONTAINERS = {'list': list, 'tuple': tuple, 'dict': dict}
 
 
-def encoded(template: tuple) -> Any:
+def serialised(template: tuple) -> Any:
     """Return a template as plain JSON. Raise BundleError for anything that is not data, such as an
     object of a user's class."""
     kind = template[0]
     if template == LEAF:
         return 'leaf'
     if kind == 'static':
-        return {'value': encoded_constant(template[2])}
+        return {'value': serialised_constant(template[2])}
     if issubclass(kind, dict):
-        keys = [encoded_constant(key) for key in template[1]]
-        return {'dict': keys, 'items': [encoded(item) for item in template[3:]]}
-    items = [encoded(item) for item in template[1:]]
+        keys = [serialised_constant(key) for key in template[1]]
+        return {'dict': keys, 'items': [serialised(item) for item in template[3:]]}
+    items = [serialised(item) for item in template[1:]]
     if hasattr(kind, '_fields'):
         return {'named': kind.__name__, 'fields': list(kind._fields), 'items': items}
     return {'list' if issubclass(kind, list) else 'tuple': items}
 
 
-def decoded(data: Any) -> tuple:
-    """Return the template that `encoded` got; a named tuple gets a new class. Raise BundleError for
-    other data."""
+def deserialised(data: Any) -> tuple:
+    """Return the template of `serialised` data; a named tuple gets a new class. Raise BundleError
+    for other data."""
     if data == 'leaf':
         return LEAF
     if isinstance(data, dict):
         if 'value' in data:
-            value = decoded_constant(data['value'])
+            value = deserialised_constant(data['value'])
             return ('static', exact(value), value)
         if 'dict' in data:
-            keys = tuple(map(decoded_constant, data['dict']))
-            return (dict, keys, exact(keys), *map(decoded, data['items']))
+            keys = tuple(map(deserialised_constant, data['dict']))
+            return (dict, keys, exact(keys), *map(deserialised, data['items']))
         if 'named' in data:
             name: Any = data['named']
             made: Any = namedtuple(name, data['fields'])  # type: ignore[misc]
-            return (made, *map(decoded, data['items']))
+            return (made, *map(deserialised, data['items']))
         for name, kind in _CONTAINERS.items():
             if name in data:
-                return (kind, *map(decoded, data[name]))
+                return (kind, *map(deserialised, data[name]))
     raise BundleError(f'a structure is described by {str(data)[:60]!r}, which is none')
 
 
-def encoded_constant(value: Any) -> Any:
+def serialised_constant(value: Any) -> Any:
     """Return a number, text or None as plain JSON; floats as text, as JSON has no infinity."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
         return {'float': repr(value)}
     if isinstance(value, tuple):
-        return {'tuple': [encoded_constant(each) for each in value]}
+        return {'tuple': [serialised_constant(each) for each in value]}
     if not isinstance(value, _PLAIN):
         raise BundleError(
             f'a {type(value).__name__} is among arguments or results: only numbers, texts, None '
@@ -125,10 +125,10 @@ def encoded_constant(value: Any) -> Any:
     return value
 
 
-def decoded_constant(data: Any) -> Any:
-    """Return the constant that `encoded_constant` got."""
+def deserialised_constant(data: Any) -> Any:
+    """Return the constant that `serialised_constant` got."""
     if isinstance(data, dict):
         if 'float' in data:
             return float(data['float'])
-        return tuple(map(decoded_constant, data['tuple']))
+        return tuple(map(deserialised_constant, data['tuple']))
     return data

@@ -25,19 +25,19 @@ from .program_graph import (
     read_by,
     written_by,
 )
-from .pytree import decoded, decoded_constant, encoded, encoded_constant
+from .pytree import deserialised, deserialised_constant, serialised, serialised_constant
 
 _KINDS = ('float', 'int', 'bool')
 _DTYPES = ('float16', 'float32', 'float64', 'uint8', 'int8', 'int32', 'int64', 'bool')
 
 
-def encoded_spec(spec: Spec) -> Any:
+def serialised_spec(spec: Spec) -> Any:
     """Return a tensor's dtype and shape, or a number's kind."""
     return spec.kind if isinstance(spec, NumberSpec) else [spec.dtype, list(spec.shape)]
 
 
-def decoded_spec(data: Any) -> Any:
-    """Return the spec that `encoded_spec` got."""
+def deserialised_spec(data: Any) -> Any:
+    """Return the spec that `serialised_spec` got."""
     if data in _KINDS:
         return NumberSpec(data)
     dtype, shape = data
@@ -45,40 +45,40 @@ def decoded_spec(data: Any) -> Any:
     return TensorSpec(tuple(shape), dtype)
 
 
-def encoded_network(network: Network) -> dict[str, Any]:
+def serialised_network(network: Network) -> dict[str, Any]:
     """Return a network as plain JSON, without its graph, which hosts store separately."""
     return {
-        'inputs': list(map(encoded_spec, network.inputs)),
-        'outputs': list(map(encoded_spec, network.outputs)),
+        'inputs': list(map(serialised_spec, network.inputs)),
+        'outputs': list(map(serialised_spec, network.outputs)),
         'batched': network.batched,
         'operators': network.operators,
     }
 
 
-def decoded_network(data: Mapping[str, Any], graph: Any) -> Network:
-    """Return the network that `encoded_network` got, with a graph."""
-    inputs, outputs = (tuple(map(decoded_spec, data[name])) for name in ('inputs', 'outputs'))
+def deserialised_network(data: Mapping[str, Any], graph: Any) -> Network:
+    """Return the network that `serialised_network` got, with a graph."""
+    inputs, outputs = (tuple(map(deserialised_spec, data[name])) for name in ('inputs', 'outputs'))
     _check(isinstance(data['batched'], bool), data['batched'])
     return Network(graph, inputs, outputs, data['batched'], int(data['operators']))
 
 
-def encoded_block(block: ProgramBlock) -> dict[str, Any]:
+def serialised_block(block: ProgramBlock) -> dict[str, Any]:
     """Return a block as plain JSON."""
     return {
         'name': block.name,
-        'takes': list(map(encoded_spec, block.takes)),
-        'steps': [_encoded_step(step) for step in block.steps],
-        'end': _encoded_end(block.end),
+        'takes': list(map(serialised_spec, block.takes)),
+        'steps': [_serialised_step(step) for step in block.steps],
+        'end': _serialised_end(block.end),
     }
 
 
-def decoded_blocks(
+def deserialised_blocks(
     data: Sequence[Mapping[str, Any]], networks: Sequence[Network], parameters: int, constants: int
 ) -> list[ProgramBlock]:
-    """Return the blocks that `encoded_block` got. Raise BundleError for other data, or if they
+    """Return the blocks that `serialised_block` got. Raise BundleError for other data, or if they
     refer to something that does not exist."""
     try:
-        blocks = [_decoded_block(each) for each in data]
+        blocks = [_deserialised_block(each) for each in data]
         for block in blocks:
             _check_block(block, blocks, networks, parameters, constants)
     except BundleError:
@@ -97,14 +97,14 @@ def _check(holds: bool, what: Any) -> None:
 
 
 def _place(place: Any) -> Any:
-    return {'constant': encoded_constant(place[0])} if isinstance(place, tuple) else place
+    return {'constant': serialised_constant(place[0])} if isinstance(place, tuple) else place
 
 
 def _places(places: Sequence[Any]) -> list[Any]:
     return list(map(_place, places))
 
 
-def _encoded_step(step: Step) -> dict[str, Any]:
+def _serialised_step(step: Step) -> dict[str, Any]:
     """Return a step as data: its fields by name."""
     fields = {
         name: _places(each) if isinstance(each, tuple) else each
@@ -113,19 +113,19 @@ def _encoded_step(step: Step) -> dict[str, Any]:
     return {'do': _NAMES[type(step)], **fields}
 
 
-def _encoded_goto(to: Goto) -> dict[str, Any]:
+def _serialised_goto(to: Goto) -> dict[str, Any]:
     return {'block': to.block, 'values': _places(to.values)}
 
 
-def _encoded_end(end: End) -> dict[str, Any]:
+def _serialised_end(end: End) -> dict[str, Any]:
     if isinstance(end, Finish):
-        return {'finish': encoded(end.template), 'values': _places(end.values)}
+        return {'finish': serialised(end.template), 'values': _places(end.values)}
     if isinstance(end, Goto):
-        return {'goto': _encoded_goto(end)}
+        return {'goto': _serialised_goto(end)}
     return {
         'if': end.condition,
-        'then': _encoded_goto(end.then),
-        'else': _encoded_goto(end.other),
+        'then': _serialised_goto(end.then),
+        'else': _serialised_goto(end.other),
         'line': end.line,
     }
 
@@ -133,15 +133,15 @@ def _encoded_end(end: End) -> dict[str, Any]:
 # --- and back ------------------------------------------------------------------------------------
 
 
-def _decoded_block(data: Mapping[str, Any]) -> ProgramBlock:
-    takes = tuple(map(decoded_spec, data['takes']))
-    steps = list(map(_decoded_step, data['steps']))
-    return ProgramBlock(takes, steps, _decoded_end(data['end']), str(data['name']))
+def _deserialised_block(data: Mapping[str, Any]) -> ProgramBlock:
+    takes = tuple(map(deserialised_spec, data['takes']))
+    steps = list(map(_deserialised_step, data['steps']))
+    return ProgramBlock(takes, steps, _deserialised_end(data['end']), str(data['name']))
 
 
 def _value(data: Any) -> Any:
     if isinstance(data, dict):
-        return (decoded_constant(data['constant']),)
+        return (deserialised_constant(data['constant']),)
     _check(isinstance(data, int) and not isinstance(data, bool), data)
     return data
 
@@ -150,16 +150,16 @@ def _values(data: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(map(_value, data))
 
 
-def _decoded_goto(data: Mapping[str, Any]) -> Goto:
+def _deserialised_goto(data: Mapping[str, Any]) -> Goto:
     return Goto(_value(data['block']), _values(data['values']))
 
 
-def _decoded_end(data: Mapping[str, Any]) -> End:
+def _deserialised_end(data: Mapping[str, Any]) -> End:
     if 'finish' in data:
-        return Finish(decoded(data['finish']), _values(data['values']))
+        return Finish(deserialised(data['finish']), _values(data['values']))
     if 'goto' in data:
-        return _decoded_goto(data['goto'])
-    then, other = _decoded_goto(data['then']), _decoded_goto(data['else'])
+        return _deserialised_goto(data['goto'])
+    then, other = _deserialised_goto(data['then']), _deserialised_goto(data['else'])
     return Choose(_value(data['if']), then, other, str(data['line']))
 
 
@@ -188,7 +188,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {  # all others are one value, or a n
 }
 
 
-def _decoded_step(data: Mapping[str, Any]) -> Step:
+def _deserialised_step(data: Mapping[str, Any]) -> Step:
     kind = _STEPS[data['do']]  # earlier bundles lack fields that have defaults
     names = [name for name in kind._fields if name in data or name not in kind._field_defaults]
     return kind(**{name: _FIELDS.get(name, _value)(data[name]) for name in names})

@@ -55,7 +55,7 @@ class BundleWriter:
         self._files[name] = {'size': len(data), 'sha256': hashlib.sha256(data).hexdigest()}
 
     def data(self, name: str) -> bytes:
-        """Return what was written under a name."""
+        """Return the bytes of the file that was added under a name."""
         return (self._part / name).read_bytes()
 
     def add_array(self, name: str, array: np.ndarray) -> dict[str, Any]:
@@ -135,13 +135,13 @@ def _manifest(path: Path, kind: str) -> dict[str, Any]:
         raise BundleError(
             f'{path} is no manifest, or only a part of one: it is not JSON ({error})'
         ) from None
-    fault = _fault(manifest, kind)
-    if fault:
-        raise BundleError(f'{path}: {fault}')
+    error_text = _error_text(manifest, kind)
+    if error_text:
+        raise BundleError(f'{path}: {error_text}')
     return manifest
 
 
-def _fault(manifest: Any, kind: str) -> str:
+def _error_text(manifest: Any, kind: str) -> str:
     """Return what is wrong with a manifest; empty if nothing is."""
     if not isinstance(manifest, dict) or manifest.get('format') != FORMAT:
         return f'this is no manifest: it has no "format": "{FORMAT}"'

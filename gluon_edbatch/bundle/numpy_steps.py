@@ -112,7 +112,7 @@ def one_step(
 def of_parents(
     function: Callable, sources: list[int], long: list[bool], slot: int, reuse: Optional[int]
 ) -> Step:
-    """Return a step for a function of values and what their calls have one of, (n, 1, ...)."""
+    """Return a step for a function of ragged values and of one row for each call, (n, 1, ...)."""
     turned = long[1]
     of_value, of_call = sources[::-1] if turned else sources
 
@@ -199,7 +199,7 @@ def softmax(source: int, slot: int) -> Step:
 
 
 def masked(sources: list[int], slot: int, value: float) -> Step:
-    """Return a step that replaces values from a rank on, which each call tells, by a number."""
+    """Return a step that replaces each call's values from its own rank on by a number."""
 
     def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         assert segments is not None

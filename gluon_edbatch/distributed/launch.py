@@ -1,7 +1,7 @@
 """Start the workers, servers and scheduler of a job, on this machine or on several by ssh.
 
-The launcher sets the variables of MXNet's own (``DMLC_*``), which fails under Python 3.9 and later.
-It needs the standard library only, and the same files under the same paths on all machines.
+The launcher replaces MXNet's, which fails under Python 3.9 and later, and sets the same variables
+(``DMLC_*``). It needs the standard library only, and the same files and paths on all machines.
 """
 
 import argparse

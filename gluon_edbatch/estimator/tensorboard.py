@@ -8,8 +8,8 @@ from mxnet.gluon.contrib.estimator import BatchEnd, EpochEnd, TrainEnd
 
 
 class TensorBoardHandler(BatchEnd, EpochEnd, TrainEnd):
-    """Write the estimator's metrics: those of training at minibatches and epochs, those of
-    validation at epochs.
+    """Write the estimator's metrics: training metrics at minibatches and epochs, validation
+    metrics at epochs.
 
     Names are ``minibatch/...`` and ``epoch/...`` with the estimator's name of a metric. Steps count
     minibatches and epochs from 1 on, for the handler's lifetime. NaN is not written.

@@ -25,7 +25,7 @@ from ..mx.arrays import keep_on_tape
 from ..mx.custom_function import record_function
 from ..mx.modes import modes
 from ..mx.run_ahead import AHEAD
-from .execution_state import Machine
+from .execution_state import ExecutionState
 from .gradients import Gradients
 from .sparse_tables import with_dense_gradient
 
@@ -45,8 +45,8 @@ class BackwardPass:
 
     _latest = threading.local()
 
-    def __init__(self, machine: Machine):
-        self._machine: Optional[Machine] = machine
+    def __init__(self, state: ExecutionState):
+        self._state: Optional[ExecutionState] = state
         _passes.add(self)
         self._ran = False
         self._kept_over = 0  # evaluations of the thread since it was seen to have run
@@ -65,12 +65,12 @@ class BackwardPass:
                 backward.release()
             backward._kept_over += backward._ran
         cls._latest.references = [
-            weakref.ref(backward) for backward in alive if backward._machine is not None
+            weakref.ref(backward) for backward in alive if backward._state is not None
         ]
 
     def release(self) -> None:
         """Free the tapes that backward reads."""
-        self._machine = None
+        self._state = None
 
     def __call__(
         self, arena: int, head: NDArray, targets: list[NDArray], requests: list[int]
@@ -82,19 +82,19 @@ class BackwardPass:
         handed all its work to the engine.
         """
         with self._lock:
-            machine = self._machine
-            if machine is None:
+            state = self._state
+            if state is None:
                 raise StaleValueError(
                     'a second backward pass through values of a batching scope, after later '
                     'scopes were evaluated: their intermediate results are freed. Differentiate '
                     'them before the next minibatch is evaluated'
                 )
-            self._run(machine, arena, head, targets, requests)
+            self._run(state, arena, head, targets, requests)
             self._ran = True
 
     def _run(
         self,
-        machine: Machine,
+        state: ExecutionState,
         arena: int,
         head: NDArray,
         targets: list[NDArray],
@@ -102,34 +102,34 @@ class BackwardPass:
     ) -> None:
         unwritten = [
             index
-            for index, plan in enumerate(machine.plan.arenas)
-            if machine.gradients[index] is not None and index != arena and not plan.private
+            for index, plan in enumerate(state.plan.arenas)
+            if state.gradients[index] is not None and index != arena and not plan.private
         ]
-        gradients = Gradients(machine.gradients, unwritten, targets, requests)
-        head.copyto(machine.gradients[arena])
-        for gradient in machine.unread:
+        gradients = Gradients(state.gradients, unwritten, targets, requests)
+        head.copyto(state.gradients[arena])
+        for gradient in state.unread:
             gradient[:] = 0
-        machine.weights.begin()
-        for tape in reversed(machine.tapes):
+        state.weights.begin()
+        for tape in reversed(state.tapes):
             tape.backward(gradients)
         gradients.zero_arenas()
-        machine.weights.deliver(gradients)
-        for place, (_, index, begin, end) in enumerate(machine.given, len(machine.weights.arrays)):
-            gradients.deliver(place, machine.gradients[index]._slice(begin, end))
+        state.weights.deliver(gradients)
+        for place, (_, index, begin, end) in enumerate(state.given, len(state.weights.arrays)):
+            gradients.deliver(place, state.gradients[index]._slice(begin, end))
         gradients.zero_inputs()
 
 
-def connect(machine: Machine) -> list[Optional[Callable[[], NDArray]]]:
+def connect(state: ExecutionState) -> list[Optional[Callable[[], NDArray]]]:
     """Return a function for each arena that puts it on autograd's tape, to be called once, and
     returns the arena as an output of the tape. None for an arena without a gradient."""
-    inputs = machine.weights.arrays + [given[0] for given in machine.given]
-    if not inputs or not (machine.tapes or machine.looked_up):
-        return [None] * len(machine.arenas)
+    inputs = state.weights.arrays + [given[0] for given in state.given]
+    if not inputs or not (state.tapes or state.looked_up):
+        return [None] * len(state.arenas)
     inputs = list(map(with_dense_gradient, inputs))
-    backward = BackwardPass(machine)
+    backward = BackwardPass(state)
 
     def connected(index: int) -> NDArray:
-        output = machine.arenas[index].detach()
+        output = state.arenas[index].detach()
         with modes(recording=True):
             record_function(
                 inputs,
@@ -140,7 +140,7 @@ def connect(machine: Machine) -> list[Optional[Callable[[], NDArray]]]:
 
     return [
         None if gradient is None else partial(connected, index)
-        for index, gradient in enumerate(machine.gradients)
+        for index, gradient in enumerate(state.gradients)
     ]
 
 

@@ -15,7 +15,7 @@ _DOMAIN = mx.profiler.Domain('gluon_edbatch')
 
 @contextmanager
 def span(name: str) -> Iterator[None]:
-    """Give what runs meanwhile a name in MXNet's profiler, if it runs."""
+    """Name what runs inside the ``with`` in MXNet's profiler, if the profiler is on."""
     task = _DOMAIN.new_task(name)
     task.start()
     try:

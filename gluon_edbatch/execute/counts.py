@@ -10,7 +10,7 @@ import numpy as np
 from ..graph.collect import Calls, Edges, FormTable, Sums, to_graph
 from ..graph.graph import Graph
 from ..plan.plan import Group, Plan
-from ..plan.plan_cache import RecurringPlans
+from ..plan.plan_cache import PlanCache
 from ..record.sites import Site
 from ..schedule import Schedule
 from ..subgraph.node_type import NodeType
@@ -31,15 +31,15 @@ class EvaluationCounts(NamedTuple):
     schedule_s: float
     execute_s: float
     clock: Optional[Clock] = None  # how long each batch of the plan took, if somebody asked
-    recurs: bool = False  # the plan was there already, as one of `plans`
-    plans: Optional[RecurringPlans] = None
+    is_cached: bool = False  # the plan was there already, as one of `plans`
+    plans: Optional[PlanCache] = None
     sums: Optional[Sums] = None  # the additions that ran as sums, if some did
     are_large: bool = False  # whether the calls ran eagerly as they are large
 
 
 class Work(NamedTuple):
-    """The calls of an evaluation, what they read of each other, their types (each call's index
-    among these), and who asked for the evaluation when."""
+    """The calls of an evaluation, the edges between them, their types (and each call's index into
+    the types), and the line that asked for the evaluation."""
 
     calls: Calls
     edges: Edges
@@ -61,8 +61,8 @@ class EagerCounts:
     execute_s: float
     schedule_s: float = 0.0
     clock: Optional[Clock] = None
-    recurs: bool = False
-    plans: Optional[RecurringPlans] = None
+    is_cached: bool = False
+    plans: Optional[PlanCache] = None
 
     @property
     def are_large(self) -> bool:

@@ -19,7 +19,7 @@ from ..mx.arrays import alias, concatenated, detached
 from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
-from ..mx.mutation_guard import Watched
+from ..mx.mutation_guard import MutationGuard
 from ..plan.plan import Batch
 from ..record.inputs import GivenArray
 from ..record.recording import Recording
@@ -196,9 +196,9 @@ class _AsItWas(autograd.Function):
 
 
 def _as_recorded(array: NDArray, values: Any) -> NDArray:
-    """Return a user's array on a tape with the values (`Watched`, NDArray or numpy.ndarray) that it
-    had when a call was recorded."""
-    if isinstance(values, Watched):
+    """Return a user's array on a tape with the values (`MutationGuard`, NDArray or numpy.ndarray)
+    that it had when a call was recorded."""
+    if isinstance(values, MutationGuard):
         if values.copy is None:
             return array
         values = values.copy
@@ -214,7 +214,7 @@ def _as_recorded(array: NDArray, values: Any) -> NDArray:
 def run_graph(node_type: NodeType, variables: dict[str, NDArray]) -> list[NDArray]:
     """Return the results of a type's subgraph, computed as in eager code."""
     graph = node_type.graph.subgraph
-    if any(node.bodies for node in graph.nodes):
+    if node_type.has_loops:
         results = CachedOp(graph.symbol)(*[variables[name] for name in graph.variables])
         return [results] if isinstance(results, NDArray) else results
     values: list[list[NDArray]] = []

@@ -43,8 +43,8 @@ from .clock import Clock, span
 from .counts import Counts, EagerCounts, EvaluationCounts, Work
 from .eager import EagerCalls, that_read_no_batch
 from .executable import executable, is_faster_eagerly
-from .execution_state import Machine
-from .steps import is_run, steps, traits_of
+from .execution_state import ExecutionState
+from .steps import capabilities_of, is_run, steps
 from .verify import needs_verification, verify
 
 Results = dict[ArenaKey, Union[Arena, EagerArena]]
@@ -269,19 +269,19 @@ class Evaluator:
             if fault:
                 raise BatchError(f'{self.scheduler!r} gave a wrong schedule: {fault}')
         scheduled = time.perf_counter()
-        plan, recurs = _planned(recording, work, schedule)
+        plan, is_cached = _planned(recording, work, schedule)
         if debug.LEVEL:
             debug.show(debug.SCHEDULES, self.scheduler.name, schedule.of_types(graph))
             debug.show(debug.PLANS, 'plan', plan)
         wait_for_engine()  # passes that are over by then need no waiting for
         BackwardPass.begin_evaluation()
-        machine = Machine(recording, plan, calls, Clock(plan.size) if self._timing else None)
+        state = ExecutionState(recording, plan, calls, Clock(plan.size) if self._timing else None)
         for step in steps(plan):
-            _run_step(machine, step, calls, recording)
-        machine.finish()
-        arenas = _arenas(machine)
-        if not machine.is_over:
-            under_way(_last_row(plan, arenas) if machine.fence is None else machine.fence)
+            _run_step(state, step, calls, recording)
+        state.finish()
+        arenas = _arenas(state)
+        if not state.is_over:
+            under_way(_last_row(plan, arenas) if state.fence is None else state.fence)
         number = len(recording.ran)
         public: Results = {
             arena.key: rows for arena, rows in zip(plan.arenas, arenas) if arena.public
@@ -300,8 +300,8 @@ class Evaluator:
                 recorded - started,
                 scheduled - recorded,
                 time.perf_counter() - scheduled,
-                machine.clock,
-                recurs,
+                state.clock,
+                is_cached,
                 executable(types[0]).plans,
                 work.sums,
             )
@@ -317,7 +317,7 @@ def is_ours(scheduler: Scheduler) -> bool:
 
 
 def _types(recording, calls: Calls, table) -> tuple[np.ndarray, list[NodeType]]:
-    """Return the index of each call's type among those that occur, and these types, by serial."""
+    """Return each call's index into the types that occur, and these types, by serial."""
     kinds, forms = kinds_of(calls.forms, table.types)
     return kinds, [recording.forms[form].node_type for form in forms]
 
@@ -357,11 +357,11 @@ def _planned(recording: Recording, work: Work, schedule: Schedule) -> Planned:
     plans = executable(work.types[0]).plans
     planned = plans.find(recording, work.calls, work.table, schedule)
     if planned is None:
-        traits = [traits_of(node_type) for node_type in work.types]
+        capabilities = [capabilities_of(node_type) for node_type in work.types]
         plan = make_plan(
-            recording, work.calls, work.table, work.types, traits, work.kinds, schedule
+            recording, work.calls, work.table, work.types, capabilities, work.kinds, schedule
         )
-        planned = Planned(look_ups_apart(hoist(plan, traits, recording.numbers)))
+        planned = Planned(look_ups_apart(hoist(plan, capabilities, recording.numbers)))
         planned = plans.keep(recording, work.calls, work.table, schedule, planned)
     return planned
 
@@ -372,15 +372,15 @@ def _last_row(plan: Plan, arenas: Sequence[Arena]) -> NDArray:
     return arenas[group.writes[0].arena].raw._slice(0, 1).copy()
 
 
-def _timed(machine: Machine, first: int, last: int, run: Callable[[], None]) -> None:
-    if machine.clock is None:
+def _timed(state: ExecutionState, first: int, last: int, run: Callable[[], None]) -> None:
+    if state.clock is None:
         run()
         return
-    batches = machine.plan.batches_between(first, last)
+    batches = state.plan.batches_between(first, last)
     names = dict.fromkeys(str(batch.node_type) for batch in batches)
     calls = sum([len(batch.nodes) for batch in batches])
     with span(f'{calls} calls in {len(batches)} batches: {", ".join(names)}'):
-        machine.clock.run(first, run)
+        state.clock.run(first, run)
 
 
 def _run_call(
@@ -399,33 +399,33 @@ def _run_call(
         raise BatchError(describe_failure([batch], calls, recording, error)) from error
 
 
-def _run_step(machine, step, calls, recording) -> None:
+def _run_step(state, step, calls, recording) -> None:
     try:
-        _timed(machine, step.first, step.last, partial(step.run, machine))
+        _timed(state, step.first, step.last, partial(step.run, state))
         for number in step.unproved:
-            (batch,) = machine.plan.batches_between(number, number + 1)
+            (batch,) = state.plan.batches_between(number, number + 1)
             if needs_verification(batch.node_type):
-                _verify(machine, batch, calls, recording)
+                _verify(state, batch, calls, recording)
     except EdbError:
         raise
     except Exception as error:
-        batches = machine.plan.batches_between(step.first, step.last)
+        batches = state.plan.batches_between(step.first, step.last)
         raise BatchError(describe_failure(batches, calls, recording, error)) from error
 
 
-def _verify(machine, batch, calls, recording) -> None:
+def _verify(state, batch, calls, recording) -> None:
     ragged = sum(argument.kind is Kind.RAGGED for argument in batch.node_type.arguments)
     first = calls.length_offsets[batch.nodes]
     lengths = calls.lengths[first[:, None] + np.arange(ragged)]
     rows = np.array([recording.forms[form].rows for form in calls.forms[batch.nodes]])
-    verify(machine, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
+    verify(state, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
 
 
-def _arenas(machine: Machine) -> list[Arena]:
+def _arenas(state: ExecutionState) -> list[Arena]:
     """Return the arenas from which values are read."""
     return [
-        Arena(raw, connected, memory, machine.is_over)
-        for raw, connected, memory in zip(machine.arenas, connect(machine), machine.memories)
+        Arena(raw, connected, memory, state.is_over)
+        for raw, connected, memory in zip(state.arenas, connect(state), state.memories)
     ]
 
 

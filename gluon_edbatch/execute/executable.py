@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
-from ..plan.plan import Traits
-from ..plan.plan_cache import RecurringPlans
+from ..plan.plan import Capabilities
+from ..plan.plan_cache import PlanCache
 from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class Executable:
         self.programs: dict[tuple[tuple[str, ...], bool], CompiledGraph] = {}
         self.native: Optional[NativeProgram] = None  # once it is known,
         self.not_native: Optional[str] = None  # or why there is none
-        self.plans = RecurringPlans()  # of evaluations in which it is the first of the types
-        self.traits: Optional[Traits] = None  # of the backend that runs it, once it is known
+        self.plans = PlanCache()  # of evaluations in which it is the first of the types
+        self.capabilities: Optional[Capabilities] = None  # once its backend is known
         # Whether batched results were compared with a run alone, or need not be. Of a type that
         # looks rows up, the rest of it is compared.
         self.verified = node_type.alone or not node_type.graph.parameters or bool(node_type.tables)
@@ -56,8 +56,8 @@ def _bytes(shape: Sequence[int], dtype: Any) -> int:
 
 
 def may_run_eagerly(node_type: NodeType) -> bool:
-    """Return whether calls of a type may run eagerly if that is faster. They may on a CPU, as MXNet
-    reuses memory of GPUs, and not if they draw random numbers or count something."""
+    """Return whether calls of a type may run eagerly if that is faster. Calls may on a CPU only, as
+    MXNet reuses memory of GPUs, and not if they draw random numbers or count something."""
     mode = node_type.mode
     return node_type.ctx.device_type == 'cpu' and not (
         node_type.eager

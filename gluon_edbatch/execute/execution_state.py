@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..graph.collect import Calls
-from ..mx import fresh
+from ..mx import ndarray_api
 from ..mx.arrays import detached
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory
@@ -35,7 +35,7 @@ class Tape(Protocol):
         """Add to the gradients of the arguments that the batches read."""
 
 
-class Machine:
+class ExecutionState:
     """Arenas, weights and tapes of one evaluation."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Machine:
         the user waits for results, and Python cannot run ahead."""
         late = [source for source in sources if not source.is_over]
         if late and self.is_quiet and not self.recording.closed:
-            fresh.wait([source.raw.handle for source in late])
+            ndarray_api.wait([source.raw.handle for source in late])
             for source in late:
                 source.is_over = True
         for source in sources:
@@ -130,7 +130,7 @@ class Machine:
                     self._import(index, arena, array, imported)
 
     def _differentiate(self, given: GivenArray, index: int, begin: int, end: int) -> None:
-        """Let these rows of an arena give the user's array its gradient."""
+        """Pass the gradient of these arena rows on to the user's array."""
         if self.taped and self.gradients[index] is not None and given.original is not None:
             self.given.append((given.original, index, begin, end))
 
@@ -160,8 +160,8 @@ class Machine:
             write_new(array, run[0][2], rows)
 
     def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
-        """Copy rows of all earlier evaluations at once. Return False if autograd is involved or the
-        native operators cannot."""
+        """Copy rows of all earlier evaluations in one call. Return False if autograd is involved
+        or the native operators cannot do it."""
         if self.taped and any([imported.taped for imported in arena.imports]):
             return False
         results, key = self.recording.results, arena.key
@@ -185,7 +185,7 @@ class Machine:
     # --- batches ---------------------------------------------------------------------------------
 
     def note_over(self) -> None:
-        """Note that everything ran inline, without the engine."""
+        """Note that the whole evaluation ran inline, without the engine."""
         self.is_over = True
         for memory in self._touched:
             memory.handed.remove(id(self))
@@ -233,7 +233,7 @@ class Machine:
         return self._indices[ctx]
 
     def index(self, read: Read, node_type: NodeType) -> NDArray:
-        """Return the indices of one read."""
+        """Return the indices of the rows that a batch reads for one argument."""
         index = self.index_array(node_type.ctx)._slice(read.begin, read.end)
         return index if read.length is None else index.reshape((-1, read.length))
 
@@ -309,7 +309,7 @@ def _neighbours(device: list[tuple]) -> Iterator[list[tuple]]:
 
 
 def _write(arrays: list[NDArray], target: NDArray) -> None:
-    """Copy arrays into the rows of another by one operator of the engine."""
+    """Copy arrays into consecutive rows of another array by one operator of the engine."""
     if len(arrays) == 1 or target.dtype == np.bool_:
         for array, begin in zip(arrays, np.cumsum([0] + [len(array) for array in arrays])):
             array.copyto(target._slice(int(begin), int(begin) + len(array)))

@@ -17,10 +17,10 @@ from mxnet.ndarray import NDArray
 from ..errors import EdbError
 from ..mx.arrays import concatenated, values_read
 from ..mx.modes import modes
-from ..plan.plan import Batch, Group, Traits
+from ..plan.plan import Batch, Capabilities, Group
 from ..subgraph.function_signature import FunctionCall, run_eagerly
 from ..subgraph.node_type import NodeType
-from .execution_state import Machine
+from .execution_state import ExecutionState
 from .gradients import Gradients
 from .verify import is_close
 
@@ -102,9 +102,9 @@ class FunctionTape(NamedTuple):
         return found
 
 
-def traits(node_type: NodeType) -> Optional[Traits]:
-    """Return the traits of a type for this backend; None if it is not a Function's."""
-    return None if node_type.graph.function is None else Traits(False, 0, 0)
+def capabilities(node_type: NodeType) -> Optional[Capabilities]:
+    """Return the capabilities of a type for this backend; None if it is not a Function's."""
+    return None if node_type.graph.function is None else Capabilities(False, 0, 0)
 
 
 def kind(group: Group) -> int:
@@ -112,46 +112,46 @@ def kind(group: Group) -> int:
     return int(group.node_type.graph.function is not None)
 
 
-def run(machine: Machine, first: int, last: int) -> Optional[FunctionTape]:
+def run(state: ExecutionState, first: int, last: int) -> Optional[FunctionTape]:
     """Run one batch of a Function's calls; return its tape, or None without a gradient."""
-    (batch,) = machine.plan.batches_between(first, last)
-    machine.fence, machine.is_quiet = None, False
+    (batch,) = state.plan.batches_between(first, last)
+    state.fence, state.is_quiet = None, False
     node_type, call = batch.node_type, batch.node_type.graph.function
     call.signature.check()
-    taped = [_taped(machine, batch, position) for position in range(len(batch.reads))]
+    taped = [_taped(state, batch, position) for position in range(len(batch.reads))]
     inputs = [array.detach() for array in taped]
     with modes(False, node_type.mode.training), node_type.ctx:
-        parts = _parts(batch, call, inputs, machine.rows_of_calls(batch))
+        parts = _parts(batch, call, inputs, state.rows_of_calls(batch))
     for output, write in enumerate(batch.writes):
-        rows = machine.arenas[write.arena]._slice(write.begin, write.end)
+        rows = state.arenas[write.arena]._slice(write.begin, write.end)
         found = [part.results[output] for part in parts]
         (found[0] if len(found) == 1 else concatenated(found)).copyto(rows)
     heads = [
         None
-        if machine.gradients[write.arena] is None
-        else machine.gradients[write.arena]._slice(write.begin, write.end)
+        if state.gradients[write.arena] is None
+        else state.gradients[write.arena]._slice(write.begin, write.end)
         for write in batch.writes
     ]
     if all(head is None for head in heads) or not any(map(_is_leaf, node_type.arguments)):
         return None
     if not node_type.mode.recording:
         return None
-    return FunctionTape(batch, parts, taped, heads, machine.line_of(batch))
+    return FunctionTape(batch, parts, taped, heads, state.line_of(batch))
 
 
 def _is_leaf(argument: Any) -> bool:
     return argument.differentiable
 
 
-def _taped(machine: Machine, batch: Batch, position: int) -> NDArray:
+def _taped(state: ExecutionState, batch: Batch, position: int) -> NDArray:
     """Return the rows that a batch reads as a separate array, on a small tape of autograd's."""
     read, node_type = batch.reads[position], batch.node_type
     leaf = node_type.mode.recording and node_type.arguments[position].differentiable
     with modes(leaf):
         if read.gather:
-            arena = machine.arena(read.arena, position, leaf)
-            return mx.nd.take(arena, machine.index(read, node_type))
-        return mx.nd.identity(machine.rows(batch, position, leaf))  # `copy` adds no gradients
+            arena = state.arena(read.arena, position, leaf)
+            return mx.nd.take(arena, state.index(read, node_type))
+        return mx.nd.identity(state.rows(batch, position, leaf))  # `copy` adds no gradients
 
 
 def _parts(

@@ -12,31 +12,31 @@ from mxnet.ndarray import NDArray
 
 from ..mx.arrays import alias, detached, gradient_stype
 from ..mx.modes import modes
-from ..mx.mutation_guard import Watched
+from ..mx.mutation_guard import MutationGuard
 from ..plan.plan import Batch
 from .cached.compiled_graph import EMPTY, SLICE
 from .verify import run_unrecorded
 
 
-def look_up(machine, batch: Batch) -> None:
+def look_up(state, batch: Batch) -> None:
     """Run a batch that computes ids: the rows of the tables appear in the arenas."""
     node_type = batch.node_type
     ids = run_unrecorded(
-        machine,
+        state,
         node_type,
-        [machine.read(batch, position) for position in range(len(batch.reads))],
+        [state.read(batch, position) for position in range(len(batch.reads))],
         tuple(EMPTY if read.length == 0 else SLICE for read in batch.reads),
         node_type.mode.training,
     )
     for which, table, write in zip(ids, node_type.tables, batch.writes):
         check_request(table)
-        rows = machine.arenas[write.arena]._slice(write.begin, write.end)
-        _record(machine.recording.model.of(table, node_type.ctx), which, rows)
-        machine.given.append((rows, write.arena, write.begin, write.end))
-        machine.looked_up = True
+        rows = state.arenas[write.arena]._slice(write.begin, write.end)
+        _record(state.recording.model.of(table, node_type.ctx), which, rows)
+        state.given.append((rows, write.arena, write.begin, write.end))
+        state.looked_up = True
 
 
-def _record(table: Watched, ids: NDArray, rows: NDArray) -> None:
+def _record(table: MutationGuard, ids: NDArray, rows: NDArray) -> None:
     """Write rows of a table, as it was when recorded, and put them on autograd's tape."""
     own: NDArray = alias(table.array)
     sizes = dict(input_dim=own.shape[0], output_dim=own.shape[1], dtype=np.dtype(own.dtype).name)

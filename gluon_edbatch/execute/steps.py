@@ -5,27 +5,27 @@ from typing import Any, NamedTuple, Optional, Protocol, Union
 
 import numpy as np
 
-from ..plan.plan import Group, Plan, Traits
+from ..plan.plan import Capabilities, Group, Plan
 from ..subgraph.node_type import NodeType
 from . import function_batches
 from .cached import cached_backend
 from .executable import executable
-from .execution_state import Machine, Tape
+from .execution_state import ExecutionState, Tape
 from .native import native_run
 from .verify import needs_verification
 
 
 class Backend(Protocol):
-    """A way to run batches; a module can be one."""
+    """An interface for running batches; a module can have it."""
 
-    def traits(self, node_type: NodeType) -> Optional[Traits]:
-        """Return what planning has to know of the backend; None if it cannot run the type."""
+    def capabilities(self, node_type: NodeType) -> Optional[Capabilities]:
+        """Return what planning must know of the backend; None if it cannot run the type."""
 
     def kind(self, group: Group) -> Union[int, np.ndarray]:
-        """Return 0 for batches that it cannot run, 1 for batches that run one by one. Neighbours
-        with one greater number run together. An array (batches,) if a group's batches differ."""
+        """Return 0 for batches that the backend cannot run, 1 for those that run one by one, or a
+        greater number that neighbours of one step share; (batches,) if a group's batches differ."""
 
-    def run(self, machine: Machine, first: int, last: int) -> Optional[Tape]:
+    def run(self, state: ExecutionState, first: int, last: int) -> Optional[Tape]:
         """Run batches `first` to before `last` of the plan, all of one kind: the results appear in
         the arenas. Return their tape, or None without a gradient."""
 
@@ -35,17 +35,17 @@ BACKENDS: tuple[Backend, ...] = (native_run, function_batches, cached_backend)
 
 def is_run(node_type: NodeType) -> bool:
     """Return whether a backend can run the type."""
-    return any(backend.traits(node_type) is not None for backend in BACKENDS)
+    return any(backend.capabilities(node_type) is not None for backend in BACKENDS)
 
 
-def traits_of(node_type: NodeType) -> Traits:
-    """Return the traits of the first backend that can run the type."""
+def capabilities_of(node_type: NodeType) -> Capabilities:
+    """Return the capabilities of the first backend that can run the type."""
     known = executable(node_type)
-    if known.traits is None:
-        traits = next(filter(None, (backend.traits(node_type) for backend in BACKENDS)))
+    if known.capabilities is None:
+        capabilities = next(filter(None, (backend.capabilities(node_type) for backend in BACKENDS)))
         whole = node_type.alone or node_type.whole or not node_type.options.hoisting
-        known.traits = traits._replace(hoisted_below=0) if whole else traits
-    return known.traits
+        known.capabilities = capabilities._replace(hoisted_below=0) if whole else capabilities
+    return known.capabilities
 
 
 class Step(NamedTuple):
@@ -58,11 +58,11 @@ class Step(NamedTuple):
     # not run apart, or gradients would be added up in another order than later.
     unproved: tuple[int, ...] = ()
 
-    def run(self, machine: Machine) -> None:
+    def run(self, state: ExecutionState) -> None:
         """Run the batches: the results appear in their rows of the arenas."""
-        tape = self.backend.run(machine, self.first, self.last)
+        tape = self.backend.run(state, self.first, self.last)
         if tape is not None:
-            machine.tapes.append(tape)
+            state.tapes.append(tape)
 
 
 def steps(plan: Plan) -> Iterator[Step]:

@@ -27,13 +27,13 @@ def needs_verification(node_type: NodeType) -> bool:
     return not (known.verified and known.verified_padding)
 
 
-def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> None:
+def verify(state, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> None:
     """Compare the batch that just ran with one of its calls; raise `RowDependenceError` if they
     differ. `lengths` (calls, ragged arguments) and `rows` (calls,) belong to the calls. `line` is
     the user's that recorded the first."""
     node_type = batch.node_type
     if node_type.packed:
-        _verify_packed(machine, batch, line)
+        _verify_packed(state, batch, line)
         return
     longest = lengths.max(axis=0) if lengths.size else np.zeros(0, int)
     which = int(lengths.sum(axis=1).argmin()) if lengths.size else len(rows) - 1
@@ -41,7 +41,7 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
     known = executable(node_type)
     if known.verified and not padded:
         return
-    inputs = [machine.read(batch, position) for position in range(len(batch.reads))]
+    inputs = [state.read(batch, position) for position in range(len(batch.reads))]
     begin = int(rows[:which].sum())
     single = _cut(node_type, inputs, begin, begin + int(rows[which]), lengths[which])
     kinds = _kinds(node_type, lengths[which])
@@ -50,7 +50,7 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
     )
     if switched:  # neither dropout nor moving averages may tell the two apart, or be changed
         together = run_unrecorded(
-            machine,
+            state,
             node_type,
             inputs,
             _kinds(node_type, longest, MASKED_SLICE),
@@ -59,10 +59,10 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
         )
     else:
         together = [
-            machine.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes
+            state.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes
         ]
     alone = run_unrecorded(
-        machine, node_type, single, kinds, node_type.mode.training and not switched
+        state, node_type, single, kinds, node_type.mode.training and not switched
     )
     for mine, others, factor in zip(alone, together, node_type.factors):
         expected = mine.asnumpy()
@@ -73,21 +73,19 @@ def verify(machine, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> 
     known.verified_padding = known.verified_padding or padded
 
 
-def _verify_packed(machine, batch, line: str) -> None:
+def _verify_packed(state, batch, line: str) -> None:
     """Compare the first of a batch of packed sequences with MXNet's operators."""
     node_type, known = batch.node_type, executable(batch.node_type)
     inputs = [
-        machine.first_packed(batch, position)
+        state.first_packed(batch, position)
         if argument.kind is Kind.PACKED
-        else machine.read(batch, position)._slice(0, 1)
+        else state.read(batch, position)._slice(0, 1)
         for position, argument in enumerate(node_type.arguments)
     ]
-    alone = run_unrecorded(
-        machine, node_type, inputs, _kinds(node_type, ()), node_type.mode.training
-    )
+    alone = run_unrecorded(state, node_type, inputs, _kinds(node_type, ()), node_type.mode.training)
     for mine, write, packed in zip(alone, batch.writes, node_type.packed):
         expected = mine.asnumpy()[0] if packed else mine.asnumpy()
-        rows = machine.arenas[write.arena]._slice(write.begin, write.begin + len(expected))
+        rows = state.arenas[write.arena]._slice(write.begin, write.begin + len(expected))
         if not is_close(rows.asnumpy(), expected):
             raise RowDependenceError(_message(node_type, rows.asnumpy(), expected, True, line))
     known.verified = known.verified_padding = True
@@ -119,7 +117,7 @@ def _kinds(node_type, lengths, masked: str = SLICE) -> tuple[str, ...]:
 
 
 def run_unrecorded(
-    machine,
+    state,
     node_type: NodeType,
     inputs: Sequence[NDArray],
     kinds: tuple[str, ...],
@@ -134,7 +132,7 @@ def run_unrecorded(
         if source.kind == 'rows'
         else _lengths_of(node_type, source.position, lengths)
         if source.kind == 'lengths'
-        else machine.weights.of(node_type, program, source)
+        else state.weights.of(node_type, program, source)
         for source in program.sources
     ]
     with modes(recording=False, training=training):

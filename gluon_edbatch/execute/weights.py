@@ -6,7 +6,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import empty
-from ..mx.mutation_guard import Watched
+from ..mx.mutation_guard import MutationGuard
 from ..record.recording import Recording
 from ..subgraph.node_type import NodeType
 from ..subgraph.split import has_sparse_gradient
@@ -16,8 +16,8 @@ from .sparse_tables import check_request
 
 
 class Weights:
-    """Parameters as recorded, and the arrays for them, and for packs of them, in batches by MXNet's
-    own operators (a `NativeRun` packs them itself)."""
+    """Parameters as recorded, and the arrays that MXNet's own operators read for parameters and for
+    packs of parameters. A `NativeRun` packs parameters itself."""
 
     def __init__(self, recording: Recording, taped: bool):
         self._recording, self._taped = recording, taped  # taped: autograd records some batch
@@ -34,7 +34,7 @@ class Weights:
             return self.pack(node_type, program.packs[source.position])
         return self.parameter(node_type, source.position)
 
-    def watched(self, node_type: NodeType, position: int) -> Watched:
+    def watched(self, node_type: NodeType, position: int) -> MutationGuard:
         """Return the guard of a type's parameter, which has its recorded values."""
         parameter = node_type.parameters[position]
         return self._recording.model.of(parameter, node_type.ctx)
@@ -109,7 +109,7 @@ class Weights:
         return pack
 
     def finish(self) -> None:
-        """Drop the recording: no more parameters are asked for (see `Machine.finish`)."""
+        """Drop the recording; no batch needs further parameters (see `ExecutionState.finish`)."""
         del self._recording
 
     # --- in a backward pass ----------------------------------------------------------------------
@@ -120,6 +120,6 @@ class Weights:
             gradient[:] = 0
 
     def deliver(self, gradients: Gradients) -> None:
-        """Pass the gradients on, once all batches have added theirs."""
+        """Pass the parameters' gradients on, once all batches have added theirs."""
         for place, gradient in self._shares:
             gradients.deliver(place, gradient)

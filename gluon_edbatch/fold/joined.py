@@ -16,7 +16,7 @@ _EXACT = 2**24  # all integers up to it are exact in float32
 
 
 def joined(items: Sequence[Any], values: Sequence[Any], ctx: Optional[mx.Context]) -> NDArray:
-    """Join the results of one list to an array: `items` were asked for, and `values` are theirs. A
+    """Join the results of one list to an array: `items` are handles, and `values` their values. A
     list of ints gives an index array. A new array goes to `ctx`."""
     if not items:
         raise RecordError('a list of results to compute is empty: there is nothing to put together')

@@ -117,7 +117,7 @@ class Unfold(Fold):
         """
         if block is not self.block:
             raise ValueError(
-                f'apply() of {type(block).__name__}: an Unfold computes at once, so '
+                f'apply() of {type(block).__name__}: an Unfold computes eagerly, so '
                 f'it must be made with the block that is applied, Unfold(block)'
             )
         return self(nodes)

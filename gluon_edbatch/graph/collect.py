@@ -1,4 +1,4 @@
-"""Convert recorded lists to arrays: the calls that wait, and those that are wanted."""
+"""Convert recorded lists to arrays: the calls that wait, and calls for wanted values."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def form_columns(summaries: Any) -> np.ndarray:
-    """Return what is known of each form as columns.
+    """Return the facts about each form as columns.
 
     Parameters
     ----------

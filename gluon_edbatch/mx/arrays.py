@@ -22,10 +22,10 @@ from ..compiled import load
 from .invoke import invoke, operator_handle
 from .modes import modes
 
-load('gluon_edbatch.mx.fresh')
+load('gluon_edbatch.mx.ndarray_api')
 
-from . import fresh  # noqa: E402
-from .fresh import rows_of  # noqa: E402, F401
+from . import ndarray_api  # noqa: E402
+from .ndarray_api import rows_of  # noqa: E402, F401
 
 _one_at_a_time = threading.RLock()
 
@@ -86,7 +86,7 @@ def as_numpy(array: NDArray, shape: Sequence[int]) -> NDArray:
 
 
 def new_array(values: Any, ctx: Optional[mx.Context], dtype: Any) -> NDArray:
-    """Return a new array with these values, of MXNet's present mode."""
+    """Return a new array with these values, an ``mx.np`` array in NumPy mode."""
     make = mx.np.array if mx.util.is_np_array() else mx.nd.array
     return make(values, ctx=ctx, dtype=dtype)
 
@@ -95,7 +95,8 @@ def empty(shape: Sequence[int], dtype: Any, ctx: mx.Context, late: bool = True) 
     """Return an uninitialised array; `late` allocates its memory at the first write."""
     if math.prod(shape) > _LARGEST:
         return NDArray(_new_alloc_handle(tuple(shape), ctx, late, dtype))
-    return fresh.empty(tuple(shape), ctx.device_typeid, ctx.device_id, late, dtype_number(dtype))
+    number = dtype_number(dtype)
+    return ndarray_api.empty(tuple(shape), ctx.device_typeid, ctx.device_id, late, number)
 
 
 def gradient_stype(array: NDArray) -> Optional[str]:
@@ -116,7 +117,7 @@ def dtype_number(dtype: Any) -> int:
 
 @contextmanager
 def values_read() -> Iterator[list[NDArray]]:
-    """Collect the arrays whose values this thread reads meanwhile, by ``asnumpy`` or ``if``."""
+    """Collect the arrays that this thread reads inside the ``with``, by ``asnumpy`` or ``if``."""
     read: list[NDArray] = []
     thread, asnumpy = threading.get_ident(), NDArray.asnumpy
 

@@ -40,7 +40,7 @@ def load_libraries() -> None:
 
 
 def what_is_missing(error: OSError) -> str:
-    """Return what to install if MXNet cannot be loaded for want of CUDA; empty otherwise."""
+    """Return what to install if MXNet cannot be loaded because CUDA is missing; else empty."""
     if DRIVER in str(error):
         return (
             'it is a CUDA build, and there is no NVIDIA driver; on a machine without a GPU '

@@ -21,7 +21,7 @@ WRITES, ADD = (1, 2), 3  # what MXNet may want done with a gradient, if anything
 
 
 class _Recorded(NamedTuple):
-    """What the tape has of a function, until MXNet deletes it."""
+    """What the tape refers to for one function, until MXNet deletes the function."""
 
     backward: Callable[[list[NDArray], list[NDArray], list[int]], None]
     numpy: bool  # whether it was recorded in NumPy's shapes

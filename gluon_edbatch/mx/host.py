@@ -12,7 +12,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
-from . import fresh
+from . import ndarray_api
 from .arrays import DTYPE_NUMBERS, empty
 
 
@@ -31,7 +31,7 @@ def allocated(shape: Any, dtype: Any, ctx: mx.Context) -> NDArray:
 def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
     """Write rows, from `begin` on, of an array of `allocated` that the engine has not used."""
     number = DTYPE_NUMBERS.get(rows.dtype)
-    if number is not None and fresh.write(array, begin, rows, number):
+    if number is not None and ndarray_api.write(array, begin, rows, number):
         return
     if array.ctx.device_type != 'cpu':
         array._slice(begin, begin + len(rows))._sync_copyfrom(rows)

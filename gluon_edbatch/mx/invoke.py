@@ -46,8 +46,8 @@ os.register_at_fork(
 
 
 def load_operators(library: Path) -> None:
-    """Add a library's operators to MXNet's registry, to run by name. It is faster than
-    ``mx.library.load``, which makes all functions of ``mx.nd`` again."""
+    """Add a library's operators to MXNet's registry, to run by name. ``mx.library.load`` takes
+    longer, as it makes all functions of ``mx.nd`` again."""
     check_call(_LIB.MXLoadLib(c_str(str(library)), mx_uint(0)))
 
 

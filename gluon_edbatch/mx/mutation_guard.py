@@ -23,7 +23,7 @@ os.register_at_fork(
     before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
 )
 # id of an array -> who watches it; these hold the array, and strike themselves off when they go
-_guards: dict[int, list['weakref.ref[Watched]']] = {}
+_guards: dict[int, list['weakref.ref[MutationGuard]']] = {}
 
 
 def _of_alias(name: str) -> property:
@@ -89,7 +89,7 @@ def _touched(array: NDArray) -> None:
                 watched.keep_copy()
 
 
-class Watched:
+class MutationGuard:
     """Guard the present values of an array; `touched` is called before others use the array."""
 
     __slots__ = ('array', 'copy', '_touched', '_reference', '__weakref__')

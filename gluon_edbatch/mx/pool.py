@@ -64,7 +64,7 @@ def _rounded(size: int) -> int:
 
 
 class _Pool:
-    """Keep free pieces of memory, and those that are lent.
+    """Keep free pieces of memory, and pieces that are lent.
 
     The pool refers to lent pieces, so the garbage collector never finalizes a piece together with
     its `Memory`. Pieces come back whenever and wherever that collector runs, so `give_back` takes
@@ -85,7 +85,7 @@ class _Pool:
         self._peak = 0.0
 
     def ticket(self) -> int:
-        """Return a number to take one piece with, and to give it back."""
+        """Return a ticket: a number for taking one piece of memory and giving it back."""
         return next(self._tickets)
 
     def take(self, ticket: int, key: tuple, idle: bool) -> NDArray:
@@ -107,8 +107,8 @@ class _Pool:
             return piece
 
     def give_back(self, ticket: int, reusable: bool, idle: bool) -> None:
-        """Return the piece of a ticket, if there is one. Others may still see it unless `reusable`,
-        and the engine may use it unless `idle`."""
+        """Take back the memory that was lent for a ticket, if any. Others may still see it unless
+        `reusable`, and the engine may use it unless `idle`."""
         self._returned.append((ticket, reusable, idle))
 
     def _settle(self) -> None:

@@ -46,7 +46,7 @@ def without_casts_of_amp(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
 
 
 def in_mx_sym(op: str) -> Optional[Callable[..., mx.sym.Symbol]]:
-    """Return the function of ``mx.sym`` for an operator; None for NumPy mode's, and some others."""
+    """Return the function of ``mx.sym`` for an operator; None if it has no such function."""
     for prefix in ('_contrib_', '_linalg_', '_random_', '_image_', '_sparse_'):
         module = getattr(mx.sym, prefix.strip('_'))
         if op.startswith(prefix) and hasattr(module, op[len(prefix) :]):

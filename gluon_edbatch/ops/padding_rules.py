@@ -82,6 +82,11 @@ class RaggedCall:
         Whether the second input has to be less than the number of values.
     across : bool
         Whether a value of the result depends on values at other positions.
+    longer : int
+        How much longer the result's axis is than the input's.
+    instead : callable or None
+        What is called in place of the operator if its first input has the axis first: takes the
+        `Rewriter`, the inputs, and the number of values of each row.
     """
 
     def __init__(
@@ -95,6 +100,8 @@ class RaggedCall:
         self.states = list(states)
         self.fills: dict[int, At] = {}
         self.counted = self.limited = self.across = False
+        self.longer = 0
+        self.instead: Optional[Callable[..., Any]] = None
         self._inputs, self._result = inputs, result
 
     def want(self, position: int, at: At) -> None:
@@ -217,8 +224,9 @@ def value_by_value(call: RaggedCall) -> At:
 
 
 def fully_connected(call: RaggedCall) -> At:
-    """Return what a product value by value has in its padding; raise if values are flattened."""
-    if call.attrs.flag('flatten', True):
+    """Return what a product value by value has in its padding; raise if values are flattened
+    together."""
+    if call.attrs.flag('flatten', True) and call.input().axis != 0:
         raise Unproved
     at = value_by_value(call)
     return at if call.attrs.flag('no_bias') else At.FINITE

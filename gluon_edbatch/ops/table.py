@@ -2,7 +2,7 @@
 
 from typing import Any, Optional
 
-from . import attention_fusion, mxnet_workarounds, native, numbers, whole
+from . import attention_fusion, mxnet_workarounds, native, numbers, sequence_rules, whole
 from . import padding_rules as padding
 from . import row_rules as rows
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
@@ -436,7 +436,13 @@ _each(
     mending=mxnet_workarounds.sequence_last,
 )
 _each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
-_each('RNN', whole=whole.rnn, never_adds=True, noise=lambda attrs, training: training)
+_each(
+    'RNN',
+    whole=whole.rnn,
+    padding=sequence_rules.recurrent,
+    never_adds=True,
+    noise=lambda attrs, training: training,
+)
 _each('CTCLoss', whole=whole.ctc)
 for _name, _links in (
     ('selfatt_qk', known_links(AxisLink((0,), 1), AxisLink((0,), 2))),
@@ -453,7 +459,13 @@ for _name, _links in (
 
 # --- images and their normalisation --------------------------------------------------------------
 
-_each('Convolution', rows=rows.first_only, weights=(1, 2), heavy=True)
+_each(
+    'Convolution',
+    rows=rows.first_only,
+    padding=sequence_rules.convolution,
+    weights=(1, 2),
+    heavy=True,
+)
 _each(
     'Deconvolution', rows=rows.first_only, weights=(1, 2), mending=mxnet_workarounds.deconvolution
 )
@@ -463,7 +475,8 @@ _each(
     rows=rows.batch_norm,
     statistics=lambda attrs, training: training and not attrs.flag('use_global_stats'),
 )
-_each('Pooling LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)
+_each('Pooling', rows=rows.first_only, padding=sequence_rules.pooling)
+_each('LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)
 _each('UpSampling', rows=rows.upsampling)
 
 # --- loss heads, and what draws random numbers ---------------------------------------------------

@@ -321,13 +321,13 @@ def dropout(call: LiftedCall) -> Optional[mx.sym.Symbol]:
 # --- sequences: (T, B, ...) of all calls, side by side -------------------------------------------
 
 
-def _side_by_side(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
+def side_by_side(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
     """Rearrange (N, T, B, ...) to (T, N B, ...)."""
     turned = mx.sym.swapaxes(symbol, dim1=0, dim2=1)
     return mx.sym.reshape(turned, shape=(shape[0], -1, *shape[2:]))
 
 
-def _apart(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
+def apart(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:
     """Rearrange (T, N B, ...) back to (N, T, B, ...); `shape` is (T, B, ...) of each call."""
     split = mx.sym.reshape(symbol, shape=(shape[0], -1, *shape[1:]))
     return mx.sym.swapaxes(split, dim1=0, dim2=1)
@@ -339,8 +339,8 @@ def sequence(call: LiftedCall) -> Optional[mx.sym.Symbol]:
         return None
     x, *lengths = call.batched_inputs()
     lengths = [mx.sym.reshape(each, shape=(-1,)) for each in lengths]
-    result = call.apply(_side_by_side(x, call.inputs[0]), *lengths)
-    return (shaped if call.op == 'SequenceLast' else _apart)(result, call.outputs[0])
+    result = call.apply(side_by_side(x, call.inputs[0]), *lengths)
+    return (shaped if call.op == 'SequenceLast' else apart)(result, call.outputs[0])
 
 
 def rnn(call: LiftedCall) -> mx.sym.Symbol:
@@ -348,23 +348,23 @@ def rnn(call: LiftedCall) -> mx.sym.Symbol:
     if not call.batched[0] or call.batched[1] or call.attrs.flag('use_sequence_length'):
         raise NoRule('RNN with weights or lengths of each call')
     x, _, *states = call.batched_inputs()
-    x, *states = map(_side_by_side, (x, *states), (call.inputs[0], *call.inputs[2:]))
+    x, *states = map(side_by_side, (x, *states), (call.inputs[0], *call.inputs[2:]))
     result = call.apply(x, call.symbols[1], *states)
     results = [result] if len(call.outputs) == 1 else result
-    return mx.sym.Group([_apart(each, shape) for each, shape in zip(results, call.outputs)])
+    return mx.sym.Group([apart(each, shape) for each, shape in zip(results, call.outputs)])
 
 
 def interleaved(call: LiftedCall) -> mx.sym.Symbol:
     """Apply attention of sequences, whose weights are (B heads, ...)."""
     x, *others = call.batched_inputs()
     weighs = call.op.endswith('_valatt')
-    beside = map(as_rows if weighs else _side_by_side, others, call.inputs[1:])
-    result = call.apply(_side_by_side(x, call.inputs[0]), *beside)
-    return (_apart if weighs else shaped)(result, call.outputs[0])
+    beside = map(as_rows if weighs else side_by_side, others, call.inputs[1:])
+    result = call.apply(side_by_side(x, call.inputs[0]), *beside)
+    return (apart if weighs else shaped)(result, call.outputs[0])
 
 
 def ctc(call: LiftedCall) -> mx.sym.Symbol:
     """Apply CTC loss: scores (T, B, C), labels (B, L), and maybe lengths (B,)."""
     scores, *others = call.batched_inputs()
     rows = map(as_rows, others, call.inputs[1:])
-    return shaped(call.apply(_side_by_side(scores, call.inputs[0]), *rows)[0], call.outputs[0])
+    return shaped(call.apply(side_by_side(scores, call.inputs[0]), *rows)[0], call.outputs[0])

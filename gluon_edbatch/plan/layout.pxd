@@ -65,7 +65,7 @@ cdef class _Planner:
                       const int[::1] nodes)
     @cython.locals(size=Py_ssize_t, word=Py_ssize_t, call=Py_ssize_t, position=Py_ssize_t,
                    place=Py_ssize_t, arena=Py_ssize_t, pads=bint)
-    cpdef group(self, Py_ssize_t kind, traits)
+    cpdef group(self, Py_ssize_t kind, capabilities)
     cdef _column(self)
     cdef _flag_column(self)
     cdef _group_writes(self, arena)

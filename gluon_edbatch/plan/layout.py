@@ -15,7 +15,7 @@ from ..record.stores import Arena
 from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
-from .plan import ArenaPlan, Group, Import, Plan, Read, Traits, Write
+from .plan import ArenaPlan, Capabilities, Group, Import, Plan, Read, Write
 
 _RAGGED, _PACKED, _ROWS = Kind.RAGGED, Kind.PACKED, Kind.ROWS
 _NONE, _SEVERAL = -1, -2  # in the place of an evaluation
@@ -26,16 +26,16 @@ def make_plan(
     calls: Calls,
     table: FormTable,
     types: Sequence[NodeType],
-    traits: Sequence[Traits],
+    capabilities: Sequence[Capabilities],
     node_types: np.ndarray,
     schedule: Schedule,
 ) -> Plan:
     """Lay out an evaluation, and note the rows of its results in the recording's locations.
-    `node_types` are (n,) indices into `types`, each of which has traits."""
+    `node_types` are (n,) indices into `types`, each of which has capabilities."""
     planner = _Planner(recording, calls, table, types, node_types)
     planner.place_given()
     values = planner.place_results(schedule.order, schedule.bounds)
-    groups = [planner.group(kind, each) for kind, each in enumerate(traits)]
+    groups = [planner.group(kind, each) for kind, each in enumerate(capabilities)]
     return Plan(
         planner.arenas, groups, values, planner.indices.array(), planner.gathered, planner.sliced
     )
@@ -335,7 +335,7 @@ class _Planner:
 
     # --- reads -----------------------------------------------------------------------------------
 
-    def group(self, kind: int, traits: Traits) -> Group:
+    def group(self, kind: int, capabilities: Capabilities) -> Group:
         """Return all batches of a type as a group."""
         node_type = self._node_type = self._types[kind]
         size = self._sizes[kind]
@@ -345,7 +345,7 @@ class _Planner:
         self._word = self._bounds + size + 1
         writes = [self._group_writes(arena) for arena in self._writes[kind]]
         self._parents, self._last, self._masked = -1, -1, node_type.masked is not None
-        pads = traits.pads or node_type.alone or node_type.serial in self._of_several_rows
+        pads = capabilities.pads or node_type.alone or node_type.serial in self._of_several_rows
         reads, known = [], []
         for position, place in enumerate(node_type.places):
             argument = node_type.arguments[position]

@@ -16,7 +16,7 @@ from ..subgraph.node_type import NodeType
 from ..subgraph.spec import ArenaKey
 
 
-class Traits(NamedTuple):
+class Capabilities(NamedTuple):
     """Backend capabilities for a type, as far as planning needs them."""
 
     pads: bool  # ragged arguments have to be padded

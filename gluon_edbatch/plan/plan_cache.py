@@ -1,7 +1,7 @@
 """The plan cache: plans of equal calls with other numbers are made once.
 
 Schedulers that keep schedules of recurring graphs (see `schedule.cache`) return one object for
-them. So a plan is found by its schedule, and what the graph does not tell is compared by value.
+them. So a plan is found by its schedule. What is not part of the graph is compared by value.
 Only the first evaluation of a scope is cached: later ones read rows that may be anywhere.
 """
 
@@ -23,7 +23,7 @@ class Planned(NamedTuple):
     """A plan, and whether it came from the cache."""
 
     plan: Plan
-    recurs: bool = False
+    is_cached: bool = False
 
 
 class _KeptPlan(NamedTuple):
@@ -47,7 +47,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return len(one) == len(other) and one.tobytes() == other.tobytes()
 
 
-class RecurringPlans:
+class PlanCache:
     """Keep the plans of recent schedules, from their second use on; safe for threads."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class RecurringPlans:
     def find(
         self, recording: Any, calls: Calls, table: FormTable, schedule: Schedule
     ) -> Optional[Planned]:
-        """Return the plan of such calls or None; note their rows in the recording's locations."""
+        """Return the plan of equal calls, or None; note rows in the recording's locations."""
         kept = None if recording.ran else self._kept.get((schedule, id(table)))
         if kept is None or not kept.fits(recording, calls, table):
             return None
@@ -93,7 +93,7 @@ class RecurringPlans:
                     for _, index in arena.arrays
                 ]
                 rows = recording.locations.row[plan.values]
-                known = planned._replace(recurs=True)
+                known = planned._replace(is_cached=True)
                 kept = _KeptPlan(calls, table, specs, rows, known)
             self._kept[key] = kept if again else None
             self._kept.move_to_end(key)

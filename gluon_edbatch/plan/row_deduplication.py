@@ -1,4 +1,4 @@
-"""Row deduplication: find rows that hold the same, such as embeddings of a word that recurs.
+"""Row deduplication: find equal rows, such as embeddings of a word that recurs.
 
 The user's numbers are compared. Computed rows are equal if they come from equal rows, by calls that
 map one row of each argument to one row, such as look-ups of words and tags.
@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Optional
 import numpy as np
 
 from ..subgraph.node_type import Kind
-from .plan import Group, Plan, Read, Traits
+from .plan import Capabilities, Group, Plan, Read
 from .rows import distinct, note_same, rows_read, rows_written, words
 
 # Largest share of distinct rows for which this pays: results are then read by index, and their
@@ -29,11 +29,11 @@ class Distinct(NamedTuple):
     which: np.ndarray
 
 
-class Repeats:
-    """Find rows of a plan that hold the same; `numbers` returns a range of the user's numbers."""
+class RowDeduplication:
+    """Find equal rows of a plan; `numbers` returns a range of the user's numbers."""
 
-    def __init__(self, plan: Plan, traits: Sequence[Traits], numbers: Numbers):
-        self._plan, self._traits, self._numbers = plan, traits, numbers
+    def __init__(self, plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers):
+        self._plan, self._capabilities, self._numbers = plan, capabilities, numbers
         self._same: dict[int, np.ndarray] = {}  # arena -> for each row the first that is the same
         self._found = False
 
@@ -45,7 +45,7 @@ class Repeats:
         return found if len(found.first) <= _PAYS * len(found.which) else None
 
     def _firsts(self, read: Read) -> np.ndarray:
-        """Return, for each row that batches read, the first row that holds the same."""
+        """Return, for each row that batches read, the first row that equals it."""
         return rows_read(self._plan.indices, read, self._same.get(read.arena))
 
     def _find(self) -> None:
@@ -55,14 +55,14 @@ class Repeats:
                 begin, first, last = arena.scalars
                 numbers = self._numbers(first, last)
                 self._note(index, np.arange(begin, begin + len(numbers)), _keys(numbers))
-        for group, traits in zip(self._plan.groups, self._traits):
-            if traits.shares and _is_of_rows(group):
+        for group, capabilities in zip(self._plan.groups, self._capabilities):
+            if capabilities.shares and _is_of_rows(group):
                 made_of = _together([self._firsts(read) for read in group.reads])
                 for write in group.writes:
                     self._note(write.arena, rows_written(write), made_of)
 
     def _note(self, arena: int, rows: np.ndarray, made_of: np.ndarray) -> None:
-        """Note that rows of an arena hold the same if they are made of the same."""
+        """Note that rows of an arena are equal if what they are computed from (`made_of`) is."""
         if arena not in self._same:
             self._same[arena] = np.arange(self._plan.arenas[arena].rows)
         note_same(self._same[arena], rows, made_of)

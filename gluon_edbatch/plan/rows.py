@@ -1,4 +1,4 @@
-"""Loops over rows: find the rows that batches read, and the rows that hold the same.
+"""Loops over rows: find the rows that batches read, and equal rows.
 
 Cython compiles this module where a compiler is present (the types are in ``rows.pxd``).
 """
@@ -10,7 +10,7 @@ import numpy as np
 
 def rows_read(indices: np.ndarray, read: Any, same: Optional[np.ndarray] = None) -> np.ndarray:
     """Return the rows (int64) that batches read, one after the other. `same` (int64) has, for each
-    row of the arena, the first row that holds the same, which then replaces it."""
+    row of the arena, the first row that equals it, which then replaces it."""
     begins, ends, gather = read.begin.data, read.end.data, read.gather.view(np.uint8).data
     count = place = 0
     for batch in range(len(begins)):

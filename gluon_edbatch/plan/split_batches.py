@@ -12,30 +12,30 @@ from typing import Optional
 import numpy as np
 
 from ..subgraph.split import Split, hoisted, looked_up
-from .plan import ArenaPlan, Group, Plan, Read, Traits, Write
-from .row_deduplication import Distinct, Numbers, Repeats
+from .plan import ArenaPlan, Capabilities, Group, Plan, Read, Write
+from .row_deduplication import Distinct, Numbers, RowDeduplication
 from .rows import rows_read
 
 
-def hoist(plan: Plan, traits: Sequence[Traits], numbers: Numbers) -> Plan:
+def hoist(plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers) -> Plan:
     """Return a plan in which the part of a type that needs known values only runs once for all its
     batches, where that pays. `numbers` returns a range of the user's numbers."""
     groups, early, indices = [], [], [plan.indices]
-    repeats = Repeats(plan, traits, numbers)
-    for group, own in zip(plan.groups, traits):
+    deduplication = RowDeduplication(plan, capabilities, numbers)
+    for group, own in zip(plan.groups, capabilities):
         parts = _parts(group, own)
-        distinct = _distinct(group, parts, repeats) if parts and own.shares else None
+        distinct = _distinct(group, parts, deduplication) if parts and own.shares else None
         if parts and distinct:
             first, group = _once(plan, group, parts, indices, distinct)
             early.append(first)
         elif parts and _mean(group) < own.hoisted_below:
-            first, group = _apart(plan, group, parts, indices, at_once=True)
+            first, group = _apart(plan, group, parts, indices, in_one_batch=True)
             early.append(first)
         groups.append(group)
     return _with_early(plan, groups, early, indices)
 
 
-def _parts(group: Group, own: Traits) -> Optional[Split]:
+def _parts(group: Group, own: Capabilities) -> Optional[Split]:
     """Split a type that has several batches and a part that can run ahead of them; else None."""
     if group.size == 1 or not group.known or not own.hoisted_below:
         return None
@@ -47,12 +47,12 @@ def _mean(group: Group) -> float:
     return int(group.rows.sum()) / group.size
 
 
-def _distinct(group: Group, parts: Split, repeats: Repeats) -> Optional[Distinct]:
+def _distinct(group: Group, parts: Split, deduplication: RowDeduplication) -> Optional[Distinct]:
     """Return the distinct rows that the early part reads if they are few; else None. The part must
     not draw random numbers, or have several arguments."""
     if len(parts.positions) > 1 or parts.early.random or group.rows.sum() != len(group.nodes):
         return None
-    return repeats.among(group.reads[parts.positions[0]])
+    return deduplication.among(group.reads[parts.positions[0]])
 
 
 def look_ups_apart(plan: Plan) -> Plan:
@@ -66,16 +66,16 @@ def look_ups_apart(plan: Plan) -> Plan:
             reads = tuple(group.reads[position] for position in parts.positions)
             group = group._replace(node_type=parts.early, reads=reads)
         elif parts is not None:
-            at_once = group.size > 1 and not group.node_type.alone
-            at_once = at_once and group.known.issuperset(parts.positions)
-            first, group = _apart(plan, group, parts, indices, at_once)
+            in_one_batch = group.size > 1 and not group.node_type.alone
+            in_one_batch = in_one_batch and group.known.issuperset(parts.positions)
+            first, group = _apart(plan, group, parts, indices, in_one_batch)
             early.append(first)
         groups.append(group)
     return _with_early(plan, groups, early, indices)
 
 
 def _apart(
-    plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], at_once: bool
+    plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], in_one_batch: bool
 ) -> tuple[Group, Group]:
     """Return the early part of a group, in one batch or in as many as the group, and the group
     without it. Results of the early part get their own arenas, the last of the plan."""
@@ -85,20 +85,20 @@ def _apart(
         ends = np.cumsum(rows)
         place = _new_arena(plan, ArenaPlan(spec.arena, private=True), int(ends[-1]))
         found.append(Read(place, np.zeros(group.size, bool), ends - rows, ends))
-        begin, end = (np.array([0]), ends[-1:]) if at_once else (ends - rows, ends)
+        begin, end = (np.array([0]), ends[-1:]) if in_one_batch else (ends - rows, ends)
         writes.append(Write(place, begin, end))
     reads = [group.reads[position] for position in parts.positions]
     first = group._replace(
         node_type=parts.early, reads=tuple(reads), writes=tuple(writes), hoisted=True
     )
-    if at_once:
+    if in_one_batch:
         first = first._replace(
             numbers=group.numbers[:1],
             rows=group.rows.sum(keepdims=True),
             bounds=group.bounds[[0, -1]],
             reads=tuple(_read_all(plan, read, indices) for read in reads),
         )
-    return first, _late(group, parts, found, at_once)
+    return first, _late(group, parts, found, in_one_batch)
 
 
 def _once(
@@ -129,7 +129,7 @@ def _once(
 
 
 def _late(group: Group, parts: Split, found: Sequence[Read], known: bool) -> Group:
-    """Return a group's batches without the early part, whose results are read as `found`."""
+    """Return a group's batches without the early part. They read its results as `found` says."""
     assert parts.late is not None  # else there is nothing to tell apart
     reads = group.reads + tuple(found)
     before = group.known.union(range(len(group.reads), len(reads))) if known else group.known

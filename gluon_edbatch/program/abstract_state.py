@@ -99,7 +99,7 @@ class StateParts:
             self._add(item, (*path, key))
 
     def _known(self, value: Any, items: list[tuple[Any, Any]]) -> Any:
-        """Return what Python knows of a value itself; add what is in it to `items`."""
+        """Return what Python knows of a value itself; add the value's own items to `items`."""
         kind = type(value)
         if isinstance(value, SampleNumber):
             return spec_of(value)
@@ -158,7 +158,7 @@ def pruned(state: State) -> State:
 
 
 def items_of(container: Any) -> list[tuple[Any, Any]]:
-    """Return what is in a list, tuple or dict, with its place."""
+    """Return the items of a list, tuple or dict, with the place of each."""
     values = container.values() if isinstance(container, dict) else container
     return list(enumerate(values))
 

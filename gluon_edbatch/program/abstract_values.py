@@ -195,7 +195,7 @@ for _name in {*dir(int), *dir(float), *dir(np.float32)} - set(dir(SampleNumber))
 class SampleTensor(Dynamic, mx.nd.NDArray):
     """A sample's NDArray while a program is made: shape and dtype are known, values are not.
 
-    The class derives from NDArray, so that known arrays leave arithmetic with it to it.
+    The class derives from NDArray, so that ``array + tensor`` calls the tensor's method.
     """
 
     __slots__ = ('_dtype', '_shape', 'builder', 'place', 'shared', 'spec')

@@ -33,7 +33,7 @@ class Applied(NamedTuple):
 Made = Union[Applied, ReadNumber, Calculate, GiveTensor, FillTensor]
 
 
-class Draft(NamedTuple):
+class IRBlock(NamedTuple):
     """A block: it takes values 0, 1, ..., and makes those after them. `specs` are of all its
     values, and `name` is the user's line where it begins."""
 
@@ -42,6 +42,9 @@ class Draft(NamedTuple):
     made: tuple[Made, ...]
     end: End
     name: str
+
+
+IRBlocks = list[IRBlock]
 
 
 def renamed(each: Any, names: Mapping[int, Place]) -> Any:

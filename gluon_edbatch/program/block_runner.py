@@ -78,7 +78,7 @@ class BlockRunner:
         return pruned((entered(called, ''),))
 
     def ran(self, at: Standing) -> Ran:
-        """Return a block's outcome; run it unless that was done before."""
+        """Return a block's outcome; run the block at the first request."""
         key = (at.taken.key, at.origins, at.shared)
         if key not in self._ran:
             self._ran[key] = at, self._run(at)
@@ -102,7 +102,7 @@ class BlockRunner:
                 return ran._replace(ways=tuple(map(pruned, ran.ways)))
 
     def _step(self, builder: Builder, stack: list[Activation]) -> Optional[Ran]:
-        """Run one block of the innermost function; return the outcome if all ends there."""
+        """Run one block of the innermost function; return the outcome if the run ends there."""
         top = stack[-1]
         for statement in top.block.statements:
             builder.line = _site(stack, statement.line)
@@ -134,7 +134,7 @@ class BlockRunner:
         return Ran(builder, (tuple(stack),)) if stack[-1].block.joins else None
 
     def _invoked(self, builder: Builder, call: Invoke, stack: list[Activation]) -> Any:
-        """Return the result of a call, or the function that begins."""
+        """Return the result of a call, or the user's function whose code runs next."""
         result = self._calls.result(builder, call, stack[-1].names)
         if not isinstance(result, Framed):
             return result
@@ -194,7 +194,7 @@ def _guarded(builder: Builder, run: Callable[[], Any]) -> Any:
 
 
 def _told(error: Exception) -> str:
-    """Return what the user can do about an error of Python's or MXNet's."""
+    """Return what the user can do about an error that Python or MXNet raised."""
     told = f'{type(error).__name__}: {error}'
     if isinstance(error, TypeError) and _OF_NDARRAY.search(told):
         return (

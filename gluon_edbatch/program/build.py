@@ -25,7 +25,7 @@ from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
 from .abstract_values import Dynamic, SampleNumber, SampleTensor, apply, kind_of
-from .block_ir import Applied, Draft, Made, Place, needed
+from .block_ir import Applied, IRBlock, Made, Place, needed
 
 
 class Shared:
@@ -88,7 +88,7 @@ class Builder:
         self._filled: dict[int, SampleTensor] = {}
 
     def taken(self) -> list[Dynamic]:
-        """Return abstract values for what the block takes."""
+        """Return abstract values for the values that the block takes."""
         return [self._value(place) for place in range(self._takes)]
 
     def _value(self, place: int) -> Any:
@@ -114,7 +114,7 @@ class Builder:
         return SampleNumber(self, place, kind, frozenset().union(*origins))
 
     def read(self, tensor: SampleTensor) -> SampleNumber:
-        """Add reading the only element of a tensor."""
+        """Add a step that reads the only element of a tensor."""
         if tensor.size != 1:
             raise ProgramError(
                 f'a number is made of an array of shape {tensor.shape}: only one of a single '
@@ -123,7 +123,7 @@ class Builder:
         kind = 'float' if np.issubdtype(tensor.dtype, np.floating) else 'int'
         kind = 'bool' if tensor.dtype is np.bool_ else kind
         place = self._new(NumberSpec(kind))
-        rivals = _rivals_of(self, self._made, self._place(tensor))
+        rivals = _near_ties_of(self, self._made, self._place(tensor))
         line = self.line if rivals else ''
         self._made.append(ReadNumber(place, self._place(tensor), kind, rivals, line))
         return SampleNumber(self, place, kind)
@@ -228,10 +228,10 @@ class Builder:
             else self._place(value)
         )
 
-    def finished(self, end: End) -> Draft:
+    def finished(self, end: End) -> IRBlock:
         """Return the block with the steps that its end needs."""
         made = needed(self._made, read_by(end))
-        return Draft(self._takes, tuple(self._specs), made, end, self.name)
+        return IRBlock(self._takes, tuple(self._specs), made, end, self.name)
 
 
 def _spec(value: Any) -> TensorSpec:
@@ -265,7 +265,7 @@ _ORDERED = frozenset(
 _SAME_ELEMENT = frozenset('Reshape reshape Flatten expand_dims squeeze Cast cast _copy'.split())
 
 
-def _rivals_of(builder: Any, made: list[Made], place: int) -> tuple[int, ...]:
+def _near_ties_of(builder: Any, made: list[Made], place: int) -> tuple[int, ...]:
     """Return a tensor whose two largest elements decided a value of a block, or nothing. If they
     are nearly equal, rounding may have decided (see `ReadNumber`). The value at `place` is the
     position of a largest or smallest element, or 0 or 1 by a comparison."""

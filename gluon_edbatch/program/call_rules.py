@@ -270,13 +270,13 @@ def _sequential(self, value):
 
 
 def _at(builder: Any, holder: Any, key: Any) -> Any:
-    """Return the element at a place, or the function that chooses it."""
+    """Return a list's element at a place, or a function that chooses it by a sample's value."""
     chosen = _choice(holder, key)
     return holder[key] if chosen is None else Framed(_chosen_one, chosen, {})
 
 
 def _call_at(holder: Any, key: Any, *arguments: Any, **keywords: Any) -> None:
-    """Represent a call of the element at a place (see `ProgramCalls.result`)."""
+    """Represent a call of a list's element at a place (see `ProgramCalls.result`)."""
 
 
 def _choice(holder: Any, key: Any) -> Any:
@@ -482,7 +482,7 @@ _SPECIAL: dict[Any, Callable] = {
 
 
 class Counted(NamedTuple):
-    """A ``range`` of numbers of the sample."""
+    """A ``range`` whose bounds are numbers of the sample."""
 
     start: Any
     stop: Any
@@ -507,7 +507,7 @@ def _not(value: Any) -> Any:
 
 
 def _in(value: Any, holder: Any) -> Any:
-    """Return whether a number is among others."""
+    """Return whether a number is among other numbers, as ``in`` does."""
     leaves: list[Any] = []
     _leaves_of((value, holder), leaves)
     if not leaves or (not isinstance(value, Dynamic) and isinstance(holder, dict)):

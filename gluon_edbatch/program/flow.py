@@ -126,7 +126,7 @@ def connected(entry: CodeBlock) -> list[CodeBlock]:
 
 
 def in_order(first: T, following: Callable[[T], Sequence[T]]) -> list[T]:
-    """Return all that can be reached in reverse postorder: loops come before what follows them."""
+    """Return all reachable nodes in reverse postorder: loops come before what follows them."""
     # Where a loop ends is visited before its inside, and so comes after it in the end.
     order: list[T] = []
     waiting, seen = [(first, reversed(following(first)))], {first}

@@ -26,31 +26,29 @@ from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.lift import lift
 from ..subgraph.rowwise import Verdict, analyse
 from ..subgraph.trace import INPUT
-from .block_ir import Applied, Draft, Made, graph_key
+from .block_ir import Applied, IRBlock, IRBlocks, Made, graph_key
 
 PARAMETER = 'edb_parameter%d'
 
 
-def lowered(
-    drafts: Sequence[Draft], constants: list[Any], arguments: Any, training: bool
-) -> ProgramGraph:
+def lowered(blocks: IRBlocks, constants: list[Any], arguments: Any, training: bool) -> ProgramGraph:
     """Return the program of finished blocks."""
     networks = _Networks(training)
-    drafts, constants = _with_constants(drafts, list(constants))
-    blocks = [
-        ProgramBlock(draft.specs[: draft.takes], _steps(draft, networks), draft.end, draft.name)
-        for draft in drafts
+    blocks, constants = _with_constants(blocks, list(constants))
+    finished = [
+        ProgramBlock(block.specs[: block.takes], _steps(block, networks), block.end, block.name)
+        for block in blocks
     ]
-    return ProgramGraph(blocks, networks.all, networks.parameters, constants, arguments)
+    return ProgramGraph(finished, networks.all, networks.parameters, constants, arguments)
 
 
-def _with_constants(drafts: Sequence[Draft], constants: list[Any]) -> tuple[list[Draft], list[Any]]:
+def _with_constants(blocks: IRBlocks, constants: list[Any]) -> tuple[IRBlocks, list[Any]]:
     """Make arrays of constant numbers constants of the program; drop unused constants."""
     number_of: dict[int, int] = {}
-    kept: list[Draft] = []
-    for draft in drafts:
+    kept: IRBlocks = []
+    for block in blocks:
         made: list[Made] = []
-        for each in draft.made:
+        for each in block.made:
             if isinstance(each, GiveTensor) and isinstance(each.input, tuple):
                 constants.append(np.array(each.input, each.dtype))
                 each = FillTensor(each.output, len(constants) - 1)
@@ -58,23 +56,23 @@ def _with_constants(drafts: Sequence[Draft], constants: list[Any]) -> tuple[list
                 number = number_of.setdefault(each.constant, len(number_of))
                 each = each._replace(constant=number)
             made.append(each)
-        kept.append(draft._replace(made=tuple(made)))
+        kept.append(block._replace(made=tuple(made)))
     return kept, [constants[number] for number in number_of]
 
 
 class _Level(NamedTuple):
-    """What can be computed together: numbers, then operators, then numbers that are read."""
+    """Steps that run together: calculations, then operators, then numbers that are read."""
 
     before: list[Made]
     applied: list[Applied]
     after: list[Made]
 
 
-def _levels(draft: Draft) -> list[_Level]:
-    """Group steps by how many times numbers are read and given back before them."""
-    level = dict.fromkeys(range(draft.takes), 0)
+def _levels(block: IRBlock) -> list[_Level]:
+    """Group steps by level: how many times numbers were read and became arrays before them."""
+    level = dict.fromkeys(range(block.takes), 0)
     levels: dict[int, _Level] = {}
-    for made in draft.made:
+    for made in block.made:
         own = max([level[place] for place in read_by(made)], default=0)
         found = levels.setdefault(own, _Level([], [], []))
         if isinstance(made, Applied):
@@ -88,13 +86,13 @@ def _levels(draft: Draft) -> list[_Level]:
     return [levels[own] for own in sorted(levels)]
 
 
-def _steps(draft: Draft, networks: '_Networks') -> list[Step]:
+def _steps(block: IRBlock, networks: '_Networks') -> list[Step]:
     """Return the block's steps, with one network for the operators of each level."""
-    wanted = set(read_by(draft.end))
-    for made in draft.made:
+    wanted = set(read_by(block.end))
+    for made in block.made:
         if not isinstance(made, Applied):
             wanted.update(read_by(made))
-    levels = _levels(draft)
+    levels = _levels(block)
     steps: list[Any] = []
     for number, level in enumerate(levels):
         steps += level.before
@@ -105,7 +103,7 @@ def _steps(draft: Draft, networks: '_Networks') -> list[Step]:
                 for made in other.applied
                 for place in made.inputs
             }
-            steps.append(networks.run(draft, level.applied, wanted | later))
+            steps.append(networks.run(block, level.applied, wanted | later))
         steps += level.after
     return steps
 
@@ -120,13 +118,13 @@ class _Networks:
         self._number_of: dict[Any, int] = {}
         self._parameter_numbers: dict[int, int] = {}  # by id; they are kept
 
-    def run(self, draft: Draft, applied: list[Applied], wanted: set[int]) -> RunNetwork:
+    def run(self, block: IRBlock, applied: list[Applied], wanted: set[int]) -> RunNetwork:
         """Return the step that runs one network for some operators, with the wanted results."""
         joined = _JoinedGraphs(applied)
         made = [place for each in applied for place in each.outputs]
         outputs = [place for place in dict.fromkeys(made) if place in wanted]
         graph = Subgraph.of(joined.nodes, [joined.entry_of[place] for place in outputs])
-        specs: Any = draft.specs
+        specs: Any = block.specs
         network = self._number(
             graph,
             tuple([specs[place] for place in joined.inputs]),
@@ -205,7 +203,7 @@ class _JoinedGraphs:
 def _of_batches(
     graph: Subgraph, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], training: bool
 ) -> Network:
-    """Return the network, for several samples at once where rules say how."""
+    """Return the network for a batch of samples where rules say how, else for one sample."""
     count = len(graph.operators)
     if len({spec.shape[0] for spec in inputs}) == 1:
         own = {INPUT % place: spec.shape[1:] for place, spec in enumerate(inputs)}

@@ -89,11 +89,11 @@ class Program:
 
     def _of_mode(self, training: bool) -> ControlFlowProgram:
         if training not in self._programs:
-            drafts, constants = specialise(
+            blocks, constants = specialise(
                 self._net, self._template, self._specs, training, self._ctx
             )
-            drafts, self._effects = optimise(drafts, self._without)
-            graph = lowered(drafts, constants, self._template, training)
+            blocks, self._effects = optimise(blocks, self._without)
+            graph = lowered(blocks, constants, self._template, training)
             host = MXNetHost(graph, self._ctx)
             self._programs[training] = ControlFlowProgram(graph, host, self._max_steps)
         return self._programs[training]

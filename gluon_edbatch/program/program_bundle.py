@@ -16,12 +16,12 @@ from mxnet.ndarray import NDArray
 
 from ..branching.program_graph import Network, ProgramGraph, RunNetwork
 from ..branching.program_interpreter import ControlFlowProgram
-from ..branching.pytree import decoded, encoded
+from ..branching.pytree import deserialised, serialised
 from ..branching.serialisation import (
-    decoded_blocks,
-    decoded_network,
-    encoded_block,
-    encoded_network,
+    deserialised_blocks,
+    deserialised_network,
+    serialised_block,
+    serialised_network,
 )
 from ..bundle.manifest import Bundle, BundleWriter, read_bundle
 from ..errors import BundleError
@@ -52,11 +52,11 @@ def write_program(
         for number, network in enumerate(graph.networks):
             name = f'network{number}-symbol.json'
             bundle.add(name, network.graph.symbol.tojson().encode())
-            networks.append({**encoded_network(network), 'symbol': name})
+            networks.append({**serialised_network(network), 'symbol': name})
         bundle.content.update(
             max_steps=max_steps,
-            arguments=encoded(graph.arguments),
-            blocks=list(map(encoded_block, graph.blocks)),
+            arguments=serialised(graph.arguments),
+            blocks=list(map(serialised_block, graph.blocks)),
             networks=networks,
             parameters=[
                 bundle.add_array(f'parameter{number}.npy', array.asnumpy())
@@ -115,14 +115,15 @@ def load_program(folder: Union[str, Path], ctx: Any = None) -> ControlFlowProgra
     ctx = ctx or mx.current_context()
     bundle = read_bundle(folder, KIND)
     content = bundle.content
-    networks = [decoded_network(each, _graph_of(bundle, each)) for each in content['networks']]
+    networks = [deserialised_network(each, _graph_of(bundle, each)) for each in content['networks']]
     parameters = [
         SimpleNamespace(data=mx.nd.array(array, ctx=ctx, dtype=array.dtype).as_in_context)
         for array in map(bundle.array, content['parameters'])
     ]
     constants = list(map(bundle.array, content['constants']))
-    blocks = decoded_blocks(content['blocks'], networks, len(parameters), len(constants))
-    graph = ProgramGraph(blocks, networks, parameters, constants, decoded(content['arguments']))
+    blocks = deserialised_blocks(content['blocks'], networks, len(parameters), len(constants))
+    arguments = deserialised(content['arguments'])
+    graph = ProgramGraph(blocks, networks, parameters, constants, arguments)
     return ControlFlowProgram(graph, MXNetHost(graph, ctx), int(content['max_steps']))
 
 

@@ -25,7 +25,7 @@ from ..subgraph.structure import flatten
 from ..subgraph.trace import describe
 from .abstract_state import Path, State, StateParts
 from .abstract_values import Dynamic, KnownNumber, SampleNumber, SampleTensor
-from .block_ir import Draft
+from .block_ir import IRBlock
 from .block_runner import BlockRunner, Ran, Standing
 
 MOST_BLOCKS = 10_000
@@ -40,7 +40,7 @@ _TOO_MANY = (
 
 def specialise(
     net: gluon.Block, arguments: tuple, specs: list[Spec], training: bool, ctx: mx.Context
-) -> tuple[list[Draft], list[Any]]:
+) -> tuple[list[IRBlock], list[Any]]:
     """Return all blocks of a network's call, the entry first, and their constant arrays.
     `arguments` is the template of the arguments (see `subgraph.structure`), and `specs` describe
     their arrays. Raise ProgramError for code that cannot be compiled."""
@@ -49,14 +49,14 @@ def specialise(
     decided = _Decided({}, set(), set())
     while True:
         try:
-            drafts = _AllWays(runner, decided).drafts(entry)
+            blocks = _AllWays(runner, decided).blocks(entry)
         except KnownNumber as known:
             decided.known.update(known.origins)
         except _Again:
             pass
         else:
-            drafts[0] = drafts[0]._replace(name=describe(net))
-            return drafts, runner.constants
+            blocks[0] = blocks[0]._replace(name=describe(net))
+            return blocks, runner.constants
 
 
 class _Again(Exception):
@@ -68,9 +68,9 @@ Variable = tuple[tuple[int, ...], Path]  # the functions down to its own, and wh
 
 
 class _Decided(NamedTuple):
-    """What is known of numbers and tensors, by where they are. Numbers at `widened` count as
-    values. Variables in `known` must not, wherever their functions are, as something needs their
-    numbers. `shared` are tensors that share memory on one of the paths that meet."""
+    """Facts about numbers and tensors, by their paths in states. Numbers at paths `widened` count
+    as values. Variables in `known` must stay known numbers in every call of their functions.
+    `shared` are tensors that share memory on at least one of the paths that meet."""
 
     widened: dict[Where, set[Path]]
     known: set[Variable]
@@ -78,7 +78,7 @@ class _Decided(NamedTuple):
 
 
 class _Met(NamedTuple):
-    """A state where paths meet: its number, and what Python knows of numbers there."""
+    """A state where paths meet: its block's number, and the numbers that Python knows there."""
 
     number: int
     numbers: dict[Path, Any]
@@ -92,8 +92,8 @@ class _From(NamedTuple):
 
 
 class _LedTo(NamedTuple):
-    """A state from which a block will be made: how often its values grew since the last time here,
-    and what first leads here."""
+    """A state from which a block will be made. `grown` counts how often more values than before
+    came here in a loop; `first` is the first edge to the state."""
 
     at: Standing
     where: Where
@@ -111,7 +111,7 @@ class _AllWays:
         self._reached: list[_LedTo] = []
         self._values = 0
 
-    def drafts(self, entry: State) -> list[Draft]:
+    def blocks(self, entry: State) -> list[IRBlock]:
         """Return the blocks of all states that can be reached."""
         self._to(entry, _From(-1, None))
         ends: list[tuple[Ran, End]] = []
@@ -235,5 +235,5 @@ def _origins(value: Any, variable: Variable) -> frozenset[Variable]:
 
 
 def _variable(where: Where, path: Path) -> Variable:
-    """Return what is at a path, wherever in its function that is."""
+    """Return the variable at a path, for all blocks of its function alike."""
     return tuple([flow for flow, _ in where[: path[0] + 1]]), path

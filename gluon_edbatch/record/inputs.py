@@ -11,7 +11,7 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
-from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, Watched
+from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, MutationGuard
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import NUMBERS, REMEMBERED, SMALL, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
@@ -31,11 +31,11 @@ class GivenArray(NamedTuple):
 
     # The array on its tape at that time, for gradients: it may be marked again. None without one.
     original: Optional[NDArray]
-    values: Any  # when the call was recorded: an NDArray, a `Watched` or a NumPy array
+    values: Any  # when the call was recorded: an NDArray, a `MutationGuard` or a NumPy array
 
     def contents(self) -> Union[NDArray, np.ndarray]:
         """Return the contents as an array that no tape knows."""
-        return self.values.values() if isinstance(self.values, Watched) else self.values
+        return self.values.values() if isinstance(self.values, MutationGuard) else self.values
 
 
 class Inputs(CallLog):
@@ -52,7 +52,7 @@ class Inputs(CallLog):
         self.sharing = Sharing()
         self._small: dict[tuple, LazyArray] = {}
         self._kinds: dict[bytes, Spec] = {}  # of NDArrays that were read
-        self._large: dict[int, tuple[LazyArray, Watched]] = {}
+        self._large: dict[int, tuple[LazyArray, MutationGuard]] = {}
         self._range: tuple[tuple[int, int], np.ndarray] = ((0, 0), np.zeros(0, SCALAR_DTYPE))
 
     def values(self, args: Sequence[Any]) -> list[NDArray]:
@@ -194,7 +194,7 @@ class Inputs(CallLog):
             return self._append_array(
                 GivenArray(alias(array) if self.mode.recording else values, values), spec, scalar
             )
-        watched = Watched(array, WeakMethod(self._keep_forms))
+        watched = MutationGuard(array, WeakMethod(self._keep_forms))
         value = self._append_array(GivenArray(alias(array), watched), spec)
         self._large[id(array)] = value, watched
         return value

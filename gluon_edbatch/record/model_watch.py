@@ -8,7 +8,7 @@ from mxnet import gluon
 
 from ..errors import RecordError
 from ..mx.arrays import detached
-from ..mx.mutation_guard import Watched
+from ..mx.mutation_guard import MutationGuard
 from ..mx.parameters import arrays_of
 from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, fingerprint
 from ..subgraph.trace import describe
@@ -24,14 +24,14 @@ class ModelWatch:
 
     def __init__(self) -> None:
         # By `key_of`, as they were when calls that use them were first recorded.
-        self.parameters: dict[tuple[int, int, int], Watched] = {}
-        self._owners: list[tuple[gluon.Parameter, Watched]] = []
+        self.parameters: dict[tuple[int, int, int], MutationGuard] = {}
+        self._owners: list[tuple[gluon.Parameter, MutationGuard]] = []
         self._marks: dict[gluon.Block, Fingerprint] = {}
         self._containers: dict[gluon.Block, Optional[tuple]] = {}
         self._replaced: Optional[str] = None
         self._changed: Optional[str] = None
 
-    def of(self, parameter: gluon.Parameter, ctx: mx.Context) -> Watched:
+    def of(self, parameter: gluon.Parameter, ctx: mx.Context) -> MutationGuard:
         """Return the guard of a parameter."""
         return self.parameters[key_of(parameter, ctx)]
 
@@ -66,7 +66,7 @@ class ModelWatch:
         if watched is None or not recording.any_left():
             if watched is not None:
                 self._owners = [owner for owner in self._owners if owner[1] is not watched]
-            watched = self.parameters[key] = Watched(array, recording.when_touched)
+            watched = self.parameters[key] = MutationGuard(array, recording.when_touched)
             self._owners.append((parameter, watched))
         elif watched.array is not array or watched.copy is not None:
             before, now = watched.values(), detached(array)

@@ -163,9 +163,10 @@ def packed_call(
 
 
 def _is_one_length(padded: PaddedGraph) -> bool:
-    """Return whether packed arguments have one length, and results no other jagged axis than 1."""
+    """Return whether packed arguments have one length, and results that length along axis 1, if
+    along any."""
     return all_linked(padded.axes, padded.linked) and all(
-        set(axes) <= {1} for axes in padded.results
+        axis == 1 and not longer for axes in padded.results for axis, (_, longer) in axes.items()
     )
 
 

@@ -122,9 +122,10 @@ def padded_call(
     cuts = []
     for store, axes in zip(form.stores, padded.results):
         forms, spec = [], store.spec
-        for axis, position in sorted(axes.items()):
-            if length[position] < spec.shape[axis]:
-                forms.append(_cut_form(spec, axis, length[position], of_operator))
+        for axis, (position, longer) in sorted(axes.items()):
+            left = length[position] + longer
+            if left < spec.shape[axis]:
+                forms.append(_cut_form(spec, axis, left, of_operator))
                 spec = forms[-1].stores[0].spec
         cuts.append(forms)
     return PaddedCall(

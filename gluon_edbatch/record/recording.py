@@ -12,8 +12,8 @@ from mxnet.ndarray import NDArray
 
 from ..errors import ControlFlowError, RecordError, StaleValueError
 from ..mx.modes import numpy_shapes
-from ..mx.mutation_guard import Watched
-from ..mx.reading import node_offset
+from ..mx.mutation_guard import MutationGuard
+from ..mx.ndarray_contents import node_offset
 from ..ops import op_of
 from ..short_repr import brief
 from ..subgraph.fingerprint import exact, state_of
@@ -370,7 +370,7 @@ class Recording(Forms):
     def _release(self) -> None:
         self.model.release()
         for _, given in self.arrays:
-            if isinstance(given, GivenArray) and isinstance(given.values, Watched):
+            if isinstance(given, GivenArray) and isinstance(given.values, MutationGuard):
                 given.values.release()
 
     def close(self, error: Optional[BaseException] = None) -> None:

@@ -210,7 +210,7 @@ def make_report(
         1e3 * sum(count.execute_s for count in counts),
         tuple(forced),
         get_num_threads(),
-        sum(count.recurs for count in counts),
+        sum(count.is_cached for count in counts),
         sum(map(len, {count.plans for count in counts if count.plans is not None})),
     )
 

@@ -14,7 +14,7 @@ from ..branching.program_graph import (
     RunNetwork,
     gotos,
 )
-from ..branching.program_report import shown_block, shown_calculation, shown_values
+from ..branching.program_report import pretty_block, pretty_calculation, pretty_values
 from .page import LINE, Page, colour
 
 TRUE, FALSE, ON, NEVER = '#2a7a4b', '#b5482e', '#777777', '#c4c4c4'
@@ -65,7 +65,7 @@ def draw_program(page: Page, graph: ProgramGraph, taken: Taken, runs: int) -> No
         if box.bottom > _HEIGHT and y > top:
             x += _WIDTH + _BESIDE
             box = box._replace(x=x, y=top)
-        page.title(_draw_box(page, box), '\n'.join(shown_block(graph, number)))
+        page.title(_draw_box(page, box), '\n'.join(pretty_block(graph, number)))
         boxes.append(box)
         y = box.bottom + _BETWEEN
     _draw_ways(page, graph, taken, runs, boxes)
@@ -109,7 +109,7 @@ def _rows(graph: ProgramGraph, number: int, ways: Sequence[int], runs: int) -> l
             rows.append(_Row(text, fill=colour(step.network)))
     end = block.end
     if isinstance(end, Finish):
-        return [*rows, _Row(f'return {shown_values(end.values)}')]
+        return [*rows, _Row(f'return {pretty_values(end.values)}')]
     if not isinstance(end, Choose):
         return [*rows, _Row(f'to block {end.block}')]
     where, source = _site(end.line)
@@ -126,7 +126,7 @@ def _condition(block: ProgramBlock, place: int) -> str:
     """Return how a block's condition was computed, if that is in the block."""
     for step in block.steps:
         if isinstance(step, Calculate) and step.output == place:
-            return shown_calculation(step)
+            return pretty_calculation(step)
     return f'%{place}'
 
 

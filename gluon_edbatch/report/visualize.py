@@ -12,7 +12,7 @@ from ..graph.graph import Graph
 from ..schedule import lower_bound
 from ..schedule.protocol import Schedule
 from .explain import Explanation, SiteReport
-from .explain.explanation import headline, reason_text, shown
+from .explain.explanation import headline, reason_text, site_text
 from .page import LINE, Page, colour, draw
 from .program_picture import draw_program
 
@@ -260,7 +260,7 @@ def _draw_explanation(page: Page, made: Explanation) -> None:
         page.write(line, weight='bold')
     for place in made.places:
         page.y += LINE
-        page.write(f'{shown(place.site)}   {place.source}')
+        page.write(f'{site_text(place.site)}   {place.source}')
         page.write(headline(place))
         if place.bars:
             base = page.y + _BAR_HEIGHT - LINE / 4

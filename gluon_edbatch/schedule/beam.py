@@ -80,7 +80,7 @@ class _State(NamedTuple):
 
 
 def _step(state: _State, kind: int, marks: np.ndarray) -> _State:
-    """Run a type, and then what is certainly right."""
+    """Run a type, and then all batches that cannot be wrong."""
     run, togo = state.run.copy(), state.togo.copy()
     run.advance(kind)
     run.settle()

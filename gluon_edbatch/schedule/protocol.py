@@ -154,7 +154,7 @@ Made = TypeVar('Made')
 
 
 def of_name(what: str, name: str, known: Mapping[str, Callable[[], Made]]) -> Made:
-    """Return what `known` has under a name; raise a ValueError with all names otherwise."""
+    """Return the value of a name in `known`; raise a ValueError with all names if there is none."""
     if name not in known:
         names = ', '.join(repr(each) for each in sorted(known))
         raise ValueError(f'there is no {what} {name!r}; there are {names}')

@@ -66,7 +66,7 @@ class LeastDeep(Rule):
             self._mean[kind] = self._total[kind] / max(self._count[kind], 1)
 
     def _catch_up(self) -> None:
-        """Leave out what ran since the last call."""
+        """Take nodes that ran since the last call out of the means."""
         frontier = self._frontier
         while self._seen < frontier.batches:
             begin, end = frontier.bounds[self._seen], frontier.bounds[self._seen + 1]

@@ -1,4 +1,4 @@
-"""Run a graph to a schedule: do what is certainly right, and leave the rest to a rule.
+"""Schedule a graph: run batches that cannot be wrong, and let a rule choose all others.
 
 Cython compiles this module by ``run.pxd`` where there is a compiler.
 """
@@ -51,7 +51,7 @@ class Run:
         return other
 
     def settle(self) -> bool:
-        """Run what is certainly right; return whether there is a type to choose then."""
+        """Run all batches that cannot be wrong; return whether a type is left to choose."""
         frontier = self.frontier
         while frontier.num_ready:
             if self._safe:

@@ -2,7 +2,7 @@
 
 from .engine import Engine
 from .folder import Served
-from .lanes import emit
 from .metrics import Histogram, Metrics
+from .scope_batch import emit
 
 __all__ = ['Engine', 'Histogram', 'Metrics', 'Served', 'emit']

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from ..errors import FolderError
 from .folder import name_of
@@ -24,31 +24,25 @@ GRACE_S = 30.0  # seconds in which accepted requests may finish
 SPARE_FILES = 64  # open files that are kept for other uses than connections
 
 
-class CommandError(Exception):
-    """Raised if the server cannot start as the command line asks; the message is one sentence."""
-
-
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Serve until SIGINT or SIGTERM arrives; return the exit status."""
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Serve until SIGINT or SIGTERM arrives. Exits with one sentence if the server cannot start."""
     options = _options(arguments)
     _log(options)
     directory = tempfile.mkdtemp(prefix='edb-metrics-')  # where workers leave their counts
     try:
         folders = {name_of(folder): folder.resolve() for folder in options.folders}
         if len(folders) < len(options.folders):
-            raise CommandError('two folders have the same name: see model-settings.json')
+            raise FolderError('two folders have the same name: see model-settings.json')
         os.environ['PROMETHEUS_MULTIPROC_DIR'] = directory
         try:
             import uvloop
         except ImportError:
-            raise CommandError("the extra is missing: `pip install '.[cpu,serve]'`") from None
+            sys.exit("serve: the extra is missing: `pip install '.[cpu,serve]'`")
         uvloop.run(serve(options, folders))
-    except (CommandError, FolderError) as error:
-        print(f'serve: {error}', file=sys.stderr)
-        return 1
+    except FolderError as error:
+        sys.exit(f'serve: {error}')
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    return 0
 
 
 def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -67,7 +61,7 @@ def _options(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
         ('max-bytes', 8 << 20, 'of the body of a request'),
         ('max-connections', 1000, 'that are open at a time'),
         ('max-wait', 0.1, 'seconds that open requests may take; more are refused'),
-        ('timeout', 10.0, 'seconds for the headers of a request, and for its body'),
+        ('timeout', 10.0, 'seconds in which a request has to arrive'),
     ):
         add(f'--{name}', type=type(default), default=default, metavar='N', help=what)
     add('--allowed-host', action='append', default=[], metavar='NAME',
@@ -108,18 +102,16 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         reason = getattr(error, 'strerror', None) or str(error)
-        raise CommandError(f'{host}:{port}: cannot listen there: {reason} ({option})') from None
+        sys.exit(f'serve: {host}:{port}: cannot listen there: {reason} ({option})')
 
 
 async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     """Start workers, REST and gRPC, print when they are ready, and serve until a signal arrives."""
     import uvicorn
-    from uvicorn.server import ServerState
 
     from .front import IDLE, Connection, Front
     from .rpc import Service
-    from .worker import freeze
-    from .worker_pool import WorkerPool
+    from .workers import WorkerPool, freeze
 
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -131,50 +123,42 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     pool = WorkerPool(folders, options.workers)
     front = Front(pool, options)
     await pool.start()
-    config = uvicorn.Config(
-        _traced(front, options), lifespan='off', log_config=None, ws='none', access_log=False,
-        proxy_headers=False, timeout_keep_alive=IDLE,
-    )  # fmt: skip
-    state = ServerState()
     Connection.seconds = options.timeout
-    Connection.served = _most_connections(options.max_connections)
-    servers = [
-        await loop.create_server(lambda: Connection(config, state, {}), sock=each)
-        for each in listeners
-    ]
+    Connection.most = _most_connections(options.max_connections)
+    config = uvicorn.Config(
+        _traced(front, options), http=Connection, lifespan='off', log_config=None, ws='none',
+        access_log=False, proxy_headers=False, timeout_keep_alive=IDLE,
+    )  # fmt: skip
+    config.load()
+    http = uvicorn.Server(config)
+    http.lifespan = config.lifespan_class(config)
+    await http.startup(listeners)
     rpc = Service(front).server(options.max_bytes)
     rpc.add_insecure_port(f'{_bracketed(options.host)}:{options.grpc_port}')
     await rpc.start()
     freeze()
     print('\n'.join(_ready(options, pool)), flush=True)
     await over.wait()
-    await _drain(front, listeners, servers, state, rpc)
-
-
-async def _drain(front: Any, listeners: Any, servers: Any, state: Any, rpc: Any) -> None:
-    """Refuse new requests, answer open ones, then close all connections and end the workers."""
-    loop = asyncio.get_running_loop()
     until = loop.time() + GRACE_S
+    await _drain(front, listeners, http, until)
+    await rpc.stop(max(0.0, until - loop.time()))
+    pool.close()
 
-    async def emptied(is_open: Callable[[], Any]) -> None:
-        while is_open() and loop.time() < until:
-            await asyncio.sleep(0.01)
 
-    front.is_draining = True
+async def _drain(front: Any, listeners: list[socket.socket], http: Any, until: float) -> None:
+    """Refuse new requests, answer open ones, then close all connections."""
+    loop, front.is_draining = asyncio.get_running_loop(), True
     await asyncio.sleep(DRAINING_S)
-    await emptied(lambda: front.open)
+    while front.open and loop.time() < until:
+        await asyncio.sleep(0.01)
     for listener in listeners:
         listener.listen(0)  # refuse new connections; answer those that wait to be accepted
     await asyncio.sleep(0.05)
-    for server in servers:
+    for server in http.servers:
         server.close()
     await asyncio.sleep(DRAINING_S)  # for requests on the connections that were accepted last
-    await emptied(lambda: state.tasks)
-    for connection in list(state.connections):
-        connection.shutdown()
-    await emptied(lambda: state.connections)
-    await rpc.stop(max(0.0, until - loop.time()))
-    front.pool.close()
+    http.config.timeout_graceful_shutdown = max(0.0, until - loop.time())
+    await http.shutdown()
 
 
 def _most_connections(asked: int) -> int:
@@ -195,7 +179,7 @@ def _traced(app: Any, options: argparse.Namespace) -> Any:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise CommandError("the extra is missing: `pip install '.[cpu,serve,otel]'`") from None
+        sys.exit("serve: the extra is missing: `pip install '.[cpu,serve,otel]'`")
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
@@ -227,4 +211,4 @@ def request_of(samples: Sequence[Any]) -> dict[str, Any]:
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    main()

@@ -1,11 +1,12 @@
 """The engine: one thread that evaluates the samples of many callers together."""
 
 import asyncio
+import sys
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -18,11 +19,15 @@ from ..errors import DeadlineError, EngineClosedError
 from ..program.network_program import Program
 from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
-from .lanes import Lanes
+from .continuous_batching import ContinuousBatching
 from .metrics import Metrics
-from .pace import Expectation, Pace, short_intervals
-from .programs import ProgramRounds
-from .requests import PATIENCE, Request, RequestQueue
+from .program_batch import ProgramBatch
+from .requests import PATIENCE, LatencyEstimator, Request, RequestQueue
+from .scope_batch import ScopeBatch, ScopedModel
+
+INTERVAL_S = 0.0005  # seconds that a thread runs Python while others wait
+_lock = threading.Lock()
+_intervals: list[float] = []  # to restore, for each open context of `short_gil_intervals`
 
 
 class Engine:
@@ -95,15 +100,15 @@ class Engine:
             if not value >= least:
                 raise ValueError(f'{name} is {least} or more, not {value}')
         self._scheduler = FSMScheduler() if scheduler is None else get_scheduler(scheduler)
-        self._rounds: Union[Lanes, ProgramRounds]
-        if is_program:
-            self._rounds = ProgramRounds(predict)  # type: ignore[arg-type]
-        else:
-            options = compile_options or current_options()
-            self._rounds = Lanes(predict, self._scheduler, options, max_rounds)
+        options = compile_options or current_options()
+        self._batches = ContinuousBatching(
+            partial(ProgramBatch, predict)  # type: ignore[arg-type]
+            if is_program
+            else partial(ScopeBatch, ScopedModel(predict, self._scheduler, options, max_rounds))
+        )
         self._learns, self._warm_up = scheduler is None, list(warm_up)
-        self._expectation, self._pace = Expectation(), Pace()
-        self._queue = RequestQueue(max_queue, self._expectation, max_wait)
+        self._estimator = LatencyEstimator()
+        self._queue = RequestQueue(max_queue, self._estimator, max_wait)
         self._metrics, self._observe = Metrics(), observe
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
@@ -206,7 +211,7 @@ class Engine:
         queue, found = self._queue, deepcopy(self._metrics)
         found.outcomes['refused'] = queue.refused
         found.outcomes['cancelled'] += queue.cancelled
-        return replace(found, queued=len(queue), running=len(self._rounds))
+        return replace(found, queued=len(queue), running=len(self._batches))
 
     def start(self) -> None:
         """Start the engine's thread, warm up, then accept requests.
@@ -245,76 +250,70 @@ class Engine:
         await asyncio.to_thread(self.close)
 
     def _work(self) -> None:
+        failed: Optional[BaseException] = None
         try:
             self._get_warm()
-        except BaseException as error:
-            self._rounds.close()
-            self._warm.set_exception(error)
-            return
-        self._queue.open()
-        self._warm.set_result(None)
-        try:
-            with short_intervals():
+            self._queue.open()
+            self._warm.set_result(None)
+            with short_gil_intervals():
                 while self._step():
                     pass
         except BaseException as error:  # such as SystemExit, raised by the user's functions
-            self._abandon(EngineClosedError(f'the engine ended by {error!r}'))
-        finally:
-            self._queue.close()
-            self._rounds.close()
-
-    def _abandon(self, error: EngineClosedError) -> None:
-        """Close the queue, and fail all updates and requests that wait or run with this error."""
+            failed = error
         self._queue.close()
-        while (update := self._queue.take_update()) is not None:
-            update.reply.set_exception(error)
-        left = [*self._queue.begun, *(self._queue.take(len(self._queue), 0) or [])]
-        for request in left:
-            request.error = error
-        self._answer(left)
+        self._batches.close()
+        if failed is not None and not self._warm.done():
+            self._warm.set_exception(failed)
+        elif failed is not None:
+            ended = EngineClosedError(f'the engine ended by {failed!r}')
+            while (update := self._queue.take_update()) is not None:
+                update[1].set_exception(ended)
+            left = [*self._queue.begun, *(self._queue.take(len(self._queue), 0) or [])]
+            for request in left:
+                request.error = ended
+            self._answer(left)
 
     def _step(self) -> bool:
         """Run one round, or an update; return False once the queue is closed and empty."""
-        running = len(self._rounds)
+        batches, running = self._batches, len(self._batches)
         if not running and not len(self._queue):
-            self._rounds.rest()
-        requests: Optional[list[Request]] = []
-        is_beginning = self._rounds.is_beginning
-        if not is_beginning and self._pace.may_join(running):
-            requests = self._queue.take(self._max_batch - running, running)
+            batches.rest()
+        room = self._max_batch - running
+        requests = self._queue.take(room, running) if batches.may_join else []
         if requests is None:
             return False
         begin, now = perf_counter(), monotonic()
-        wanted: list[Request] = []
         late: list[Request] = []
+        wanted: list[Request] = []
         for request in requests:
             request.begun = now
             (late if request.is_given_up(now) else wanted).append(request)
-        done = self._rounds.admit(wanted)
-        running = len(self._rounds)
+        done = batches.admit(wanted)
+        running = len(batches)
         if running:
             queued = len(self._queue)
             self._note('batch_size', running)
             if self._observe is not None:
                 self._observe('queued', queued)
-            done += self._rounds.round()
+            done += batches.round()
             seconds = perf_counter() - begin
-            self._pace.note(seconds, joined=bool(wanted), is_beginning=is_beginning)
+            batches.note_round(seconds, joined=bool(wanted))
             if queued or 2 * running >= self._max_batch:  # smaller rounds do not show the capacity
-                self._expectation.note_round(len(done), seconds)
+                self._estimator.note_round(len(done), seconds)
         elif not requests:
-            self._rounds.rest()
+            batches.rest()
             self._do_update()
         self._answer(late + done)
         return True
 
     def _do_update(self) -> None:
         update = self._queue.take_update()
-        if update is not None and update.reply.set_running_or_notify_cancel():
+        if update is not None and update[1].set_running_or_notify_cancel():
+            change, reply = update
             try:
-                update.reply.set_result(update.do())
+                reply.set_result(change())
             except BaseException as error:
-                update.reply.set_exception(error)
+                reply.set_exception(error)
 
     def _answer(self, done: list[Request]) -> None:
         """Count finished requests and set their futures; each event loop is woken once."""
@@ -334,9 +333,6 @@ class Engine:
             else:
                 by_loop[reply.get_loop()].append(request)
                 self._count(request, not reply.cancelled(), now)
-        seconds = [now - request.begun for request in done if request.error is None]
-        if seconds:
-            self._expectation.note_answers(sum(seconds) / len(seconds))
         _reply(by_loop.pop(None, []))  # after counting: who gets an answer may read the metrics
         for loop, requests in by_loop.items():
             with suppress(RuntimeError):  # the loop was closed: nobody waits
@@ -362,33 +358,30 @@ class Engine:
         """Run the warm-up samples: alone, in growing batches, and joining one by one."""
         if not self._warm_up:
             return
-        size = 1
-        while size < self._max_batch:
+        most = self._max_batch
+        for size in [1 << power for power in range((most - 1).bit_length())]:
             self._run_to_end(size)
-            size *= 2
-        self._run_to_end(self._max_batch)
-        self._run_to_end(self._max_batch, together=False)
-        self._run_to_end(self._max_batch)
+        self._run_to_end(most)
+        self._run_to_end(most, together=False)
+        self._run_to_end(most)
         if self._learns and isinstance(self._scheduler, FSMScheduler):
             self._scheduler.learn = False
         begin = perf_counter()
-        self._run_to_end(self._max_batch)
-        self._expectation.note_round(self._max_batch, perf_counter() - begin)
-        self._rounds.rest()
+        self._run_to_end(most)
+        self._estimator.note_round(most, perf_counter() - begin)
+        self._batches.rest()
 
     def _run_to_end(self, size: int, together: bool = True) -> None:
         """Evaluate `size` warm-up samples; without `together`, one joins in each round."""
         samples = islice(cycle(self._warm_up), size)
         requests = [Request(sample, Future(), 0.0, None) for sample in samples]
-        joining, others = (requests, iter(())) if together else (requests[:1], iter(requests[1:]))
-        while joining or len(self._rounds):
-            done = self._rounds.admit(joining)
-            if len(self._rounds):
-                done += self._rounds.round()
+        joining = size if together else 1
+        while requests or len(self._batches):
+            done = self._batches.admit(requests[:joining]) + self._batches.round()
+            del requests[:joining]
             for request in done:
                 if request.error is not None:
                     raise request.error
-            joining = list(islice(others, 1))
 
 
 def _reply(requests: Sequence[Request]) -> None:
@@ -399,3 +392,20 @@ def _reply(requests: Sequence[Request]) -> None:
             request.reply.set_result(request.result)
         else:
             request.reply.set_exception(request.error)
+
+
+@contextmanager
+def short_gil_intervals() -> Iterator[None]:
+    """Lower Python's switch interval to `INTERVAL_S` while such a context is open.
+
+    With Python's default, an event loop waits 5 ms for the GIL whenever the evaluating thread holds
+    it, which is as long as the evaluation of a small batch.
+    """
+    with _lock:
+        _intervals.append(sys.getswitchinterval())
+        sys.setswitchinterval(min(_intervals[0], INTERVAL_S))
+    try:
+        yield
+    finally:
+        with _lock:
+            sys.setswitchinterval(_intervals.pop())

@@ -50,12 +50,7 @@ class Served(NamedTuple):
 
 def load_folder(folder: Union[str, Path]) -> Served:
     """Execute a folder's ``model.py`` and return its `Served`: load only folders that you trust.
-
-    Raises
-    ------
-    FolderError
-        If something is missing or damaged; the message is one sentence.
-    """
+    Raises FolderError, with one sentence, if something is missing or damaged."""
     folder = Path(folder)
     path = folder / 'model.py'
     if not path.is_file():
@@ -71,13 +66,8 @@ def load_folder(folder: Union[str, Path]) -> Served:
 
 
 def name_of(folder: Path) -> str:
-    """Return the model's name from ``model-settings.json``, or else the folder's.
-
-    Raises
-    ------
-    FolderError
-        If the folder does not exist, or the file is damaged.
-    """
+    """Return the model's name from ``model-settings.json``, or else the folder's. Raises
+    FolderError if the folder does not exist, or the file is damaged."""
     settings = folder / 'model-settings.json'
     if not folder.is_dir():
         raise FolderError(f'{folder}: there is no such folder')
@@ -91,13 +81,8 @@ def name_of(folder: Path) -> str:
 
 @contextmanager
 def whose_fault(folder: Path, what: str) -> Iterator[None]:
-    """Replace an error of the user's code by a FolderError, which names the line in their file.
-
-    Raises
-    ------
-    FolderError
-        In place of any exception, `SystemExit` included; the message is one sentence.
-    """
+    """Replace an error of the user's code, `SystemExit` included, by a FolderError: one sentence,
+    which names the line in their file."""
     path = folder / 'model.py'
     try:
         yield

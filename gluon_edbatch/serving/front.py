@@ -18,14 +18,12 @@ from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .open_inference import HEADER_LENGTH, Answer, Call, RequestError, check_model, error
-from .pace import Expectation
-from .served_model import metric
-from .worker_pool import LOG, WorkerPool
+from .requests import LatencyEstimator
+from .workers import LOG, WorkerPool
 
 LEAST_OPEN = 32  # open requests that are never refused; from there on, speed is measured
-TOO_MANY = 'too many connections: try again later'
 IDLE = 60  # seconds that a connection stays open between requests
-_REFUSED_S = 1.0  # seconds for the headers, or the body, of a request to refuse
+_LINGER = 1.0  # seconds in which a client can read why its connection ends, before it is closed
 _PASSED_OVER = 8  # times `--max-bytes` are read of a body that is too long
 _MODEL = re.compile('/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|infer_stream|ready))?')
 _CHANGE = re.compile('/v2/repository/models/([^/]+)/(load|unload)')
@@ -37,86 +35,74 @@ _PAGE = {
     "style-src 'unsafe-inline'; connect-src 'self'",
     'x-content-type-options': 'nosniff',
 }
+_ANSWERS = Counter('edb_answers', 'Requests by status.', ['protocol', 'status'])
 
 
 class Connection(HttpToolsProtocol):
     """Serve an HTTP connection; end it if a request is late, or if too many are open."""
 
-    served = 1000  # connections; as many more get 503 for each request, and others are not read
-    seconds = 10.0  # limit for the headers of a request, and for its body
+    most = 1000  # connections; more are answered 503 and closed
+    seconds = 10.0  # in which a request has to arrive
     scope: Any
-    _stage = 'headers'  # which part of a request arrives; empty between requests
-    _limit: Optional[asyncio.TimerHandle] = None
+    _limit: Optional[asyncio.TimerHandle] = None  # while a request arrives
+    _is_over = False
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timer; refuse the connection if far too many are open. asyncio calls it."""
+        """Wait for a request, or refuse the connection if too many are open. asyncio calls it."""
         super().connection_made(transport)
-        self._is_refused = len(self.connections) > self.served
-        if self._is_refused:
-            self.seconds = _REFUSED_S
-        self._begin()
-        self._is_over = len(self.connections) > 2 * self.served
-        if self._is_over:
-            self._tell(error(503, TOO_MANY))
+        if len(self.connections) > self.most:
+            self._end(error(503, 'too many connections: try again later'))
+        else:
+            self._begin()
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes, and time the parts of a request. asyncio calls it."""
-        if self._is_over:
-            self.transport.close()  # data was read, so no reset discards the answer
-            return
-        before = self._stage
-        super().data_received(data)
-        if self._stage != before:  # a request that comes in one piece needs no timer
-            self._end()
-            if self._stage:
-                self._begin()
+        """Parse bytes; if the connection is over, only read them. asyncio calls it."""
+        if not self._is_over:
+            self._begin()
+            super().data_received(data)
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         """Stop the timer and cancel the open request. asyncio calls it."""
-        self._end()
+        self._stop()
         if self.scope is not None and 'task' in self.scope:
             self.scope['task'].cancel()
         super().connection_lost(exc)
 
-    def on_message_begin(self) -> None:
-        """Note that the headers of a request arrive. httptools calls it."""
-        super().on_message_begin()
-        self._stage = 'headers'
-
-    def on_headers_complete(self) -> None:
-        """Note that the body follows, and mark a request to refuse. httptools calls it."""
-        self._stage = 'body'
-        self.scope['is_refused'] = self._is_refused
-        super().on_headers_complete()
-
     def on_message_complete(self) -> None:
         """Note that the whole request has arrived. httptools calls it."""
-        self._stage = ''
         super().on_message_complete()
+        self._stop()
 
     def send_400_response(self, msg: str) -> None:
         """Answer 400 to malformed HTTP and close the connection. Uvicorn calls it."""
-        self._tell(error(400, 'this is no request of HTTP/1.1'))
-        self.transport.close()
+        self._end(error(400, 'this is no request of HTTP/1.1'))
 
     def _begin(self) -> None:
-        self._limit = self.loop.call_later(self.seconds, self._expire)
+        if self._limit is None:
+            self._limit = self.loop.call_later(self.seconds, self._expire)
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
+            self._limit = None
 
     def _expire(self) -> None:
-        if not self._is_over:
-            self._tell(error(408, f'the request did not come within {self.seconds:g} seconds'))
-        self.transport.close()
+        self._end(error(408, f'the request did not come within {self.seconds:g} seconds'))
 
-    def _tell(self, answer: Answer) -> None:
+    def _end(self, answer: Answer) -> None:
+        """Tell the client why, unless another answer is under way, and close the connection. It is
+        read for a moment more: a reset because of unread data would discard the answer."""
+        self._stop()
+        self._is_over = True
         cycle = self.cycle
         if cycle is None or not cycle.response_started or cycle.response_complete:
             headers = [b'%s: %s\r\n' % each for each in _headers(answer, True)]
             head = [STATUS_LINE[answer.status], *headers, b'\r\n']
             self.transport.write(b''.join([*head, answer.body]))
+            self.transport.write_eof()
+        if cycle is not None:
+            cycle.disconnected = True  # the application can send no more
+        self._limit = self.loop.call_later(_LINGER, self.transport.close)
 
 
 class Front:
@@ -125,29 +111,24 @@ class Front:
     def __init__(self, pool: WorkerPool, options: Any):
         self.pool, self._options = pool, options
         self.open, self.is_draining = 0, False
-        self._expectation, self._ended = Expectation(), 0.0
+        self._estimator, self._ended = LatencyEstimator(), 0.0
         self._ids, self._prefix = count(1), uuid4().hex[:12]
-        labels = metric(Counter, 'edb_answers', 'Requests by status.', ['protocol', 'status'])
-        self._answers = lru_cache(None)(labels.labels)
 
     def check_room(self) -> None:
         """Raise RequestError if the server ends, or if the open requests, at least `LEAST_OPEN`,
         would take longer than `--max-wait`, by how fast requests were done lately."""
         if self.is_draining:
             raise RequestError(503, 'the server ends: try elsewhere')
-        seconds = self._expectation.work(self.open)
+        seconds = self._estimator.seconds(self.open)
         if self.open >= LEAST_OPEN and seconds > self._options.max_wait:
             what = f'{self.open} requests are open, which takes some {1e3 * seconds:.0f} ms'
             raise RequestError(503, f'{what}: try again later')
 
     async def answers(self, call: Call) -> AsyncIterator[Answer]:
-        """Yield a worker's answers to an inference request, or an error if there is no room."""
-        try:
-            with self.admitted():
-                async for answer in self.pool.ask(call):
-                    yield answer
-        except RequestError as fault:
-            yield error(fault.status, str(fault))
+        """Yield a worker's answers to an inference request; raise RequestError without room."""
+        with self.admitted():
+            async for answer in self.pool.ask(call):
+                yield answer
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -161,7 +142,7 @@ class Front:
         finally:
             if self.open >= LEAST_OPEN:
                 now = monotonic()
-                self._expectation.note_round(1, now - self._ended)
+                self._estimator.note_round(1, now - self._ended)
                 self._ended = now
             self.open -= 1
 
@@ -169,14 +150,26 @@ class Front:
         """Return the ID of a request: the client's if it is well-formed, else a new one."""
         return given if _ID.fullmatch(given) else f'{self._prefix}-{next(self._ids)}'
 
-    def note(self, protocol: str, what: str, name: str, status: int, begun: float) -> None:
-        """Count an answer by protocol and status, and log its request."""
-        self._answers(protocol, str(status)).inc()
-        level = logging.ERROR if status == 500 else logging.INFO
-        if LOG.isEnabledFor(level):
-            ms = round(1e3 * (monotonic() - begun), 1)
-            fields = {'id': name, 'request': what[:200], 'status': status, 'ms': ms}
-            LOG.log(level, ' '.join(map(str, fields.values())), extra={'fields': fields})
+    async def noted(
+        self, protocol: str, what: str, name: str, answers: AsyncIterator[Answer]
+    ) -> AsyncIterator[Answer]:
+        """Pass the answers to a request on, the last of which may be a RequestError. Count their
+        status, and log the request; the status is 499 if the client has gone."""
+        begun, status = monotonic(), 499
+        try:
+            async for answer in answers:
+                status = answer.status if answer.is_last else 499
+                yield answer
+        except RequestError as fault:
+            status = fault.status
+            yield error(status, str(fault))
+        finally:
+            _ANSWERS.labels(protocol, status).inc()
+            level = logging.ERROR if status == 500 else logging.INFO
+            if LOG.isEnabledFor(level):
+                ms = round(1e3 * (monotonic() - begun), 1)
+                fields = {'id': name, 'request': what[:200], 'status': status, 'ms': ms}
+                LOG.log(level, ' '.join(map(str, fields.values())), extra={'fields': fields})
 
     def index(self) -> list[dict[str, str]]:
         """Return the name, version and state of every model."""
@@ -194,84 +187,69 @@ class Front:
         found: dict[str, Any] = self.pool.models[name]
         return found
 
-    async def change(self, kind: str, name: str) -> Answer:
-        """Load or unload a model; answer 403 without `--model-control`."""
+    async def change(self, kind: str, name: str) -> dict[str, Any]:
+        """Load or unload a model; raise RequestError without `--model-control`."""
         if not self._options.model_control:
-            return error(403, 'models are loaded and unloaded with --model-control only')
-        return await self.pool.change(kind, name)
+            raise RequestError(403, 'models are loaded and unloaded with --model-control only')
+        await self.pool.change(kind, name)
+        return {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one HTTP request. The ASGI server calls it."""
-        begun, headers, status = monotonic(), dict(scope['headers']), 0
+        headers, has_begun = dict(scope['headers']), False
         name = self.request_id(headers.get(b'x-request-id', b'').decode('latin-1'))
+        what = f'{scope["method"]} {scope["raw_path"].decode("latin-1")}'
         scope['task'] = asyncio.current_task()
-        try:
-            async for answer in self._answered(scope, headers, name, receive):
-                body = answer.body
-                if not status:
+        answers = self.noted('http', what, name, self._answered(scope, headers, name, receive))
+        with suppress(asyncio.CancelledError):  # the client has gone
+            async for answer in answers:
+                body, more = answer.body, not answer.is_last
+                if not has_begun:
                     is_unread = answer.status != 200 and b'expect' in headers
-                    ends = self.is_draining or scope.get('is_refused', False)
-                    fields = _headers(answer, ends or is_unread or answer.status == 413)
-                    fields.append((b'x-request-id', name.encode()))
+                    ends = self.is_draining or is_unread or answer.status == 413
+                    fields = [*_headers(answer, ends), (b'x-request-id', name.encode())]
                     start = {'type': 'http.response.start', 'headers': fields}
                     await send({**start, 'status': answer.status})
+                    has_begun = True
                 elif answer.status != 200:  # parts were sent already
                     body = b'event: error\ndata: %s\n\n' % body
-                status, more = answer.status, not answer.is_last
                 await send({'type': 'http.response.body', 'body': body, 'more_body': more})
-        except asyncio.CancelledError:
-            status = 499  # the client is gone
         del scope['task']
-        what = f'{scope["method"]} {scope["raw_path"].decode("latin-1")}'
-        self.note('http', what, name, status, begun)
 
     async def _answered(
         self, scope: Any, headers: dict[bytes, bytes], name: str, receive: Any
     ) -> AsyncIterator[Answer]:
-        try:
-            self._check(scope, headers)
-            call = self._call(scope, headers, name)
-            if call is None:
-                yield await self._other(scope)
-            else:
-                self.check_room()  # a request that is still arriving does not count as open
-                call = call._replace(body=await self._body(receive))
-                async for answer in self.answers(call):
-                    yield answer
-        except RequestError as fault:
-            yield error(fault.status, str(fault))
+        self._check(scope, headers)
+        model, is_post = _MODEL.fullmatch(scope['path']), scope['method'] == 'POST'
+        if model is None or model[3] not in ('infer', 'infer_stream'):
+            yield await self._other(scope['path'], model, is_post)
+            return
+        if not is_post:
+            raise RequestError(405, 'requests for results are POST')
+        self.metadata(model[1], model[2])
+        self.check_room()  # a request that is still arriving does not count as open
+        length = headers.get(HEADER_LENGTH.encode(), b'').decode('latin-1') or None
+        streams = model[3] == 'infer_stream' or headers.get(b'accept') == b'text/event-stream'
+        body = await self._body(receive)
+        call = Call('http', f'{model[1]}/1', name, body, length, streams)
+        async for answer in self.answers(call):
+            yield answer
 
     def _check(self, scope: Any, headers: dict[bytes, bytes]) -> None:
-        """Refuse foreign hosts and origins, surplus connections, and compressed bodies."""
+        """Refuse foreign hosts and origins, compressed bodies, and models at the metrics' port."""
+        is_aside = scope['server'][1] == self._options.metrics_port
+        if is_aside and not scope['path'].startswith(('/metrics', '/v2/health/')):
+            raise RequestError(404, 'this port has /metrics and /v2/health')
         allowed = self._options.allowed_host
         host, origin = (headers.get(each, b'').decode('latin-1') for each in (b'host', b'origin'))
         if host and not _is_local(host) and re.sub(r':\d+$', '', host) not in allowed:
             raise RequestError(403, 'this host is not served: see --allowed-host')
         if origin and origin.partition('://')[2] not in (host, *allowed):
             raise RequestError(403, 'pages of other origins are not served')
-        if scope.get('is_refused'):
-            raise RequestError(503, TOO_MANY)
         if headers.get(b'content-encoding', b'identity') != b'identity':
             raise RequestError(415, 'bodies are not to be compressed')
 
-    def _call(self, scope: Any, headers: dict[bytes, bytes], name: str) -> Optional[Call]:
-        """Return the call of an inference request; None for any other request."""
-        path = _MODEL.fullmatch(scope['path'])
-        if path is None or not (path[3] or '').startswith('infer') or self._is_aside(scope):
-            return None
-        if scope['method'] != 'POST':
-            raise RequestError(405, 'requests for results are POST')
-        self.metadata(path[1], path[2])
-        length = headers.get(HEADER_LENGTH.encode(), b'').decode('latin-1') or None
-        streams = path[3] == 'infer_stream' or headers.get(b'accept') == b'text/event-stream'
-        return Call('http', f'{path[1]}/1', name, b'', length, streams)
-
-    def _is_aside(self, scope: Any) -> bool:
-        """Return whether a request came to the port that serves only metrics."""
-        return bool(scope['server'][1] == self._options.metrics_port)
-
-    async def _other(self, scope: Any) -> Answer:
-        path, is_post = scope['path'], scope['method'] == 'POST'
+    async def _other(self, path: str, model: Optional[re.Match[str]], is_post: bool) -> Answer:
         if path == '/metrics':
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
@@ -282,15 +260,13 @@ class Front:
             return Answer(200) if self.is_ready() else error(503, 'not all models are there')
         if self.is_draining:
             return error(503, 'the server ends: try elsewhere')
-        if self._is_aside(scope):
-            return error(404, 'this port has /metrics and /v2/health')
         if path == '/v2/repository/index' and is_post:
             return Answer(200, to_json(self.index()))
         if (change := _CHANGE.fullmatch(path)) and is_post:
-            return await self.change(change[2], change[1])
+            return Answer(200, to_json(await self.change(change[2], change[1])))
         if path.rstrip('/') == '/v2':
             return Answer(200, to_json(SERVER))
-        if model := _MODEL.fullmatch(path):
+        if model:
             found = self.metadata(model[1], model[2])
             return Answer(200) if model[3] else Answer(200, to_json(found))
         pages = [folder / 'page.html' for folder in self.pool.folders.values()]

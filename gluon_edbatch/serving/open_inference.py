@@ -16,9 +16,9 @@ from pydantic_core import to_json
 from tritonclient import utils
 from tritonclient.grpc import service_pb2 as messages
 
-_NAMES = 'BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 FP32 FP64'
+_NAMES = 'BYTES BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 FP32 FP64'
 DTYPES = {name: np.dtype(utils.triton_to_np_dtype(name)) for name in _NAMES.split()}
-_NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
+DATATYPE_OF = {dtype: name for name, dtype in DTYPES.items()}
 HEADER_LENGTH = 'inference-header-content-length'
 _KINDS = {'b': 'b', 'i': 'iu', 'u': 'iu', 'f': 'iuf'}  # kinds of numbers that convert to each kind
 _JSON = {'content-type': 'application/json'}
@@ -109,11 +109,23 @@ def check_model(model: str, known: Container[str], loaded: Container[str]) -> st
 def read(call: Call) -> Inference:
     """Decode the inference request in a call; raise RequestError if it is malformed."""
     try:
-        return _from_http(call) if call.kind == 'http' else _from_grpc(call)
+        decoded = _from_http(call) if call.kind == 'http' else _from_grpc(call)
     except ValidationError as fault:
         raise RequestError(400, first_fault(fault)) from None
     except DecodeError as fault:
         raise RequestError(400, str(fault)) from None
+    model, name, inputs, parameters, outputs, is_raw = decoded
+    arrays: dict[str, Any] = {}
+    for each in inputs:
+        if each[0] in arrays:
+            raise RequestError(400, f'more than one input is named {each[0][:100]}')
+        arrays[each[0]] = _array(*each)
+    deadline = parameters.get('deadline')
+    if deadline is not None and not (
+        type(deadline) in (int, float) and deadline >= 0 and isfinite(deadline)
+    ):
+        raise RequestError(400, 'the parameter deadline is a number of seconds from now')
+    return Inference(call, model, name or call.id, arrays, deadline, outputs, is_raw)
 
 
 def write(request: Inference, outputs: Mapping[str, Any], is_last: bool = True) -> Answer:
@@ -126,7 +138,7 @@ def write(request: Inference, outputs: Mapping[str, Any], is_last: bool = True) 
     return (_to_http if request.call.kind == 'http' else _to_grpc)(request, arrays, is_last)
 
 
-def _from_http(call: Call) -> Inference:
+def _from_http(call: Call) -> Any:
     """Decode an HTTP request: JSON of `header_length` bytes, by default the whole body. Binary data
     of inputs with the parameter ``binary_data_size`` follows the JSON."""
     length, end = call.header_length, len(call.body)
@@ -148,10 +160,10 @@ def _from_http(call: Call) -> Inference:
         each.name: each.parameters.get('binary_data', is_raw) is True and not call.streams
         for each in request.outputs
     }
-    return _inference(call, call.model, request.id, inputs, request.parameters, outputs, is_raw)
+    return call.model, request.id, inputs, request.parameters, outputs, is_raw
 
 
-def _from_grpc(call: Call) -> Inference:
+def _from_grpc(call: Call) -> Any:
     message: Any = messages.ModelInferRequest.FromString(call.body)
     raw, inputs = message.raw_input_contents, []
     if len(raw) not in (0, len(message.inputs)) or not message.inputs:
@@ -166,29 +178,13 @@ def _from_grpc(call: Call) -> Inference:
     }
     model = f'{message.model_name}/{message.model_version or 1}'
     outputs = {each.name: True for each in message.outputs}
-    return _inference(call, model, message.id, inputs, parameters, outputs, True)
-
-
-def _inference(
-    call: Call, model: str, name: str, inputs: Iterable[Any], parameters: Any, *outputs: Any
-) -> Inference:
-    arrays: dict[str, Any] = {}
-    for each in inputs:
-        if each[0] in arrays:
-            raise RequestError(400, f'more than one input is named {each[0][:100]}')
-        arrays[each[0]] = _array(*each)
-    deadline = parameters.get('deadline')
-    if deadline is not None and not (
-        type(deadline) in (int, float) and deadline >= 0 and isfinite(deadline)
-    ):
-        raise RequestError(400, 'the parameter deadline is a number of seconds from now')
-    return Inference(call, model, name or call.id, arrays, deadline, *outputs)
+    return model, message.id, inputs, parameters, outputs, True
 
 
 def _to_http(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer:
     described, behind = [], []
     for name, array, is_raw in arrays:
-        entry = {'name': name, 'datatype': datatype_of(array), 'shape': array.shape}
+        entry = {'name': name, 'datatype': DATATYPE_OF[array.dtype], 'shape': array.shape}
         if is_raw:
             behind.append(_raw(array))
             entry['parameters'] = {'binary_data_size': len(behind[-1])}
@@ -212,28 +208,23 @@ def _to_grpc(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer
     model = request.model.partition('/')[0]
     message: Any = messages.ModelInferResponse(model_name=model, model_version='1', id=request.id)
     for name, array, _ in arrays:
-        message.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
+        message.outputs.add(name=name, datatype=DATATYPE_OF[array.dtype], shape=array.shape)
         message.raw_output_contents.append(_raw(array))
     if request.call.streams:
         message = messages.ModelStreamInferResponse(infer_response=message)
     return Answer(200, message.SerializeToString(), {}, is_last)
 
 
-def datatype_of(array: Any) -> str:
-    """Return the protocol's datatype of an array; ``BYTES`` if it does not hold numbers."""
-    return _NAME_OF.get(array.dtype, 'BYTES')
-
-
 def _array(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Any:
     """Convert an input's data, a list or a memoryview of binary data, to an array."""
     try:
+        if datatype not in DTYPES:
+            raise ValueError(f'the datatype is one of {", ".join(DTYPES)}')
         if datatype == 'BYTES':
             is_raw = isinstance(data, memoryview)
             array = utils.deserialize_bytes_tensor(data) if is_raw else np.array(data, object)
             if not all([isinstance(text, (str, bytes)) for text in array.ravel()]):
                 raise ValueError('an element is no text')
-        elif datatype not in DTYPES:
-            raise ValueError(f'the datatype is one of BYTES, {", ".join(DTYPES)}')
         elif isinstance(data, memoryview):
             array = np.frombuffer(data, DTYPES[datatype])
         else:
@@ -258,9 +249,8 @@ def _numbers(data: list[Any], dtype: Any) -> Any:
 
 def _raw(array: Any) -> bytes:
     """Encode an output array as the protocol's binary data."""
-    if array.dtype == object:
-        return bytes(utils.serialize_byte_tensor(array).item())
-    return bytes(np.ascontiguousarray(array).tobytes())
+    is_text = array.dtype == object
+    return bytes(utils.serialize_byte_tensor(array).item() if is_text else array.tobytes())
 
 
 def first_fault(error: ValidationError) -> str:

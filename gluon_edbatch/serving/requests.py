@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from threading import Condition
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 from ..errors import EngineClosedError, QueueFullError
-from .pace import Expectation
 
 PATIENCE = 1.0  # seconds; a request without a deadline ranks as if it had this one
 GROUPS = 2  # if more wait than fit, they join once 1 / GROUPS of all places is free
+_MEMORY_S = 1.0  # seconds of evaluation after which a round counts for 1 / e
 
 
 class Request:
@@ -44,22 +44,32 @@ class Request:
         return self.deadline < now or self.reply.cancelled()
 
 
-class Update(NamedTuple):
-    """A function to run while no request is evaluated, and the future of its result."""
+class LatencyEstimator:
+    """Estimate how long requests take, from rounds that were noted lately."""
 
-    do: Callable[[], Any]
-    reply: 'Future[Any]'
+    def __init__(self) -> None:
+        self._done = self._evaluated = 0.0  # recent requests, and the seconds that they took
+
+    def note_round(self, done: int, seconds: float) -> None:
+        """Note that `done` requests finished in these seconds, while more were waiting."""
+        kept = math.exp(-seconds / _MEMORY_S)
+        self._done = kept * self._done + done
+        self._evaluated = kept * self._evaluated + seconds
+
+    def seconds(self, requests: int) -> float:
+        """Return the estimated seconds until so many requests are done; 0 without data."""
+        return requests * self._evaluated / self._done if self._done else 0.0
 
 
 class RequestQueue:
-    """Pass requests from callers, in any thread, to the one thread that evaluates."""
+    """Pass requests and updates from callers, in any thread, to the one thread that evaluates."""
 
-    def __init__(self, most: int, expectation: Expectation, max_wait: float = PATIENCE):
-        self._most, self._expectation, self._max_wait = most, expectation, max_wait
+    def __init__(self, most: int, estimator: LatencyEstimator, max_wait: float = PATIENCE):
+        self._most, self._estimator, self._max_wait = most, estimator, max_wait
         self.refused = self.cancelled = 0  # requests not accepted, and removed to make room
         self.begun: set[Request] = set()  # taken from the queue; who answers them removes them
         self._waiting: list[tuple[float, int, Request]] = []
-        self._updates: deque[Update] = deque()
+        self._updates: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._number, self._open, self._changed = 0, False, Condition()
 
     def open(self) -> None:
@@ -98,16 +108,13 @@ class RequestQueue:
                     f'{len(self._waiting)} requests wait already, of {self._most} that may '
                     f'(max_queue), and {len(requests)} more came'
                 )
-        first, speed = requests[0], self._expectation
-        if first.deadline == math.inf:
-            before, left, limit = len(self._waiting) + len(self.begun), self._max_wait, 'max_wait'
-            seconds = speed.work(before)
-        elif self._waiting:
-            before = sum([entry[0] <= first.urgency for entry in self._waiting]) + len(requests) - 1
+        first, ahead = requests[0], len(self._waiting)
+        left, limit = self._max_wait, 'max_wait'
+        if first.deadline < math.inf:
+            ahead = sum([rank <= first.urgency for rank, _, _ in self._waiting])
             left, limit = first.deadline - first.arrived, 'deadline'
-            seconds = speed.seconds(before)
-        else:  # accept: an estimate that is too long would never be corrected
-            return None
+        before = ahead + len(self.begun)
+        seconds = self._estimator.seconds(before)
         if seconds <= left:
             return None
         return (
@@ -123,11 +130,12 @@ class RequestQueue:
 
     def put_update(self, do: Callable[[], Any]) -> 'Future[Any]':
         """Queue a function to run before waiting requests; raises EngineClosedError if closed."""
+        reply: Future[Any] = Future()
         with self._changed:
             self._check_open()
-            self._updates.append(Update(do, Future()))
+            self._updates.append((do, reply))
             self._changed.notify()
-            return self._updates[-1].reply
+        return reply
 
     def _check_open(self) -> None:
         if not self._open:
@@ -153,7 +161,6 @@ class RequestQueue:
             self.begun.update(taken)
             return taken
 
-    def take_update(self) -> Optional[Update]:
-        """Remove and return the oldest update; None if none waits."""
-        with self._changed:
-            return self._updates.popleft() if self._updates else None
+    def take_update(self) -> Optional[tuple[Callable[[], Any], 'Future[Any]']]:
+        """Remove and return the oldest update, and the future of its result; None if none waits."""
+        return self._updates.popleft() if self._updates else None

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator
 from functools import partial
-from time import monotonic
 from typing import Any, Callable
 
 import grpc
@@ -11,7 +10,7 @@ from google.protobuf.json_format import ParseDict
 from tritonclient.grpc import service_pb2 as messages
 
 from .front import IDLE, SERVER, Front
-from .open_inference import Answer, Call, RequestError, error
+from .open_inference import Answer, Call, RequestError
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT, 403: grpc.StatusCode.PERMISSION_DENIED,
@@ -56,21 +55,19 @@ class Service:
     async def _plain(self, give: Callable[[Any], Any], made: Any, asked: Any, context: Any) -> Any:
         try:
             found = give(asked)
-            if not isinstance(found, dict):
-                answer, found = await found, {}
-                if answer.status != 200:
-                    await _fail(context, answer)
+            found = found if isinstance(found, dict) else await found
             return ParseDict(found, made(), ignore_unknown_fields=True)
         except RequestError as fault:
-            await _fail(context, error(fault.status, str(fault)))
+            await context.abort(_CODES[fault.status], str(fault))
 
     async def _infer(self, body: bytes, context: Any) -> bytes:
         name = self._name(context)
         context.set_trailing_metadata((('x-request-id', name),))
-        call = Call('grpc', id=name, body=body)
-        (answer,) = [each async for each in self._answers('ModelInfer', call)]
+        answers = self._answers('ModelInfer', Call('grpc', id=name, body=body))
+        (answer,) = [each async for each in answers]
         if answer.status != 200:
-            await _fail(context, answer)
+            code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
+            await context.abort(code, _message(answer))
         return answer.body
 
     async def _stream(self, bodies: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
@@ -83,14 +80,8 @@ class Service:
                 failed = messages.ModelStreamInferResponse(error_message=_message(answer))
                 yield answer.body if answer.status == 200 else failed.SerializeToString()
 
-    async def _answers(self, method: str, call: Call) -> AsyncIterator[Answer]:
-        begun, status = monotonic(), 499
-        try:
-            async for answer in self._front.answers(call):
-                status = answer.status
-                yield answer
-        finally:
-            self._front.note('grpc', method, call.id, status, begun)
+    def _answers(self, method: str, call: Call) -> AsyncIterator[Answer]:
+        return self._front.noted('grpc', method, call.id, self._front.answers(call))
 
     def _name(self, context: Any) -> str:
         return self._front.request_id(dict(context.invocation_metadata()).get('x-request-id', ''))
@@ -98,8 +89,3 @@ class Service:
 
 def _message(answer: Answer) -> str:
     return '' if answer.status == 200 else str(json.loads(answer.body)['error'])
-
-
-async def _fail(context: Any, answer: Answer) -> None:
-    code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
-    await context.abort(code, _message(answer))

@@ -14,30 +14,27 @@ from ..errors import DeadlineError, EngineClosedError, QueueFullError
 from .engine import Engine
 from .folder import load_folder, whose_fault
 from .metrics import OUTCOMES, SECONDS, SIZES
-from .open_inference import DTYPES, Inference, RequestError, datatype_of, first_fault
+from .open_inference import DATATYPE_OF, DTYPES, Inference, RequestError, first_fault
 
-MOST_BYTES = 1 << 20  # of a sample's JSON text
 _STATUS = {QueueFullError: 503, EngineClosedError: 503, DeadlineError: 504}
 
 
 class ServedModel:
-    """Load a folder (see `folder.Served`), and evaluate its samples with an engine.
-
-    Raises
-    ------
-    FolderError
-        If something is missing or damaged, or if warming up fails; the message is one sentence.
-    """
+    """Load a folder (see `folder.Served`), and evaluate its samples with an engine. Raises
+    FolderError, with one sentence, if something is missing or damaged, or if warming up fails."""
 
     def __init__(self, name: str, folder: Path):
         self._served = served = load_folder(folder)
+        self._inputs = served.inputs or {'samples': ('BYTES', ())}
+        self._outputs = served.outputs or {'answers': ('BYTES', ())}
         with whose_fault(folder, 'does not warm up'):
             self._check = TypeAdapter(Any if served.request is None else served.request)
-            read = served.read if served.inputs else lambda each: self._sample(to_json(each))
-            samples = [read(each) for each in served.warm_up]
+            warm_up = served.warm_up
+            if not served.inputs:
+                warm_up = [{'samples': to_json(each)} for each in warm_up]
             options = {'observe': _observer(name), **served.options}
             self._most = options.get('max_queue', 512)
-            self._engine = Engine(served.predict, samples, **options)
+            self._engine = Engine(served.predict, list(map(self._read, warm_up)), **options)
             self._engine.start()
         self.metadata = self._metadata(name)
 
@@ -49,17 +46,12 @@ class ServedModel:
         self, request: Inference, part: Optional[Callable[[int, Any], None]] = None
     ) -> dict[str, Any]:
         """Return outputs for the samples of a request; `part` gets what `predict` emits (`Engine`).
-
-        Raises
-        ------
-        RequestError
-            If a sample is invalid, refused or fails: all samples share the error.
-        """
+        Raises RequestError if a sample is invalid, refused or fails: all share the error."""
         replies: list[Any] = []
         try:  # no await before the engine has the samples: a reload cannot come in between
             replies = self._engine.submit_all(self._samples(request), request.deadline, part)
             results = await asyncio.gather(*replies)
-            return self._outputs([self._served.write(result) for result in results])
+            return self._write(results)
         except RequestError:
             raise
         except tuple(_STATUS) as error:
@@ -72,39 +64,29 @@ class ServedModel:
 
     def _samples(self, request: Inference) -> list[Any]:
         inputs = request.inputs
-        read: Callable[[Any], Any] = self._sample
-        if self._served.inputs:
-            sent, read = self._of_arrays(inputs), self._served.read
-        elif [each.dtype for each in inputs.values()] != [object]:
-            raise RequestError(400, 'a request has one input, of datatype BYTES: a text a sample')
-        else:
-            (sent,) = [each.ravel().tolist() for each in inputs.values()]
+        if not self._served.inputs and len(inputs) == 1:  # by any name, and of any shape
+            inputs = {'samples': next(iter(inputs.values())).ravel()}
+        sent = self._split(inputs)
         if not 1 <= len(sent) <= self._most:
             what = f'a request has 1 to {self._most} samples (max_queue), not {len(sent)}'
             raise RequestError(400, f'{what}: split it' if sent else what)
         samples = []
         for number, each in enumerate(sent):
             try:
-                samples.append(read(each))
+                samples.append(self._read(each))
             except ValidationError as error:
                 raise RequestError(400, f'sample {number}: {first_fault(error)}') from None
             except (ValueError, RecursionError) as error:
                 raise RequestError(400, f'sample {number}: {error}') from None
         return samples
 
-    def _sample(self, text: Any) -> Any:
-        if len(text) > MOST_BYTES:
-            raise ValueError(f'is longer than {MOST_BYTES} bytes')
-        return self._served.read(self._check.validate_json(text))
-
-    def _of_arrays(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
+    def _split(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
         """Check input arrays, and split them along axis 0 into a dict for each sample."""
-        expected = self._served.inputs
-        if set(inputs) != set(expected):
-            names = f'{", ".join(expected)}, not {", ".join(inputs)}'
+        if set(inputs) != set(self._inputs):
+            names = f'{", ".join(self._inputs)}, not {", ".join(inputs)}'
             raise RequestError(400, f'the inputs are {names}')
-        for name, (datatype, shape) in expected.items():
-            sent, found = datatype_of(inputs[name]), inputs[name].shape
+        for name, (datatype, shape) in self._inputs.items():
+            sent, found = DATATYPE_OF[inputs[name].dtype], inputs[name].shape
             fits = len(found) == len(shape) + 1 and all(
                 [size in (-1, length) for size, length in zip(shape, found[1:])]
             )
@@ -115,20 +97,25 @@ class ServedModel:
             raise RequestError(400, 'the first axis is that of samples: it differs between inputs')
         return [dict(zip(inputs, each)) for each in zip(*inputs.values())]
 
-    def _outputs(self, answers: Sequence[Any]) -> dict[str, Any]:
+    def _read(self, arrays: dict[str, Any]) -> Any:
+        served = self._served
+        return served.read(
+            arrays if served.inputs else self._check.validate_json(arrays['samples'])
+        )
+
+    def _write(self, results: Sequence[Any]) -> dict[str, Any]:
+        answers = [self._served.write(result) for result in results]
         if not self._served.outputs:
-            return {'answers': np.array(list(map(to_json, answers)), object)}
+            answers = [{'answers': to_json(each)} for each in answers]
         return {
-            name: np.stack([np.asarray(each[name], DTYPES[datatype]) for each in answers])
-            for name, (datatype, _) in self._served.outputs.items()
+            name: np.array([each[name] for each in answers], DTYPES[datatype])
+            for name, (datatype, _) in self._outputs.items()
         }
 
     def _metadata(self, name: str) -> dict[str, Any]:
         """Return inputs and outputs in the protocol's form; -1 in a shape is any size."""
-        inputs = self._served.inputs or {'samples': ('BYTES', ())}
-        outputs = self._served.outputs or {'answers': ('BYTES', ())}
         found: dict[str, Any] = {'name': name, 'versions': ['1'], 'platform': 'gluon_edbatch'}
-        for kind, tensors in (('inputs', inputs), ('outputs', outputs)):
+        for kind, tensors in (('inputs', self._inputs), ('outputs', self._outputs)):
             found[kind] = [
                 {'name': name, 'datatype': datatype, 'shape': [-1, *shape]}
                 for name, (datatype, shape) in tensors.items()
@@ -140,27 +127,23 @@ class ServedModel:
         return found
 
 
-_made: dict[str, Any] = {}  # metrics of this process: a model that is loaded again goes on counting
-
-
-def metric(kind: Any, name: str, what: str, labels: Sequence[str], **options: Any) -> Any:
-    """Return the Prometheus metric of this name; the first call in a process creates it."""
-    if name not in _made:
-        _made[name] = kind(name, what, labels, **options)
-    return _made[name]
-
-
-def _observer(model: str) -> Callable[[str, float], None]:
-    """Return a function that passes an engine's counts to Prometheus (`observe` of `Engine`)."""
-    requests = metric(Counter, 'edb_requests', 'Samples by outcome.', ['model', 'outcome'])
-    told = {outcome: requests.labels(model, outcome).inc for outcome in OUTCOMES}
+_REQUESTS = Counter('edb_requests', 'Samples by outcome.', ['model', 'outcome'])
+_HISTOGRAMS = {
+    name: Histogram(f'edb_{name}{unit}', what, ['model'], buckets=buckets)
     for name, unit, what, buckets in (
         ('batch_size', '', 'Samples in a round.', SIZES),
         ('queued', '', 'Samples that waited when a round began.', (0, *SIZES)),
         ('waited', '_seconds', 'Of answered samples, in the queue.', SECONDS),
         ('evaluated', '_seconds', 'Of answered samples, afterwards.', SECONDS),
         ('total', '_seconds', 'Both.', SECONDS),
-    ):
-        histogram = metric(Histogram, f'edb_{name}{unit}', what, ['model'], buckets=buckets)
-        told[name] = histogram.labels(model).observe
+    )
+}
+
+
+def _observer(model: str) -> Callable[[str, float], None]:
+    """Return a function that passes an engine's counts to Prometheus (`observe` of `Engine`)."""
+    told: dict[str, Callable[[float], None]] = {
+        **{outcome: _REQUESTS.labels(model, outcome).inc for outcome in OUTCOMES},
+        **{name: each.labels(model).observe for name, each in _HISTOGRAMS.items()},
+    }
     return lambda name, value: told[name](value)

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import mxnet as mx
 
@@ -308,11 +308,27 @@ def _parsed(graph: dict[str, Any]) -> tuple[tuple[Node, ...], tuple[Entry, ...]]
 
 
 class Body:
-    """A read-only subgraph inside an operator, as MXNet wrote it."""
+    """A read-only subgraph inside an operator, as MXNet writes it."""
 
     def __init__(self, graph: dict[str, Any]):
         self.json = graph
         self.nodes, self.heads = _parsed(graph)
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], heads: Sequence[Entry]) -> 'Body':
+        """Make a body of nodes in topological order, and its results."""
+        return cls(_as_json(nodes, heads))
+
+    @cached_property
+    def symbol(self) -> mx.sym.Symbol:
+        """The subgraph as a Symbol."""
+        return mx.sym.load_json(json.dumps({**self.json, 'attrs': _version()}))
+
+
+def operators_of(graph: Union[Subgraph, Body]) -> set[str]:
+    """Return names of the operators of a graph, and of the bodies in it."""
+    bodies = [body for node in graph.nodes for body in node.bodies]
+    return {node.op for node in graph.nodes if node.op}.union(*map(operators_of, bodies))
 
 
 def _as_json(nodes: Sequence[Node], heads: Sequence[Entry]) -> dict[str, Any]:

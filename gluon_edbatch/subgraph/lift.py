@@ -11,7 +11,9 @@ import mxnet as mx
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.whole import LiftedCall, NoRule, all_shaped, as_rows, shaped
-from .ir import Entry, Subgraph
+from .ir import Entry, Node, Subgraph
+from .loops import FOREACH, Loop
+from .padding_proof import loop_keeps_rows_apart
 
 
 def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
@@ -54,7 +56,7 @@ def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
                 own,
                 [symbols[entry] for entry in node.inputs],
             )
-            symbol, differs = _lifted(call)
+            symbol, differs = _loop(node, call) if node.op == FOREACH else _lifted(call)
         for output, each in enumerate([symbol] if len(own) == 1 else symbol):
             symbols[Entry(index, output)] = each
             if differs:
@@ -69,6 +71,8 @@ def _lifted(call: LiftedCall) -> tuple[mx.sym.Symbol, bool]:
     """Return the results of an operator, and whether they differ from call to call."""
     op = op_of(call.op)
     if not any(call.batched):
+        if not call.inputs and 'shape' in call.attrs and not op.noise:  # such as zeros
+            return call.apply(shape=call.outputs[0]), False
         if not call.inputs or op.noise:
             raise NoRule(f'{call.op} of nothing that differs from call to call')
         return call.apply(*call.symbols), False
@@ -77,6 +81,17 @@ def _lifted(call: LiftedCall) -> tuple[mx.sym.Symbol, bool]:
         return call.apply(call.x, axis=axis % call.rank + 1), False
     symbol = None if op.whole is None else op.whole(call)
     return (_by_rows(call) if symbol is None else symbol), True
+
+
+def _loop(node: Node, call: LiftedCall) -> tuple[mx.sym.Symbol, bool]:
+    """Return the results of a loop, which differ from call to call."""
+    loop = Loop(node)
+    shared = set(range(len(call.inputs))) - {*loop.data, *loop.states}
+    if any(call.batched[position] for position in shared):
+        raise NoRule('foreach that reads in each step what differs from call to call')
+    if not any(call.batched) or not loop_keeps_rows_apart(loop, call.inputs):
+        raise NoRule('foreach whose steps do not keep rows independent')
+    return loop.side_by_side(call), True
 
 
 def _by_rows(call: LiftedCall) -> mx.sym.Symbol:

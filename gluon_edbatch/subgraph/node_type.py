@@ -26,7 +26,7 @@ from ..ops.attrs import Shape
 from ..ops.whole import NoRule
 from .additions import kind_of_addition
 from .elements import Elements, elements
-from .ir import Subgraph
+from .ir import Subgraph, operators_of
 from .lift import lift
 from .mended import mended
 from .numpy_mode import in_terms_of_nd
@@ -219,7 +219,12 @@ class NodeType:
     @cached_property
     def random(self) -> bool:
         """Whether the type may draw random numbers."""
-        return any(op_of(op).noise for op in self.graph.subgraph.operators)
+        return any(op_of(op).noise for op in operators_of(self.graph.subgraph))
+
+    @cached_property
+    def has_loops(self) -> bool:
+        """Whether the subgraph has MXNet's loops or conditions."""
+        return any(node.bodies for node in self.graph.subgraph.nodes)
 
     @cached_property
     def read_backward(self) -> list[bool]:

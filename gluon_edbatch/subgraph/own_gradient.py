@@ -7,17 +7,10 @@ loss. So under autograd these calls, and calls that read their results, run eage
 `execute.eager`).
 """
 
-from collections.abc import Sequence
-
 from ..ops import op_of
-from .ir import Node, Subgraph
+from .ir import Subgraph, operators_of
 
 
 def own_gradients(graph: Subgraph) -> list[str]:
     """Return names of such operators in a subgraph, in bodies of its loops and conditions, too."""
-    return sorted(_own(graph.nodes))
-
-
-def _own(nodes: Sequence[Node]) -> set[str]:
-    found = {node.op for node in nodes if op_of(node.op).own_gradient}
-    return found.union(*[_own(body.nodes) for node in nodes for body in node.bodies])
+    return sorted(op for op in operators_of(graph) if op_of(op).own_gradient)

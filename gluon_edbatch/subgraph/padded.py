@@ -13,12 +13,14 @@ import mxnet as mx
 
 from ..ops.attrs import Shape, unlike
 from .ir import Subgraph
+from .loops import FOREACH
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
 from .padding_proof import LENGTHS, of_length, padding_of
 from .rowwise import Verdict, analyse
 from .trace import INPUT, StaticGraph
 
 _FEW = 4  # operators that cost less for each length than to pad and to cut
+_DEAR = {'RNN', 'Convolution', FOREACH}  # operators that never do
 
 
 class PaddedGraph(NamedTuple):
@@ -29,8 +31,9 @@ class PaddedGraph(NamedTuple):
     axes: dict[int, int]  # by the position of an argument, the axis along which it is padded
     lengths: tuple[int, ...] = ()  # the arguments of which the lengths are further inputs
     linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
-    # for each output the axes that are cut, and which argument has the length that is left
-    results: tuple[dict[int, int], ...] = ()
+    # for each output the axes that are cut; which argument has the length that is left, and how
+    # much longer it is
+    results: tuple[dict[int, tuple[int, int]], ...] = ()
     pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
     reason: str = ''  # why there is no graph
     original: Any = None  # the block's
@@ -38,7 +41,15 @@ class PaddedGraph(NamedTuple):
     def takes(self, shapes: Sequence[Shape]) -> bool:
         """Return whether the graph is for arguments of these shapes: some lengths must be equal."""
         length = {position: shapes[position][axis] for position, axis in self.axes.items()}
-        return self.graph is not None and all(length[a] == length[b] for a, b in self.linked)
+        return (
+            self.graph is not None
+            and all(length[a] == length[b] for a, b in self.linked)
+            and all(
+                length[position] + longer > 0
+                for axes in self.results
+                for position, longer in axes.values()
+            )
+        )
 
 
 def padded_length(length: int) -> int:
@@ -106,8 +117,11 @@ def padded_graph(
         axes,
         lengths,
         frozenset((position[one], position[other]) for one, other in padding.linked),
-        tuple({axis: position[name] for axis, name in axes.items()} for axes in padding.results),
-        len(graph.subgraph.operators) > _FEW,
+        tuple(
+            {axis: (position[name], longer) for axis, (name, longer) in axes.items()}
+            for axes in padding.results
+        ),
+        len(graph.subgraph.operators) > _FEW or not _DEAR.isdisjoint(graph.subgraph.operators),
         original=graph,
     )
 

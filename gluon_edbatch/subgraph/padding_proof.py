@@ -7,7 +7,7 @@ number of values are one type, gradients included. Without a rule there is no pr
 batch only with calls of equal lengths, which need no padding.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple, Optional
 
@@ -18,12 +18,21 @@ from ..mx.arrays import dtype_number
 from ..mx.symbols import infer_shape, symbol_function
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
-from ..ops.padding_rules import At, AxisLink, Places, RaggedCall, RaggedEntry, Unproved
+from ..ops.padding_rules import (
+    At,
+    AxisLink,
+    Places,
+    RaggedCall,
+    RaggedEntry,
+    Unproved,
+    finite,
+)
 from .ir import Entry, Node, Subgraph
+from .loops import FOREACH, Loop
 from .rewrite import Operand, Rewriter
 
 LENGTHS = 'edb_lengths_%s'  # of a padded input, as a further input (N,)
-_TRIAL_LENGTHS = _LENGTH, _OTHER_LENGTH = 7, 11
+_LENGTH, _LONGER = 37, 4  # a trial length, and how much longer the other is
 
 
 class Padding(NamedTuple):
@@ -36,8 +45,9 @@ class Padding(NamedTuple):
     # With masks, and the further inputs `LENGTHS`, where zeros alone change the results. In it no
     # values at all are one of zeros, as they are eagerly.
     masked: Optional[Subgraph] = None
-    # for each result the axes along which it is padded, and of which input that is the length
-    results: tuple[dict[int, str], ...] = ()
+    # for each result the axes along which it is padded; of which input that is the length, and how
+    # much longer it is
+    results: tuple[dict[int, tuple[str, int]], ...] = ()
 
 
 def padding_of(
@@ -68,6 +78,19 @@ def padding_of(
         return Padding(False, 'shapes fit some numbers of values only')
     masked = Subgraph.of(walk.rewriter.nodes, heads) if walk.lengths else None
     return Padding(True, '', frozenset(walk.linked), masked, results)
+
+
+def loop_keeps_rows_apart(loop: Loop, shapes: Sequence[Shape]) -> bool:
+    """Return whether further rows change nothing in the rows that a step of a loop has, and all
+    results have these rows. `shapes` are those of the loop's inputs."""
+    body = Subgraph.of(loop.body.nodes, loop.body.heads)
+    padding = padding_of(body, loop.of_step(shapes), dict.fromkeys(loop.rowwise, 0), True)
+    return (
+        padding.neutral
+        and padding.masked is None
+        and all(set(axes) == {0} for axes in padding.results)
+        and all_linked(loop.rowwise, padding.linked)
+    )
 
 
 def all_linked(members: Collection[Any], links: Collection[tuple[Any, Any]]) -> bool:
@@ -112,6 +135,8 @@ class _Shapes(NamedTuple):
 
 def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
     """Return which padded axes of the inputs are equally long, and which result axes with them."""
+    if node.op == FOREACH:
+        return [_steps(node, shapes, places)]
     op = op_of(node.op)
     if op.padding is None:
         raise Unproved(f'no rule for padding is declared for {node.op}')
@@ -130,6 +155,16 @@ def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
         inputs = tuple([axes.get(position) for position in range(len(shapes.inputs))])
         links.append(AxisLink(inputs, next(iter(results), None)))
     return links
+
+
+def _steps(node: Node, shapes: _Shapes, places: Places) -> AxisLink:
+    """Return the link of a loop over padded sequences; raise `Unproved` for any other loop."""
+    loop, count = Loop(node), len(shapes.inputs)
+    if {*places} != {(position, 0) for position in loop.data}:
+        raise Unproved('foreach reads something padded that is not its sequences')
+    if not loop_keeps_rows_apart(loop, shapes.inputs):
+        raise Unproved('foreach has steps that do not keep rows independent')
+    return AxisLink(tuple([0 if i in loop.data else None for i in range(count)]), 0)
 
 
 def _first_group(node: Node, shapes: _Shapes, places: Places) -> tuple[Places, list[int]]:
@@ -153,7 +188,7 @@ def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[list[int
     """Return the results' axes that change length with these places; None if others must, too."""
     inputs = list(shapes.inputs)
     for position, axis in group:
-        inputs[position] = of_length(inputs[position], axis, _OTHER_LENGTH)
+        inputs[position] = of_length(inputs[position], axis, inputs[position][axis] + _LONGER)
     names = [f'x{position}' for position in range(len(inputs))]
     symbol = symbol_function(node.op)(*map(mx.sym.var, names), **node.attrs)
     try:
@@ -164,15 +199,15 @@ def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[list[int
         return None
     differing = list(map(_differing, shapes.results, results))
     if any(axes is None or axes != differing[0] for axes in differing):
-        raise Unproved('the length changes more than one axis of a result')
+        raise Unproved(f'{node.op} has a result that the length changes in another way')
     return differing[0]
 
 
 def _differing(one: Shape, other: Shape) -> Optional[list[int]]:
     """Return the axes that differ as trial lengths do; None if anything else differs."""
     axes = unlike(one, other)
-    trials = {(one[axis], other[axis]) for axis in axes}
-    return axes if len(one) == len(other) and trials <= {_TRIAL_LENGTHS} else None
+    fit = len(one) == len(other) and {other[axis] - one[axis] for axis in axes} <= {_LONGER}
+    return axes if fit else None
 
 
 def of_length(shape: Shape, axis: int, length: int) -> Shape:
@@ -185,6 +220,7 @@ class _Origin(NamedTuple):
 
     at: At
     sources: frozenset[str]
+    longer: int = 0  # how much longer the axis is than these, as a convolution makes it
 
     @property
     def source(self) -> str:
@@ -200,7 +236,7 @@ class _Walk:
     rewriter : Rewriter
     linked : set of (str, str)
     lengths : dict
-        (input, how often each is repeated) -> lengths of its values.
+        (input, how much longer, how often each is repeated) -> lengths of its values.
     states : dict
         Entry of the old graph -> what it holds at the padding of each padded axis.
     across : set of int
@@ -211,7 +247,7 @@ class _Walk:
     ):
         self.rewriter = Rewriter()
         self.linked: set[tuple[str, str]] = set()
-        self.lengths: dict[tuple[str, int], Operand] = {}
+        self.lengths: dict[tuple[str, int, int], Operand] = {}
         self.states: dict[Entry, dict[int, _Origin]] = {}
         self.across: set[int] = set()
         self._graph, self._at, self._add = graph, at, self.rewriter.add
@@ -221,7 +257,7 @@ class _Walk:
             self._inputs[name] = of_length(shapes[name], axis, _LENGTH)
         self._moved: dict[Entry, Operand] = {}
         self._filled: dict[tuple[Operand, int, At], Operand] = {}
-        self._biases: dict[tuple[Shape, int, str, At], Operand] = {}
+        self._biases: dict[tuple[Shape, int, _Origin], Operand] = {}
 
     def heads(self) -> list[Entry]:
         """Visit all nodes; return the padded graph's results, or raise Unproved."""
@@ -229,6 +265,7 @@ class _Walk:
         if shapes is None:
             raise Unproved('shapes cannot be inferred')
         for index, (node, results) in enumerate(zip(self._graph.nodes, shapes)):
+            results = results[: self._read(index)]
             if node.is_variable and node.name in self._axes:
                 state = _Origin(self._at, frozenset([node.name]))
                 self.states[Entry(index)] = {self._axes[node.name]: state}
@@ -241,6 +278,10 @@ class _Walk:
                 self._moved[Entry(index, output)] = Operand(made.node, output, shape)
         return [self._finite(head) for head in self._graph.heads]
 
+    def _read(self, index: int) -> int:
+        """Return how many results of a node count: those up to the last that is read."""
+        return 1 + max([each.output for each in self._graph.uses if each.node == index], default=0)
+
     def _finite(self, head: Entry) -> Entry:
         operand = self._moved[head]
         for number, state in self.states.get(head, {}).items():
@@ -248,9 +289,11 @@ class _Walk:
                 operand = self._with_number(operand, number, state, At.ZERO)
         return operand.entry
 
-    def padded_axes(self, entry: Entry) -> dict[int, str]:
-        """Return the padded axes of an entry, and the input that has the length of each."""
-        return {axis: state.source for axis, state in self.states.get(entry, {}).items()}
+    def padded_axes(self, entry: Entry) -> dict[int, tuple[str, int]]:
+        """Return the padded axes of an entry, with the input that has the length of each, and how
+        much longer the axis is."""
+        states = self.states.get(entry, {}).items()
+        return {axis: (state.source, state.longer) for axis, state in states}
 
     def _padded_node(
         self, index: int, node: Node, inputs: list[Operand], results: list[Shape]
@@ -260,9 +303,13 @@ class _Walk:
         places = [(position, axis) for position, own in enumerate(states) for axis in own]
         fills: dict[int, At] = {}
         counted: list[tuple[Any, Any]] = []
+        instead: Optional[Operand] = None
         for link in _links(node, shapes, places):
             own: list[Any] = [each.get(axis) for each, axis in zip(states, link.inputs)]
-            origin = _Origin(At.ANY, frozenset().union(*[state.sources for state in own if state]))
+            found = [state for state in own if state]
+            origin = found[0]._replace(sources=frozenset().union(*[each.sources for each in found]))
+            if {state.longer for state in found} != {origin.longer}:
+                raise Unproved(f'{node.op} joins axes that differ in length')
             self.linked.update((a, b) for a in origin.sources for b in origin.sources if a < b)
             call = RaggedCall(
                 node.attrs,
@@ -279,14 +326,22 @@ class _Walk:
                 axis: Any = link.inputs[position]  # what has no padding wants nothing there
                 inputs[position] = self._with_number(inputs[position], axis, own[position], wanted)
             if call.limited:
-                inputs[1] = self._limited(inputs[1], origin.source)
+                inputs[1] = self._limited(inputs[1], origin)
             if call.counted:
                 counted.append((link.inputs[0], own[0]))
+            if call.instead is not None:
+                lengths = self._lengths_of(origin, shapes.inputs[0][1])
+                instead = call.instead(self.rewriter, inputs, lengths)
             if at is not None and link.result is not None:
-                for output in range(len(results)):
-                    of_output = self.states.setdefault(Entry(index, output), {})
-                    of_output[link.result] = origin._replace(at=at)
-        return self._mean(node, inputs[0], counted) if counted else self.rewriter.keep(node, inputs)
+                result = origin._replace(at=at, longer=origin.longer + call.longer)
+                if results[0][link.result] != _LENGTH + result.longer:
+                    raise Unproved(f'{node.op} cuts the padded axis')
+                for output, shape in enumerate(results):
+                    if shape[link.result] == _LENGTH + result.longer:  # not the states of a loop
+                        self.states.setdefault(Entry(index, output), {})[link.result] = result
+        if counted:
+            return self._mean(node, inputs[0], counted)
+        return self.rewriter.keep(node, inputs) if instead is None else instead
 
     def _with_number(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
         """Return an entry with the number of `at` in the padding of axis `number`."""
@@ -303,26 +358,26 @@ class _Walk:
         if len(shape) < 2:
             raise Unproved('a reduction is over all rows at once')
         if number < 2:
-            lengths = self._lengths_of(state.source, shape[1 - number])
+            lengths = self._lengths_of(state, shape[1 - number])
             return self._sequence_mask(operand, lengths, number, at)
         if abs(at.value) == inf and state.at is not At.ANY:
             return self._add('elemwise_add', [operand, self._infinite(operand, number, state, at)])
         axes = [0, number] + [i for i in range(1, len(shape)) if i != number]
         turned = self._add('transpose', [operand], axes=tuple(axes))
-        masked = self._sequence_mask(turned, self._lengths_of(state.source, shape[0]), 1, at)
+        masked = self._sequence_mask(turned, self._lengths_of(state, shape[0]), 1, at)
         return self._add('transpose', [masked], axes=tuple(map(axes.index, range(len(axes)))))
 
     def _infinite(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
         """Return an array of an entry's shape, infinite in the padding and zero elsewhere; computed
         once for all layers."""
-        key = operand.shape, number, state.source, at
+        key = operand.shape, number, state._replace(at=at)
         if key not in self._biases:
             one = like = self._add('BlockGrad', [operand])
             for other in range(1, len(operand.shape)):
                 if other != number:
                     one = self._add('slice_axis', [one], axis=other, begin=0, end=1)
             row = self._add('Reshape', [self._add('zeros_like', [one])], shape=(0, -1))
-            lengths = self._lengths_of(state.source, operand.shape[0])
+            lengths = self._lengths_of(state, operand.shape[0])
             row = self._sequence_mask(row, lengths, 1, at)
             shape = [-1 if i == number else 1 for i in range(1, len(operand.shape))]
             column = self._add('Reshape', [row], shape=(0, *shape))
@@ -333,24 +388,34 @@ class _Walk:
         attrs = {'use_sequence_length': True, 'axis': axis, 'value': at.value}
         return self._add('SequenceMask', [operand, lengths], **attrs)
 
-    def _lengths_of(self, name: str, count: int) -> Operand:
-        """Return `count` lengths of an input, each repeated if its row became several rows."""
+    def _lengths_of(self, state: _Origin, count: int) -> Operand:
+        """Return `count` lengths of an axis, each repeated if its row became several rows."""
+        name = state.source
         rows = self._inputs[name][0] if self._axes[name] else 1
         times, left = divmod(count, rows)
         if left or not times or count == _LENGTH:
             raise Unproved('a reduction is over all rows at once')
-        if (name, 1) not in self.lengths:
-            dtype = str(dtype_number(np.int32))
-            self.lengths[name, 1] = self.rewriter.variable(LENGTHS % name, __dtype__=dtype)
-        if (name, times) not in self.lengths:
-            column = self._add('Reshape', [self.lengths[name, 1]], shape=(-1, 1))
-            repeated = self._add('broadcast_axis', [column], axis=1, size=times)
-            self.lengths[name, times] = self._add('Reshape', [repeated], shape=(-1,))
-        return self.lengths[name, times]
+        return self._lengths(name, state.longer, times)
 
-    def _limited(self, index: Operand, source: str) -> Operand:
+    def _lengths(self, name: str, longer: int, times: int) -> Operand:
+        key = name, longer, times
+        if key in self.lengths:
+            return self.lengths[key]
+        if times > 1:
+            column = self._add('Reshape', [self._lengths(name, longer, 1)], shape=(-1, 1))
+            repeated = self._add('broadcast_axis', [column], axis=1, size=times)
+            made = self._add('Reshape', [repeated], shape=(-1,))
+        elif longer:
+            made = self._add('_plus_scalar', [self._lengths(name, 0, 1)], scalar=longer)
+        else:
+            dtype = str(dtype_number(np.int32))
+            made = self.rewriter.variable(LENGTHS % name, __dtype__=dtype)
+        self.lengths[key] = made
+        return made
+
+    def _limited(self, index: Operand, state: _Origin) -> Operand:
         """Limit positions to less than the number of values."""
-        lengths = self._lengths_of(source, index.shape[0])
+        lengths = self._lengths_of(state, index.shape[0])
         last = self._add('_minus_scalar', [lengths], scalar=1)
         last = self._add('Reshape', [last], shape=(-1,) + (1,) * (len(index.shape) - 1))
         index = self._add('Cast', [index], index.shape, dtype='int32')
@@ -367,6 +432,9 @@ class _Walk:
 
 def _ruled(node: Node, call: RaggedCall) -> Optional[At]:
     """Return what the padding of an operator's result holds; None if the result is not padded."""
+    if node.op == FOREACH:
+        call.across, call.instead = True, Loop(node).until_the_end
+        return finite(call)
     rule = op_of(node.op).padding
     assert rule is not None  # as `_links` saw
     try:

@@ -14,7 +14,7 @@ from ..mx.symbols import symbol_function
 from ..ops import op_of
 from ..ops.numbers import Numbered
 from .fingerprint import changed, fingerprint, has_hooks, has_operator_hook
-from .ir import INPUT, Body, Subgraph, is_argument
+from .ir import INPUT, Body, Subgraph, is_argument, operators_of
 from .structure import LEAF, flatten, unflatten
 
 WITHOUT_ARRAY = 'that is not given its array'
@@ -267,17 +267,10 @@ def _is_static(graph: Subgraph) -> bool:
 
     MXNet 1.9.1 has no gradient of a loop whose body writes to auxiliary states.
     """
-    inside = set().union(*[_operators(body) for node in graph.nodes for body in node.bodies])
-    operators = inside.union(graph.operators)
-    return operators.isdisjoint(_SHAPED_BY_VALUES) and not any(
+    inside = set().union(*[operators_of(body) for node in graph.nodes for body in node.bodies])
+    return operators_of(graph).isdisjoint(_SHAPED_BY_VALUES) and not any(
         [op_of(op).statistics for op in inside]
     )
-
-
-def _operators(graph: Body) -> set[str]:
-    """Return names of the operators of a body, and of the bodies in it."""
-    bodies = [body for node in graph.nodes for body in node.bodies]
-    return {node.op for node in graph.nodes}.union(*map(_operators, bodies))
 
 
 def _parameters(block: gluon.Block, graph: Subgraph) -> dict[str, gluon.Parameter]:

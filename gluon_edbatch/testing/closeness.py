@@ -289,13 +289,13 @@ def _at_worst(found: np.ndarray, expected: np.ndarray) -> str:
 
 
 def _at(index: int, found: np.ndarray, expected: np.ndarray) -> str:
-    """Return the text for an element of both arrays; `index` counts elements."""
+    """Return a text with one element of both arrays; `index` is its position in the flat arrays."""
     position = [int(number) for number in np.unravel_index(index, found.shape)]
     return f': {found.flat[index]:.9g} and eagerly {expected.flat[index]:.9g}, at {position}'
 
 
 def _distance(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest difference where both are finite; infinite unless they are so together."""
+    """Return the largest difference of two arrays; infinite if only one is finite somewhere."""
     finite = np.isfinite(other)
     if not np.array_equal(np.isfinite(one), finite):
         return np.inf

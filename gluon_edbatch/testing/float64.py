@@ -84,7 +84,7 @@ class Noise:
 
 @contextmanager
 def eager_in_float64(known: Known, noise: Optional[Noise] = None) -> Iterator[None]:
-    """Let operators that this thread calls outside scopes compute in float64 meanwhile.
+    """Let operators that this thread calls outside scopes compute in float64, inside the ``with``.
 
     `known` maps ids of arrays to their float64 copies. `noise` is added to results."""
     with _hooked(known, True, noise):
@@ -105,14 +105,14 @@ class recording_in_float64(batching):
 
 @contextmanager
 def traces_in_float64(known: Known) -> Iterator[None]:
-    """Let graphs that this thread makes of blocks have float64 for float32 meanwhile."""
+    """Let graphs that this thread traces have float64 for float32, inside the ``with``."""
     with _hooked(known, False, None):
         yield
 
 
 @contextmanager
 def _running(known: Optional[Known], eager: bool, noise: Optional[Noise]) -> Iterator[None]:
-    """Set this thread's run in float64 meanwhile."""
+    """Set this thread's run in float64 inside the ``with``."""
     before = dict(_run.__dict__)
     _run.known, _run.eager, _run.noise = known, eager, noise
     try:
@@ -137,7 +137,7 @@ def _hooked(known: Known, eager: bool, noise: Optional[Noise]) -> Iterator[None]
 
 
 def _count(more: int) -> None:
-    """Set the hooks for the first run, and take them back after the last."""
+    """Install MXNet's hooks with the first run, and remove them after the last."""
     global _owners
     with _lock:
         _owners += more

@@ -265,7 +265,7 @@ class _Model:
 
     @contextmanager
     def hybridized(self, active: bool) -> Iterator[None]:
-        """Hybridize all blocks, or none, meanwhile."""
+        """Hybridize all blocks, or none, inside the ``with``."""
         before = [state for block in self.blocks for state in _hybrid_states(block)]
         try:
             for block in self.blocks:
@@ -317,7 +317,7 @@ class _Model:
         return self._measure(train, run)
 
     def eager_rounded_otherwise(self, train: bool) -> list[Measured]:
-        """Return results that eager could have, too: with other heads, and with other last bits. A
+        """Return other possible results of eager Gluon: with other heads, and other last bits. A
         single run may be close to float64 by accident."""
         made = []
         for seed, factor in enumerate(_OTHER_HEADS):

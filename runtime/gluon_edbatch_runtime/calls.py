@@ -159,7 +159,7 @@ def new_ragged(log, store, numbers):
 
 
 def plain_ragged(log, values):
-    """Return ragged values if these are values of the recording of one shape; else None."""
+    """Return a `Ragged` of these if all are values of the recording with one shape; else None."""
     store, numbers = None, []
     for item in values:
         if type(item) is not Value:
@@ -213,7 +213,7 @@ _RAGGED, _NOTHING, _BEGIN, _END = object(), object(), object(), object()
 
 
 class Unknown(Exception):
-    """An argument is not known to the search."""
+    """The search tree of call signatures has no node for an argument."""
 
 
 class CallLog:
@@ -259,7 +259,7 @@ class CallLog:
         raise Unknown
 
     def put(self, form, arg):
-        """Append what an argument reads; values of ragged ones follow the others."""
+        """Append what an argument reads; values of ragged arguments follow all others."""
         kind = type(arg)
         if kind is Value:
             value = arg
@@ -334,7 +334,7 @@ class Cell:
         """Record a call in a scope, or run it eagerly outside."""
         log = _current()
         if log is None:
-            return self.at_once(args)
+            return self.run_eagerly(args)
         return self.record(log, args)
 
     def record(self, log, args):
@@ -379,7 +379,7 @@ class Cell:
             spread.append(new_ragged(log, store, numbers))
         return self.call(log, tuple(spread))
 
-    def at_once(self, args):
+    def run_eagerly(self, args):
         """Run a call outside scopes; `BundledCell` implements it."""
         raise NotImplementedError
 

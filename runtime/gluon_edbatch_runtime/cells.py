@@ -30,7 +30,7 @@ class BundledCell(Cell):
     def __repr__(self) -> str:
         return f'<Cell {self.name}: {", ".join(str(kind) for _, kind in self.types)}>'
 
-    def at_once(self, args):
+    def run_eagerly(self, args):
         """Run a call outside scopes eagerly; return arrays."""
         log = Recording()
         token = CURRENT.set(log)

@@ -9,8 +9,8 @@ import numpy as np
 from .branching.program_graph import ProgramGraph, RunNetwork
 from .branching.program_host import Host
 from .branching.program_interpreter import ControlFlowProgram
-from .branching.pytree import decoded
-from .branching.serialisation import decoded_blocks, decoded_network
+from .branching.pytree import deserialised
+from .branching.serialisation import deserialised_blocks, deserialised_network
 from .bundle.manifest import Bundle, read_bundle
 from .errors import BundleError
 
@@ -42,11 +42,11 @@ def load_program(folder: Union[str, Path], threads: int = 1) -> ControlFlowProgr
     """
     bundle = read_bundle(folder, KIND)
     content = bundle.content
-    networks = [decoded_network(each, None) for each in content['networks']]
+    networks = [deserialised_network(each, None) for each in content['networks']]
     constants = list(map(bundle.array, content['constants']))
     parameters = len(content['parameters'])
-    blocks = decoded_blocks(content['blocks'], networks, parameters, len(constants))
-    graph = ProgramGraph(blocks, networks, [], constants, decoded(content['arguments']))
+    blocks = deserialised_blocks(content['blocks'], networks, parameters, len(constants))
+    graph = ProgramGraph(blocks, networks, [], constants, deserialised(content['arguments']))
     host = OnnxHost(graph, _models(bundle), threads)
     return ControlFlowProgram(graph, host, int(content['max_steps']))
 

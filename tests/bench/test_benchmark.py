@@ -60,7 +60,7 @@ TINY = [
 
 
 def run_benchmarks(*arguments, **environment):
-    """``python -m benchmarks``"""
+    """Run ``python -m benchmarks`` in a process."""
     return processes.run_python('-m', 'benchmarks', *arguments, cwd=processes.ROOT, **environment)
 
 

@@ -31,7 +31,7 @@ def test_recorded_and_eager_are_the_same(name):
 
 
 def numbers(result):
-    """Of nested lists and tuples of arrays."""
+    """Convert arrays in nested lists and tuples to NumPy."""
     if isinstance(result, (list, tuple)):
         return [array for item in result for array in numbers(item)]
     return [result if isinstance(result, np.ndarray) else result.asnumpy()]
@@ -65,14 +65,14 @@ def outcome(model, batched, weights=None):
 
 
 def weights_of(model):
-    """Values by place."""
+    """Return the parameters' values by their places."""
     net = Side(model, False, 4, 6, mx.cpu(), seed=0).net
     places = net._collect_params_with_prefix()
     return {place: value.data().asnumpy() for place, value in places.items()}
 
 
 def assert_close(found, expected):
-    """Of two outcomes."""
+    """Compare results and gradients of two runs."""
     assert found.keys() == expected.keys() and len(found) > 1
     for place, value in found.items():
         scale = max(1e-3, abs(expected[place]).max())

@@ -32,7 +32,8 @@ def test_programs_of_a_page_run(page, tmp_path, monkeypatch):
 
 
 def test_first_program_of_readme_runs_as_it_is_copied(tmp_path):
-    """It runs in an empty folder, away from the checkout, and everything is batched."""
+    """README's program runs in an empty folder, away from the checkout, and everything is
+    batched."""
     page = (ROOT / 'README.md').read_text(encoding='utf-8')
     assert page.count('invisible-code-block') == 0
     program = tmp_path / 'first.py'

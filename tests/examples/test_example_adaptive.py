@@ -17,7 +17,7 @@ WORDS, MOST = 20, 6
 
 
 def sentences():
-    """One word, equal lengths, and others."""
+    """Return sentences of one word, of equal lengths, and others."""
     return [Sentence(range(n, n + length), n % 5) for n, length in enumerate([3, 1, 9, 3, 2, 7])]
 
 

@@ -69,7 +69,7 @@ def writer(scale=2.0):
 
 
 def log_probs_of(net, texts):
-    """As training sees them."""
+    """Return the log-probabilities of a word's actions, as training computes them."""
     words = list(map(Word, texts))
     return {
         word.text: float(rows.asnumpy()[range(len(word.steps)), word.actions.astype(int)].sum())

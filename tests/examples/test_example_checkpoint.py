@@ -225,7 +225,7 @@ def test_an_archive_holds_what_was_written(tmp_path, change):
 
 
 def test_checkpoints_of_the_first_format_are_read(tmp_path):
-    """As commit 5c27bf8 wrote them: without checksums."""
+    """Checkpoints without checksums, as commit 5c27bf8 wrote them, can be read."""
     path, wanted = tmp_path / 'run.ckpt', example()
     fields = wanted._asdict()
     with zipfile.ZipFile(path, 'w') as archive:

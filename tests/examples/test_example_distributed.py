@@ -66,7 +66,7 @@ def test_a_killed_job_goes_on_where_it_was(data, tmp_path):
 
 
 class Stopped(Exception):
-    """Like a power cut."""
+    """An exception that stops a program as a power cut would."""
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def parameters(monkeypatch):
-    """Those that training ended with, (n,) of each run in turn."""
+    """Return the parameters, (n,), after each training run in turn."""
     found = []
     fit = estimator.Estimator.fit
 
@@ -40,7 +40,7 @@ def run(data, *arguments):
 
 
 def test_accumulated_minibatches_are_a_large_one(data, parameters):
-    """Of another order; one minibatch has all."""
+    """One minibatch has all samples; the accumulated ones have another order."""
     run(data, '--batch-size', 1000)
     run(data, '--batch-size', 1, '--accumulate', 10**6)  # never updates
     count = len(estimator.load_split(f'{data}/train.txt'))

@@ -18,7 +18,7 @@ WORDS = 20
 
 
 def sentences():
-    """One word, equal lengths, and others."""
+    """Return sentences of one word, of equal lengths, and others."""
     return [Sentence(range(n, n + length), n % 5) for n, length in enumerate([3, 1, 9, 3, 2, 7])]
 
 

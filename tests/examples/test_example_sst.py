@@ -177,7 +177,7 @@ def inner_nodes(tree):
 
 
 def lines(split):
-    """Of the embedded sample."""
+    """Return the lines of the embedded sample."""
     return (SAMPLE / f'{split}.txt').read_text(encoding='utf-8').splitlines()
 
 
@@ -277,7 +277,7 @@ def test_one_matrix():
 
 
 def normal(values):
-    """Of mean 0 and variance 1 in each row."""
+    """Normalise each row to mean 0 and variance 1."""
     centred = values - values.mean(axis=1, keepdims=True)
     return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
 
@@ -315,7 +315,7 @@ def test_phrases_of_all_sizes_are_one_type():
 
 
 def test_operators_batch_as_well_as_a_cell():
-    """As many batches of each operator as of the cell, and the same scores."""
+    """Each operator has as many batches as the cell, and the scores are equal."""
     samples, scores, batches = built(*lines('dev')[:8]), [], []
     for model in ('treenn', 'treenn-operators'):
         mx.random.seed(0)
@@ -433,7 +433,7 @@ def test_training_is_the_same_however_it_runs(data, capsys, how):
 
 @pytest.mark.parametrize('model', MODELS)
 def test_a_minibatch_without_inner_nodes(tmp_path, capsys, model):
-    """Its update leaves alone what it has not met."""
+    """An update does not change parameters that no tree of the minibatch used."""
     for split in ('train', 'dev', 'test'):
         (tmp_path / f'{split}.txt').write_text(f'(2 a)\n{GOOD}\n')
     assert (

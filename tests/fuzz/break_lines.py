@@ -74,7 +74,7 @@ class Line(NamedTuple):
 
 
 def main() -> int:
-    """Exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -120,7 +120,7 @@ def sources_of(commit: str) -> dict[str, str]:
 
 
 def git(*words: str) -> str:
-    """What git prints."""
+    """Run git, and return what it prints."""
     return subprocess.run(
         ['git', *words], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
@@ -138,7 +138,7 @@ def statements(tree: ast.AST, function: str = '') -> Iterator[tuple[str, ast.stm
 
 
 def is_docstring(statement: ast.stmt) -> bool:
-    """Whether it is a value alone."""
+    """Return whether a statement is a string alone."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 

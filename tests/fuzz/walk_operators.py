@@ -25,7 +25,7 @@ from tests.fuzz.walk.workers import run_cases
 
 
 def arguments(argv=None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -54,7 +54,7 @@ def arguments(argv=None) -> argparse.Namespace:
 
 
 def main(argv=None) -> int:
-    """Exit status."""
+    """Run the command line; return the exit status."""
     options = arguments(argv)
     known = functions() if options.numpy else registry()
     if options.only:

@@ -28,7 +28,7 @@ from tests.fuzz.programs.workers import run_cases
 
 
 def arguments(argv=None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -45,7 +45,7 @@ def arguments(argv=None) -> argparse.Namespace:
 
 
 def main(argv=None) -> int:
-    """Exit status."""
+    """Run the command line; return the exit status."""
     options = arguments(argv)
     numbers = range(options.first, options.first + options.cases)
     if options.only is not None:

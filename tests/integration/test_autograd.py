@@ -35,7 +35,7 @@ def gradients(net):
 
 
 def assert_same(found, expected, **tolerance):
-    """Two dicts of gradients are close."""
+    """Assert that two dicts of gradients are close."""
     assert list(found) == list(expected)
     for name, wanted in expected.items():
         np.testing.assert_allclose(found[name], wanted, **(tolerance or CLOSE), err_msg=name)
@@ -641,7 +641,7 @@ class DoubleOp(mx.operator.CustomOp):
 
 @mx.operator.register('test_autograd_double')
 class DoubleProp(mx.operator.CustomOpProp):
-    """How MXNet finds it."""
+    """Properties by which MXNet finds the custom operator."""
 
     def __init__(self):
         super().__init__(need_top_grad=True)

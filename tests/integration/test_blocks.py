@@ -435,7 +435,7 @@ def test_ragged_sum(counts):
 
 
 class MaskedAttention(gluon.HybridBlock):
-    """The same with operators for which padding is proved to change nothing."""
+    """Attention that needs no mask, as padding is proved to change nothing in its operators."""
 
     def hybrid_forward(self, F, query, values, lengths):
         """query (N, H), values (N, K, H), lengths (N,)"""
@@ -504,7 +504,7 @@ def test_ragged_whose_padding_changes_the_result_batches_by_length():
 
 def test_user_block_with_python_branches_on_attributes():
     class Branching(gluon.HybridBlock):
-        """Does as its attribute says."""
+        """A block that branches on an attribute."""
 
         def __init__(self):
             super().__init__()
@@ -756,7 +756,7 @@ class TwoIn(gluon.HybridBlock):
             self.norm = nn.BatchNorm(in_channels=3, use_global_stats=True)
 
     def hybrid_forward(self, F, x, y):
-        """Of both, of each."""
+        """Return a value of both arguments, and one of each."""
         left, right = self.left(x), self.right(y)
         return self.norm(left * right), left, right
 
@@ -792,7 +792,7 @@ def test_imported_block_of_several_arguments_and_results(tmp_path, dtype):
 
 @importing
 def test_imported_block_inside_a_model(tmp_path):
-    """Its parameters are trained with those of the blocks around it."""
+    """An imported block's parameters are trained with those of the blocks around it."""
     inner = imported(
         started(nn.Dense(3, in_units=4, activation='tanh')), tmp_path, mx.nd.ones((1, 4))
     )
@@ -811,7 +811,7 @@ def test_imported_block_of_other_shapes_is_refused(tmp_path):
 
 @importing
 def test_symbol_block_of_outputs_inside_a_graph():
-    """As users take features out of a network, sharing its parameters."""
+    """Users make such blocks to take features out of a network, and share its parameters."""
     net = nn.HybridSequential(prefix='features_')
     with net.name_scope():
         net.add(nn.Dense(3, activation='tanh', in_units=4), nn.Dense(2, in_units=3))
@@ -908,7 +908,7 @@ class Loop(gluon.HybridBlock):
 
 
 class While(gluon.HybridBlock):
-    """As many steps as values say, in a block with parameters and a layer."""
+    """Take as many steps as values say, in a block with parameters and a layer."""
 
     def __init__(self):
         super().__init__()
@@ -967,7 +967,7 @@ def test_what_follows_the_last_condition_is_one_batch():
 
 
 def test_control_flow_of_numbers_and_numpy_arrays():
-    """As a block's arguments may be in a scope; twice, as its kind is known then."""
+    """Numbers and NumPy arrays are allowed as in any call; the second call finds the signature."""
     net = started(While())
     x, expected = np.ones((1, 4), np.float32), net(mx.nd.ones((1, 4)), mx.nd.array([2]))
     for _ in range(2):

@@ -18,7 +18,7 @@ TREES = random_trees(5)
 
 
 def report_of(net, options):
-    """Of the second minibatch: the first compares types with calls run alone."""
+    """Return the report of the second minibatch; the first also runs verifying calls."""
     for _ in range(2):
         with edb.batching('agenda', compile_options=options) as scope:
             values = [net(tree) for tree in TREES]

@@ -44,7 +44,7 @@ class Walker(edb.AutoBatchMixin, gluon.Block):
         return path, scores
 
     async def walk_by_await(self, sample):
-        """The same as a coroutine that delegates."""
+        """Walk as `walk` does, as a coroutine that delegates."""
         word, limit = sample
         state, path, scores = self.embed(word), [], []
         while len(path) < limit:

@@ -207,7 +207,7 @@ def test_tracing_leaves_variables_of_parameters_alone():
 
 @pytest.mark.filterwarnings('ignore:Cannot decide type')
 def test_an_imported_graph_with_a_branch_runs_eagerly(tmp_path):
-    """It has no Python code whose operators could be called one by one."""
+    """An imported graph has no Python code whose operators could be called one by one."""
     block = started(Written(lambda self, F, x: branch(F, x, self.dense, F.tanh)))
     block.hybridize()
     block(*ndarrays(1, (1, WIDTH)))

@@ -39,7 +39,7 @@ MXNET = mx.__path__[0]
 
 
 def built(folder, *flags, options=()):
-    """The program of a bundle."""
+    """Return the compiled program of a bundle."""
     flags = ' '.join(['-O0', '-Wall', *flags])
     done = run(['make', *options, f'MXNET={MXNET}', f'CXXFLAGS={flags}'], folder)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,7 +58,7 @@ def saved(path, *columns):
 
 
 def results(program, samples, *options):
-    """What a program writes."""
+    """Run a program, and return the results that it writes."""
     path = samples.with_suffix('.json')
     done = run([program, *options, samples, path])
     assert done.returncode == 0, done.stderr
@@ -464,7 +464,7 @@ def test_numbers_are_those_of_python(tmp_path):
 
 
 class Gives(gluon.Block):
-    """Something of a function."""
+    """A network that returns a function of its input."""
 
     def __init__(self, function):
         super().__init__()

@@ -62,7 +62,7 @@ def given(count, shape, seed=0, gradient=True, dtype='float32'):
 
 
 def assert_as_eager_there(model, samples, **options):
-    """As eager Gluon, and all of it on the other device."""
+    """Assert that results equal eager Gluon's and lie on the other device."""
     with all_arrays_on(OTHER):
         assert_matches_eager(model, samples, **{**BOTH, **options})
 
@@ -551,7 +551,7 @@ def test_an_array_on_the_default_device_is_noticed(make):
 
 @pytest.mark.parametrize('kind', ['cpu_shared', 'cpu_pinned'])
 def test_other_memory_of_the_host(native, kind):
-    """As the CPU's: data, as from a DataLoader's workers, and weights of operators."""
+    """Pinned and shared memory work as the CPU's does, for data of a DataLoader and for weights."""
     memory = mx.Context(kind, 0)
     net = started(gluon.nn.Dense(3, in_units=4))
     (weight,) = ndarrays(1, (2, 3), seed=1, gradient=True, ctx=memory)

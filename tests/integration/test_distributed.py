@@ -289,7 +289,8 @@ sys.exit(3)
 
 @pytest.mark.parametrize('stream', ['stdout', 'stderr'])
 def test_a_job_ends_with_who_reads_it(stream):
-    """As `... | head` does. (A worker that writes nothing is not told by its own writing.)"""
+    """A job whose reader ends, such as `... | head`, ends. Workers that write nothing do not
+    notice."""
     program = f'import sys, time\nprint("begun", file=sys.{stream})\ntime.sleep(10 ** 6)'
     with start_job('-n', 2, '-s', 1, sys.executable, '-c', program) as launcher:
         getattr(launcher, stream).close()
@@ -495,7 +496,7 @@ def test_a_machine_without_the_same_files(tmp_path, machines):
 
 @pytest.mark.slow  # the launcher's patience
 def test_a_machine_that_falls_silent_ends_the_job(machines):
-    """As one that lost its power, or whose cable is pulled: nothing is closed, nothing answers."""
+    """A machine loses its power or its cable: no connection is closed, and nothing answers."""
     program = ENDLESS.replace("b'begun\\n'", "f'{workers.rank} {os.getpid()}\\n'.encode()")
     command = ['-n', 2, '-s', 1, '--silence', 15, *machines, sys.executable, '-c', program, 'on']
     with start_job(*command) as launcher:

@@ -20,7 +20,7 @@ TREES = random_trees(4)
 
 @pytest.fixture
 def always(monkeypatch):
-    """Whatever may run eagerly does."""
+    """Let everything run eagerly that may."""
     monkeypatch.setattr(
         evaluate, 'is_faster_eagerly', lambda kind, *_: executable(kind).may_run_eagerly
     )

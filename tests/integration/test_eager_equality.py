@@ -194,7 +194,7 @@ def test_hidden_shared_between_levels():
 
 
 class TestTheHelper:
-    """It fails when it should."""
+    """The comparison with eager Gluon fails when it should."""
 
     def test_a_wrong_value(self):
         net, calls = started(nn.Dense(3, in_units=4)), []

@@ -139,7 +139,7 @@ def test_two_contexts_train_as_one():
 
 
 def test_two_contexts_of_a_worker_train_as_one():
-    """Of the trainer for several workers, of whom there is one."""
+    """The trainer for several workers trains one worker with two contexts."""
     samples, contexts = trees(8), [mx.cpu(0), mx.cpu(1)]
     one, two = started(), started(contexts)
     with edb.distributed.connect() as workers:

@@ -1,4 +1,4 @@
-"""The same program gives the same bits in each process, beside a busy one, too."""
+"""A program gives equal bits in every process, beside a busy one, too."""
 
 import subprocess
 import sys

@@ -213,7 +213,7 @@ def test_stale_message_names_the_line_of_the_scope():
 
 
 def test_value_computed_before_the_exception():
-    """It was there already: either it stays readable, or the error says why not."""
+    """The value either stays readable, or the error says why it does not."""
     net = dense()
     with pytest.raises(Oops):
         with edb.batching():
@@ -290,7 +290,7 @@ def test_generator_that_is_dropped_in_the_middle():
 def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     """The scope can be evaluated again after it, or says clearly that it cannot."""
     from gluon_edbatch.execute import evaluate
-    from gluon_edbatch.execute.execution_state import Machine
+    from gluon_edbatch.execute.execution_state import ExecutionState
     from gluon_edbatch.execute.native.native_run import NativeRun
     from gluon_edbatch.execute.steps import Step
 
@@ -314,7 +314,7 @@ def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     def value_of(value):
         with monkeypatch.context() as patch:
             if when in ('run', '_fill'):
-                owner = Step if when == 'run' else Machine
+                owner = Step if when == 'run' else ExecutionState
                 original = getattr(owner, when)
 
                 def second(*args):

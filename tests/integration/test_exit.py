@@ -326,7 +326,7 @@ with autograd.record(), edb.batching():
 
 
 def test_an_error_that_waits_at_a_fork_ends_the_program():
-    """As without a scope: who goes on would read an array that was not computed."""
+    """Without the error, the program would go on with an array that was not computed."""
     done = run(
         SET_UP
         + """

@@ -30,7 +30,7 @@ def site(marker):
 
 
 def place(explanation, marker, operation=None):
-    """The place on a marked line."""
+    """Return the explanation of the marked line."""
     (found,) = [
         one
         for one in explanation.places
@@ -41,14 +41,14 @@ def place(explanation, marker, operation=None):
 
 
 def reason(found, cause):
-    """The reason with that cause."""
+    """Return a place's reason with a cause."""
     (one,) = [one for one in found.reasons if one.cause is cause]
     assert one.text and one.advice
     return one
 
 
 def causes(found):
-    """Of the reasons of a place, in order."""
+    """Return the causes of a place's reasons, in order."""
     return [one.cause for one in found.reasons]
 
 
@@ -88,7 +88,7 @@ def dense(units=2, **options):
 
 
 def explained(scope, values):
-    """After evaluation of all."""
+    """Evaluate the values, and return the scope's explanation."""
     edb.forward(values)
     explanation = scope.explain()
     assert_adds_up(scope, explanation)
@@ -273,6 +273,7 @@ LENGTHS = (3, 7, 5, 7, 10)
 
 
 MASKED, PAIRS = Sentences(), Sentences()
+LAYER = started(gluon.rnn.LSTM(2, input_size=WIDTH, layout='NTC'))
 
 
 def explained_sentences(call, lengths=LENGTHS):
@@ -290,7 +291,7 @@ def why_by_length(explanation):
     'call, text, advice',
     [
         (Sentences(lambda F, x: F.flip(x, axis=1)), 'reverse', 'outside of sentences'),
-        (started(gluon.rnn.LSTM(2, input_size=WIDTH, layout='NTC')), 'for RNN', 'LSTMCell'),
+        (lambda x: LAYER(x, LAYER.begin_state(1))[1][0], 'RNN has a result', 'LSTMCell'),
         (lambda x: MASKED(x, mx.nd.ones((1,) + x.shape[1:2] * 2)), 'several axes', 'in the'),
         (lambda x: PAIRS(mx.nd.concat(x, x, dim=0)), 'several rows', 'one sample'),
         (nn.HybridLambda(_products), 'so few', 'HybridBlock'),
@@ -306,7 +307,7 @@ def test_why_sentences_are_not_padded(call, text, advice):
 
 
 def test_a_mean_over_rows():
-    """As a loss of a sequence. Advice that is followed leaves one type for any length."""
+    """A loss takes a mean over rows; code that follows the advice has one type for any length."""
     net, loss = dense(WIDTH), gluon.loss.SoftmaxCrossEntropyLoss()
 
     def of_rows(scores, labels):
@@ -576,7 +577,7 @@ def test_an_operator_without_a_rule():
 
 
 class Centred(gluon.HybridBlock):
-    """Looks over rows."""
+    """Subtract the mean over the rows, which mixes them."""
 
     def hybrid_forward(self, F, x):
         """x (N, WIDTH)"""
@@ -677,7 +678,7 @@ def test_another_weight():
 
 
 def test_a_weight_in_the_place_of_data():
-    """As a learned vector at the bottom of a stack; advice that is followed costs nothing more."""
+    """A learned vector is the bottom of a stack; code that follows the advice costs no more."""
     net, table = dense(WIDTH), started(nn.Embedding(1, WIDTH))
     bottom = mx.gluon.Parameter('bottom', shape=(1, WIDTH))
     bottom.initialize()
@@ -857,7 +858,7 @@ class CountingScheduler:
         self._inner = edb.DepthScheduler()
 
     def schedule(self, graph):
-        """As the depth-based one."""
+        """Schedule as the depth-based scheduler does."""
         self.runs += 1
         return self._inner.schedule(graph)
 

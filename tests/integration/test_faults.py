@@ -88,7 +88,7 @@ def assert_as_eager(function, samples, blocks, native=True):
 
 
 def assert_same_gradients(*args, **options):
-    """`eager_and_batched` within rounding, and not nothing."""
+    """Assert that eager and batched gradients agree within rounding, and are not zero."""
     for expected, got in zip(*eager_and_batched(*args, **options)):
         assert np.abs(expected).max() > 1e-3
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
@@ -121,7 +121,7 @@ USES = {
 @in_one_test('use', USES)
 @in_one_test('head', HEADS)
 def test_fault_01_loss_heads_make_their_own_gradient(head, use):
-    """It is theirs whatever is done with their result, and theirs only if the loss needs them."""
+    """A head's gradient ignores how its result is used, and counts only if the loss needs it."""
     dense = started(gluon.nn.Dense(3, in_units=4))
 
     def model(x):
@@ -185,7 +185,7 @@ def test_fault_03_make_loss_is_normalised_by_its_own_rows(head):
 @pytest.mark.parametrize('native', [True, False])
 def test_fault_04_autograd_functions_pass_gradients_on(native):
     class Scaled(autograd.Function):
-        """Its gradient is not that of what it computes."""
+        """A function whose gradient is not the gradient of what it computes."""
 
         def forward(self, x):
             return x * 1

@@ -302,7 +302,7 @@ def test_what_is_known_of_blocks_goes_when_one_changes():
 
 
 def test_more_calls_than_a_piece_of_memory_has_room_for():
-    """Those that `edb.Reuse` appends, and recorded ones after them."""
+    """Calls that `edb.Reuse` appends, and recorded calls after them, outgrow a piece of memory."""
     block = nn.Dense(1, in_units=1, use_bias=False)
     block.initialize(mx.init.One())
     x = np.ones((1, 1), np.float32)

@@ -97,7 +97,7 @@ class Clipped(autograd.Function):
 
 
 class Scaled(autograd.Function):
-    """Its scale is an array of its own."""
+    """A Function whose scale is an array that it holds."""
 
     def __init__(self, scale):
         super().__init__()
@@ -111,7 +111,7 @@ class Scaled(autograd.Function):
 
 
 class Single(autograd.Function):
-    """Takes one row alone."""
+    """A Function that takes one row only."""
 
     def forward(self, x):
         if len(x) != 1:

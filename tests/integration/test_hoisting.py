@@ -278,7 +278,7 @@ ANOTHER = [[1, 2, 3, 4], [5], [6, 7, 8], [9, 1]]
 
 
 class Words(Chain):
-    """The same of Python numbers, with any layer between vectors of words and cell."""
+    """A cell on Python numbers, with any layer between word vectors and cell."""
 
     def __init__(self, cell, between=None):
         super().__init__(cell)
@@ -317,15 +317,17 @@ def shared(request, monkeypatch):
     if not request.param:
         yield
         return
-    traits = cached.traits
-    monkeypatch.setattr(cached, 'traits', lambda kind: traits(kind)._replace(shares=True))
+    capabilities = cached.capabilities
+    monkeypatch.setattr(
+        cached, 'capabilities', lambda kind: capabilities(kind)._replace(shares=True)
+    )
     with edb.compile_options(native=False):
         yield
 
 
 @pytest.mark.parametrize('cell', [gluon.rnn.RNNCell, gluon.rnn.LSTMCell])
 def test_what_is_computed_of_the_same_word_is_computed_once(shared, cell):
-    """Of an RNN what is hoisted is as wide as states, which somebody may read."""
+    """The hoisted part of an RNN is as wide as its states, which the user may read."""
     net = started(Words(cell(H, input_size=H)))
     assert early_rows(net, REPEATED) == [2] and early_rows(net, ANOTHER) == [10]
     assert_matches_eager(net, REPEATED)
@@ -360,7 +362,7 @@ class TaggedWords(edb.AutoBatchMixin, gluon.Block):
 
 
 def test_what_is_computed_of_the_same_arguments_is_computed_once(shared):
-    """Of a word with another tag, or another word with its tag, it is not the same."""
+    """Equal words with other tags, or equal tags with other words, are not equal."""
     net = started(TaggedWords())
     samples = [[(1, 2), (2, 1), (1, 2)], [(1, 1)], [(2, 1), (1, 2), (1, 1), (1, 2)]]
     assert early_rows(net, samples) == [3]

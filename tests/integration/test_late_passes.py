@@ -36,7 +36,7 @@ def held_up(monkeypatch):
 
 
 def two_kinds(net, samples):
-    """Losses in two arenas."""
+    """Return losses in two arenas."""
     hidden = [net(x) for x in samples]
     return (
         [value.square().sum(axis=1) for value in hidden],
@@ -93,7 +93,7 @@ def test_passes_that_were_asked_for_before_later_evaluations(kind, later, held_u
 def test_tapes_are_freed_while_values_are_kept():
     """With the third evaluation after their backward pass."""
     net, samples = started(nn.Dense(3, in_units=4)), ndarrays(3, (1, 4))
-    machines, kept = [], []
+    states, kept = [], []
     for _ in range(5):
         with autograd.record():
             with edb.batching():
@@ -101,9 +101,9 @@ def test_tapes_are_freed_while_values_are_kept():
             values[0].backward()
         kept.append(values)
         mx.nd.waitall()
-        machines.append(weakref.ref(list(BackwardPass._latest.references)[-1]()._machine))
+        states.append(weakref.ref(list(BackwardPass._latest.references)[-1]()._state))
     gc.collect()
-    assert [machine() is None for machine in machines] == [True] * 2 + [False] * 3
+    assert [state() is None for state in states] == [True] * 2 + [False] * 3
     with pytest.raises(mx.base.MXNetError, match='CustomFunctionBackward'):
         kept[0][1].backward()
         net.weight.grad().asnumpy()
@@ -123,7 +123,7 @@ def test_tapes_go_with_the_values():
         loss.backward()
         gone = threading.Event()
         watched = weakref.ref(
-            list(BackwardPass._latest.references)[-1]()._machine, lambda _: gone.set()
+            list(BackwardPass._latest.references)[-1]()._state, lambda _: gone.set()
         )
         assert watched() is not None
         del values, loss

@@ -92,7 +92,7 @@ def test_another_axis(native):
 
 
 def test_of_one_number():
-    """It is its own mean: its gradient is zero, not what rounding leaves times a large scale."""
+    """A row of one number is its own mean, so its gradient is exactly zero."""
     norm = nn.LayerNorm(in_channels=1)
     norm.initialize()
     norm.gamma.set_data(mx.nd.array([1.3]))

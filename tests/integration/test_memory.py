@@ -53,7 +53,7 @@ def types_alive():
 
 
 def test_a_step_makes_no_types():
-    """As those of ctypes' arrays, which are cycles that Python's garbage collector has to find."""
+    """A step makes no types of ctypes arrays: they are cycles for Python's garbage collector."""
     step = training_step(minibatches=1)
     for _ in range(3):
         step(0)
@@ -248,7 +248,7 @@ def test_recording_is_freed_when_all_is_evaluated():
 
 
 def test_a_large_scope_keeps_the_results_of_few_parts(monkeypatch):
-    """Those of a part go when no call that waits reads them, and the user has none of the kind."""
+    """Results of a part are dropped when neither a waiting call nor the user can read them."""
     net, last = dense(4), dense(3)
     kept = []
     forget = Evaluator._forget_what_was_read

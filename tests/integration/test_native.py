@@ -11,7 +11,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute import execution_state as machine
+from gluon_edbatch.execute import execution_state
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients
 from gluon_edbatch.execute.native import compiler, library, native_run
@@ -262,7 +262,7 @@ class OfPieces(gluon.HybridBlock):
 @in_one_test('bias', [True, False])
 @in_one_test('widths', [(9, 25), (16, 8), (8, 3)])
 def test_products_of_pieces_side_by_side(types, widths, bias, dtype):
-    """Of some columns of a weight each, unless they are narrow."""
+    """Each product takes some columns of a weight, unless they are narrow."""
     net = started(OfPieces(widths, bias))
     net.cast(dtype)
     shapes = [(1, 5, widths[0]), (1, 5, widths[1]), (1, 5, sum(widths))]
@@ -287,7 +287,7 @@ def test_products_of_pieces_side_by_side(types, widths, bias, dtype):
 
 
 def test_products_of_a_part_of_a_weight_and_of_all_of_it(types):
-    """Its first lines, and in another product all of them."""
+    """One product uses the first rows of a weight, another one all rows."""
 
     class Parts(gluon.HybridBlock):
         def __init__(self):
@@ -383,8 +383,8 @@ def test_products_of_pieces_of_ragged_values(types):
 
 
 def test_parameters_that_are_read_by_every_row(types):
-    """They are not copied for each row where nothing but elementwise operators reads them, and
-    else they are; after an update they are as they are then."""
+    """Parameters are copied to each row only if more than elementwise operators read them; copies
+    hold the values after an update."""
 
     class Scaled(gluon.HybridBlock):
         def __init__(self):
@@ -480,10 +480,10 @@ def test_a_parameter_gets_all_that_is_added_to_it_in_whichever_way(ways, req, ty
 
 
 def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
-    """As `autograd.grad` asks for those of its variables only."""
+    """`autograd.grad` asks for the gradients of its variables only."""
     net = started(Shared())
     wanted = net.one.weight.data()
-    call, runs = native_run.fresh.run, []
+    call, runs = native_run.ndarray_api.run, []
 
     def watched(function, words, handles):
         if function == library.address('edb_push_backward'):
@@ -501,7 +501,7 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
         return autograd.grad(loss, [wanted])[0].asnumpy()
 
     expected = gradient(contextlib.nullcontext)
-    monkeypatch.setattr(native_run.fresh, 'run', watched)
+    monkeypatch.setattr(native_run.ndarray_api, 'run', watched)
     np.testing.assert_allclose(gradient(edb.batching), expected, rtol=1e-5, atol=1e-6)
     # Of the arena's gradient, and of the weights': what is wanted is in two types.
     assert runs == [[False, True, None, None, None, False, None]]
@@ -733,7 +733,7 @@ for opcode, functions in (Opcode.UNARY, UNARY), (Opcode.BINARY, BINARY):
 
 
 def test_gradients_that_lack_a_value_that_was_not_kept_are_errors():
-    """Of exactly the functions that `read_backward` keeps a value for."""
+    """Only functions whose gradient reads a value (`read_backward`) fail if it is missing."""
     done = run_python('-W', 'ignore', '-c', LACKING_PROGRAM)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
@@ -747,8 +747,8 @@ def test_gradients_that_lack_a_value_that_was_not_kept_are_errors():
 
 @pytest.mark.slow  # compiles each; scripts/test_install.sh does the same with an installed package
 def test_levels_agree_within_rounding():
-    """Those that this processor has: each is as near to float64 as float32 can be, in float64 they
-    agree, and the best one gives the same bits every time."""
+    """Each level that this processor has is as near to float64 as float32 can be. In float64 levels
+    agree, and the best one gives equal bits every time."""
     done = run_python(ROOT / 'tests' / 'runtime' / 'check_levels.py')
     assert done.returncode == 0, done.stderr
 
@@ -762,7 +762,7 @@ def test_level_that_is_not_there(level):
 
 @pytest.mark.parametrize('lacking, best', [((), 'v4'), (('avx512bw',), 'v3'), (('fma',), 'v2')])
 def test_best_level_is_taken(tmp_path, monkeypatch, lacking, best):
-    """Of those that were built and that the processor has."""
+    """The best level that was built and that the processor has is loaded."""
     features = set().union(*compiler.levels().values())
     if 'avx2' not in features:
         pytest.skip('another architecture has one level')
@@ -797,7 +797,7 @@ def test_values_of_many_rounds_are_read_by_one_operator(monkeypatch):
         gathered.append(len(sources))
         return gather(sources, *rest)
 
-    monkeypatch.setattr(machine, 'gather', noted)
+    monkeypatch.setattr(execution_state, 'gather', noted)
     cell = started(nn.Dense(H, in_units=H))
 
     def steps_of(start):
@@ -964,7 +964,7 @@ def test_saturating_functions_are_right_everywhere(name):
     ],
 )
 def test_products_of_matrices_in_rows(shapes, turned):
-    """Of any sizes, those that end in the middle of a vector included, with their gradients."""
+    """Matrix products, of sizes that end in the middle of a vector, too, have right gradients."""
     random = np.random.RandomState(5)
     arrays = [
         [random.uniform(-1, 1, (1, *(shape[::-1] if turn else shape))) for _ in range(3)]

@@ -149,7 +149,7 @@ def test_positions(number, case, turn):
 
 
 def test_positions_of_truths():
-    """Of which MXNet has a slice, but neither slice_axis nor pick."""
+    """MXNet has slices of arrays of bools, but neither slice_axis nor pick."""
     arrays = arrays_of((1, 3), 'bool', 3, [False, True])
     with edb.batching():
         found = [
@@ -257,7 +257,7 @@ def test_scopes_that_begin_with_other_numbers_make_no_more_types():
 
 
 def test_types_of_numbers_that_are_attributes_go(monkeypatch):
-    """Those used last stay, as of what each scope computes."""
+    """Types that were used last stay, and with them what each scope computes."""
     monkeypatch.setattr(remembered, '_MOST_TYPES', 16)
     monkeypatch.setattr(forms, 'operator_types', {})
     array, types = mx.nd.ones((1, 4)), []
@@ -285,7 +285,7 @@ def test_numbers_that_cannot_be_operands_are_refused_as_eager_mxnet_does():
 
 
 def test_numbers_get_no_gradient_of_their_own():
-    """That of 0 ** 0 to the exponent is NaN, and nobody's."""
+    """The gradient of 0 ** 0 to its exponent is NaN, and no array receives it."""
     x = mx.nd.zeros((1, 3))
     x.attach_grad()
     with autograd.record():

@@ -28,7 +28,7 @@ def numpy_mode():
 
 
 def started(block):
-    """It with random parameters."""
+    """Initialise a block with random parameters, and return it."""
     block.initialize(mx.init.Normal(0.5))
     return block
 
@@ -285,7 +285,7 @@ class Attention(Net):
 
 
 class TreeLSTM(Net):
-    """From the leaves to the root."""
+    """A Tree-LSTM from the leaves to the root."""
 
     def forward(self, tree):
         return self.out(self.state(tree)[0])
@@ -486,7 +486,7 @@ DEPENDING_ON_ROWS = {
 @in_one_test('native', [True, False])
 @in_one_test('name', DEPENDING_ON_ROWS)
 def test_what_is_done_otherwise_of_one_row(name, native):
-    """It is another type, also when more rows came first."""
+    """A call of one row has its own type, also after calls of more rows."""
     data = [samples((rows, 1, HIDDEN), 1)[0] for rows in (3, 1, 3, 1)]
     dense = started(nn.Dense(HIDDEN, in_units=HIDDEN, flatten=False))
     with edb.compile_options(native=native):
@@ -657,7 +657,7 @@ def test_reused_values_without_axes():
 
 
 def test_large_and_trained_arrays_are_shared():
-    """As weights are; those that change while calls wait are noticed."""
+    """Large and trained arrays count as weights; a change while calls wait is noticed."""
     weight = np.array(WEIGHT)
     weight.attach_grad()
     large = np.ones((300, 300))

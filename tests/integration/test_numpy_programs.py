@@ -50,7 +50,7 @@ class Scratch(edb.AutoBatchMixin, gluon.Block):
                 setattr(self, name, self.params.get(name, shape=shape))
 
     def of(self, names):
-        """Their arrays."""
+        """Return the parameters' arrays."""
         return [getattr(self, name).data() for name in names.split()]
 
 
@@ -141,7 +141,7 @@ class DotProductAttention(nn.Block):
 
 
 class AdditiveAttention(nn.Block):
-    """Of queries and keys of other sizes."""
+    """Additive attention with queries and keys of different sizes."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -323,7 +323,7 @@ PADDED = {6, 12, 8, 1, 2}  # what these are padded to
 
 
 class Layer(nn.HybridBlock):
-    """Of a Transformer's encoder, as the book writes it; the sentence is (1, length, WIDTH)."""
+    """A layer of a Transformer's encoder, as in textbooks; the sentence is (1, length, WIDTH)."""
 
     def __init__(self, masked, **kwargs):
         super().__init__(**kwargs)

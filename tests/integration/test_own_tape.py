@@ -50,7 +50,7 @@ def compare(model, samples, parameters, use=None, inputs=()):
 
 
 def head(y):
-    """Whose gradient is 2 y."""
+    """A loss head whose gradient is 2 y."""
     return mx.nd.MakeLoss(mx.nd.square(y))
 
 
@@ -203,7 +203,7 @@ def test_concurrent_samples():
 
 
 def test_a_parameter_that_changed_meanwhile():
-    """Its call computes with what it held, and its gradient is of what it held."""
+    """A call uses the contents at recording, and so does its gradient."""
     net = started(Headed())
     (x,) = ndarrays(1, (1, 4))
     found = []

@@ -47,7 +47,7 @@ def test_plans_move_the_rows_of_packed_sentences():
 
 
 class Attention(gluon.HybridBlock):
-    """Of a query to a sentence."""
+    """Attention of a query to a sentence."""
 
     def __init__(self):
         super().__init__()

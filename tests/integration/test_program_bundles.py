@@ -21,8 +21,8 @@ from gluon_edbatch.branching.program_graph import (
 )
 from gluon_edbatch.branching.program_host import Host
 from gluon_edbatch.branching.program_interpreter import ControlFlowProgram
-from gluon_edbatch.branching.pytree import LEAF, decoded, encoded, flatten
-from gluon_edbatch.branching.serialisation import decoded_blocks, encoded_block
+from gluon_edbatch.branching.pytree import LEAF, deserialised, flatten, serialised
+from gluon_edbatch.branching.serialisation import deserialised_blocks, serialised_block
 
 Pair = namedtuple('Pair', 'first second')
 
@@ -135,13 +135,13 @@ def read_what_is_not_there(content):
 def test_what_does_not_fit_together_is_an_error(damage):
     net, samples = made()
     graph = edb.compile_program(net, samples[0])._of_mode(False).graph
-    content = {'blocks': [json.loads(json.dumps(encoded_block(each))) for each in graph.blocks]}
+    content = {'blocks': [json.loads(json.dumps(serialised_block(each))) for each in graph.blocks]}
     sizes = graph.networks, len(graph.parameters), len(graph.constants)
-    read = decoded_blocks(content['blocks'], *sizes)
-    assert list(map(encoded_block, read)) == content['blocks']
+    read = deserialised_blocks(content['blocks'], *sizes)
+    assert list(map(serialised_block, read)) == content['blocks']
     damage(content)
     with pytest.raises(edb.BundleError, match='describes no program'):
-        decoded_blocks(content['blocks'], *sizes)
+        deserialised_blocks(content['blocks'], *sizes)
 
 
 @pytest.mark.parametrize('file', ['network0-symbol.json', 'parameter0.npy', 'manifest.json'])
@@ -165,18 +165,18 @@ def test_damaged_files(tmp_path, file):
 )
 def test_structures_as_data(value):
     template = flatten(value, mx.nd.NDArray, [])
-    again = decoded(json.loads(json.dumps(encoded(template))))
+    again = deserialised(json.loads(json.dumps(serialised(template))))
     if isinstance(value, Pair):
         assert again[0]._fields == Pair._fields and again[1:] == template[1:]
     else:
         assert again == template
-    assert decoded(encoded(LEAF)) == LEAF
+    assert deserialised(serialised(LEAF)) == LEAF
 
 
 def test_structures_that_are_no_data():
     template = flatten([object], mx.nd.NDArray, [])
     with pytest.raises(edb.BundleError, match='only numbers, texts'):
-        encoded(template)
+        serialised(template)
 
 
 class Doubling(Host):

@@ -29,14 +29,14 @@ class Written(gluon.Block):
         return self.function(self, x)
 
     def parted(self, x):
-        """Samples go two ways in it."""
+        """A network in which samples take two branches."""
         if x.sum() > 0:
             return x - 4
         return x + 1
 
 
 def assert_is_eager(function, without=()):
-    """On samples that part."""
+    """Compare a program with eager Gluon on samples that take different branches."""
     net = Written(function)
     net.initialize()
     samples = [mx.nd.array(np.random.RandomState(seed).randn(1, 4)) for seed in range(6)]

@@ -184,7 +184,7 @@ def test_gradients(make):
 
 
 class Written(gluon.Block):
-    """One function, of tests."""
+    """A network of one function."""
 
     def __init__(self, function):
         super().__init__()

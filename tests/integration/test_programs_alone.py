@@ -208,7 +208,7 @@ class Best(gluon.HybridBlock):
 
 
 class Asks(gluon.Block):
-    """What a static network says."""
+    """A network that returns a static network's answer as an integer."""
 
     def __init__(self, how):
         super().__init__()
@@ -219,7 +219,7 @@ class Asks(gluon.Block):
 
 
 def says_of_the_smallest(x):
-    """The same by an operator for the smallest."""
+    """Say which element is the smallest, by an operator for the smallest."""
     return int((-x).argmin(axis=0).asscalar())
 
 
@@ -267,7 +267,7 @@ def decides_between(x):
 
 
 def decides_by_integers(x):
-    """By what is not rounded."""
+    """Branch on integers, which are not rounded."""
     return 1 if x[0].astype('int32') > 1 else 2
 
 

@@ -29,7 +29,7 @@ from tests.support.programs import (
 
 
 def assert_close(found, expected, what):
-    """To 1e-10 of the largest magnitude."""
+    """Assert that arrays agree to 1e-10 of the largest magnitude."""
     scale = max(np.abs(expected).max(initial=0), 1e-3)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * scale, err_msg=what)
 
@@ -65,7 +65,8 @@ def check_values(minibatch, scheduler, skip):
 @settings(max_examples=250)
 @given(st.lists(programs(reads=True), max_size=5), schedulers, st.integers(1, 9), st.integers(0, 3))
 def test_large_scopes_run_part_by_part(minibatch, scheduler, most, skip):
-    """As if a scope were large from so many calls on: parts read what earlier ones gave."""
+    """With a low limit, every scope is large and runs in parts, which read earlier parts'
+    results."""
     with mock.patch.object(evaluate, '_MOST_CALLS', most):
         with edb.batching(scheduler) as scope:
             results = [run(program, True, as_ndarrays(program)) for program in minibatch]

@@ -52,7 +52,7 @@ class Additive(gluon.HybridBlock):
 
 
 class GraphAttention(gluon.HybridBlock):
-    """With heads."""
+    """Graph attention with heads."""
 
     def __init__(self, heads=2):
         super().__init__()
@@ -127,7 +127,7 @@ def _heads(F, query, memory, lengths):
 
 
 def _heads_by_axes(F, query, memory, lengths):
-    """The same with an axis of their own, and weights that are reduced in other ways."""
+    """Attend by heads with an axis of their own, and reduce weights in other ways."""
     keys = F.transpose(F.reshape(memory, shape=(0, 0, 2, 3)), axes=(0, 2, 1, 3))
     queries = F.reshape(query, shape=(0, 2, 1, 3))
     weights = F.softmax(F.sum(F.broadcast_mul(queries, keys), axis=3), axis=2)

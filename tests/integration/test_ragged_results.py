@@ -195,7 +195,7 @@ def test_arguments_that_are_no_values_take_the_same_way():
 
 
 class Encoder(gluon.HybridBlock):
-    """Value by value."""
+    """An encoder that treats each value alone."""
 
     def __init__(self):
         super().__init__()
@@ -251,7 +251,7 @@ class Pool(gluon.HybridBlock):
 
 
 class Documents(edb.AutoBatchMixin, gluon.Block):
-    """As in docs/what-batches.md."""
+    """The model of documents in docs/what-batches.md."""
 
     def __init__(self):
         super().__init__()

@@ -40,7 +40,7 @@ def arrays(count, shape=(1, 4), seed=0):
 
 @pytest.mark.parametrize('name', ARITHMETIC)
 def test_arithmetic(name):
-    """Of values, with numbers on either side, several of them in one scope."""
+    """Arithmetic of values has numbers on either side, several of them in one scope."""
     function, dense = ARITHMETIC[name], started(gluon.nn.Dense(4, in_units=4))
 
     def model(x):
@@ -184,7 +184,7 @@ def test_an_operator_whose_function_of_symbols_takes_fewer_arrays_runs_at_once()
 
 
 def test_a_power_of_integers_in_a_block():
-    """It is a real number if MXNet is told so, which a square would not be."""
+    """A power of integers is a float if MXNet is asked for one; a square would stay an integer."""
 
     class Block(gluon.HybridBlock):
         def hybrid_forward(self, F, x):

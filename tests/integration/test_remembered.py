@@ -260,7 +260,7 @@ def test_numbers_that_vary_do_so_in_later_scopes(net):
 
 
 def test_operators_that_refuse_ragged_values_are_asked_once(monkeypatch):
-    """They get them as one value, which is traced in the first scope only."""
+    """The operator gets a ragged value as one array, and is traced in the first scope only."""
 
     def attend(matrix):
         memory = edb.ragged([matrix[i : i + 1] for i in range(len(matrix))])

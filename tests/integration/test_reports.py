@@ -126,7 +126,7 @@ WAYS = {
 @pytest.mark.parametrize('whole_values', [True, False])
 @pytest.mark.parametrize('way', WAYS)
 def test_numbers_that_differ_by_sample_and_arrays_of_two_widths(way, whole_values):
-    """They are arguments, which attributes of the operator do not tell."""
+    """Numbers become arguments, which the operator's attributes do not show."""
     layers = [started(nn.Dense(units, in_units=2)) for units in (3, 4)]
     with edb.compile_options(whole_values=whole_values, at_once=False), edb.batching() as scope:
         values = [WAYS[way](layer(mx.nd.ones((1, 2))), n) for n in (1, 2, 3) for layer in layers]

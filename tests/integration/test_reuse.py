@@ -437,7 +437,7 @@ def test_mixin():
 
 
 def test_threads():
-    """They record at the same time into one cache; they evaluate one after the other."""
+    """Threads record concurrently into one cache, and evaluate one after the other."""
     net, batch, reuse = scored(), samples(), edb.Reuse(limit=4, check_every=5)
     expected = [net(*sample).asnumpy() for sample in batch]
     wrong, evaluating = [], threading.Lock()

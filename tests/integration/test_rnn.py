@@ -35,7 +35,7 @@ def values(block):
 
 
 def child_sum(cell, x, children):
-    """Tai et al., eq. 2-8."""
+    """Compute a child-sum Tree-LSTM (Tai et al., eq. 2-8)."""
     p = values(cell)
     total = sum([h for h, _ in children], np.zeros((1, HIDDEN)))
 
@@ -53,7 +53,7 @@ def child_sum(cell, x, children):
 
 
 def nary(cell, x, children):
-    """Tai et al., eq. 9-14."""
+    """Compute an N-ary Tree-LSTM (Tai et al., eq. 9-14)."""
     p, size = values(cell), HIDDEN
     total = p['i2h_bias'] + (0 if x is None else x @ p['i2h_weight'].T)
     if children:
@@ -67,7 +67,7 @@ def nary(cell, x, children):
 
 
 def tree_gru(cell, x, children):
-    """As the class documents."""
+    """Compute a Tree-GRU by the formulas in the class's documentation."""
     p = values(cell)
     own = p['i2h_bias'] + (np.zeros((1, 1)) if x is None else x @ p['i2h_weight'].T)
     own_z, own_n, own_r = np.split(own, 3, axis=1)
@@ -145,7 +145,7 @@ def test_cell_follows_its_equations(make, formula, trees, scheduler):
 @pytest.mark.parametrize('make', [TreeLSTM, BinaryTreeLSTM, TreeGRU])
 def test_input_size_found_at_the_first_call(make):
     class Deferred(make):
-        """The same with a cell that does not know its input size."""
+        """A model whose cell infers its input size later."""
 
         def __init__(self):
             super().__init__()

@@ -159,7 +159,7 @@ def test_a_thread_that_inherits_the_context_does_not_record(net, x):
 
 
 def test_a_scope_that_another_thread_ends(net, x):
-    """As the garbage collector of another thread ends a generator."""
+    """A garbage collector that runs in another thread ends a generator, and with it the scope."""
     scope = edb.batching().__enter__()
     lazy = net(x)
     thread = threading.Thread(target=scope.__exit__, args=(None, None, None))

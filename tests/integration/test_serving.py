@@ -17,9 +17,12 @@ from mxnet.base import MXNetError
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving import lanes, pace
-from gluon_edbatch.serving.pace import INTERVAL_S, Expectation, short_intervals
-from gluon_edbatch.serving.requests import Request, RequestQueue
+from gluon_edbatch.serving import continuous_batching, scope_batch
+from gluon_edbatch.serving import engine as engines
+from gluon_edbatch.serving.continuous_batching import ContinuousBatching
+from gluon_edbatch.serving.engine import INTERVAL_S, short_gil_intervals
+from gluon_edbatch.serving.program_batch import PASSED_OVER, ProgramBatch
+from gluon_edbatch.serving.requests import LatencyEstimator, Request, RequestQueue
 from tests.support.models import HIDDEN, TreeLSTM, random_trees, started
 from tests.support.processes import ROOT, start
 
@@ -57,7 +60,7 @@ class Walk(edb.AutoBatchMixin, gluon.Block):
         return seen
 
     def last(self, sample):
-        """The same without looking."""
+        """Return the last result without looking at values."""
         steps, event = sample
         if event is not None:
             event()
@@ -70,7 +73,7 @@ class Walk(edb.AutoBatchMixin, gluon.Block):
 @pytest.fixture(autouse=True)
 def nothing_goes_by_the_clock(monkeypatch):
     """Samples join in every round, however long it takes."""
-    monkeypatch.setattr(pace, 'SHARE', 0.0)
+    monkeypatch.setattr(continuous_batching, 'SHARE', 0.0)
 
 
 @pytest.fixture
@@ -80,16 +83,22 @@ def net():
 
 @pytest.fixture
 def made(monkeypatch):
-    """All lanes, in the order in which they were made."""
+    """All batches, in the order in which they were made."""
     found = []
 
-    class Noted(lanes.Lane):
+    class Noted(engines.ScopeBatch):
         def __init__(self, *arguments):
             found.append(self)
             super().__init__(*arguments)
 
-    monkeypatch.setattr(lanes, 'Lane', Noted)
+    monkeypatch.setattr(engines, 'ScopeBatch', Noted)
     return found
+
+
+def keeps_values(engine):
+    """Whether an engine's model keeps values from one sample for the next, if that is known."""
+    (model,) = engine._batches._new_batch.args
+    return model.keeps_values
 
 
 def eager(net, steps):
@@ -253,7 +262,7 @@ def test_deadline(net):
 
 
 def test_urgent_requests_are_first():
-    queue = RequestQueue(10, Expectation())
+    queue = RequestQueue(10, LatencyEstimator())
     queue.open()
     for name, arrived, deadline in [
         ('a', 0, None),
@@ -266,7 +275,7 @@ def test_urgent_requests_are_first():
 
 
 def test_cancelled_requests_make_room():
-    queue = RequestQueue(3, Expectation())
+    queue = RequestQueue(3, LatencyEstimator())
     queue.open()
     requests = [Request(number, Future(), number, None) for number in range(5)]
     queue.put(requests[:3])
@@ -278,9 +287,9 @@ def test_cancelled_requests_make_room():
 
 
 def test_what_cannot_be_in_time_is_refused_at_once():
-    """100 requests a second, each of which takes 50 ms."""
-    expectation = Expectation()
-    queue = RequestQueue(1000, expectation)
+    """100 requests a second."""
+    estimator = LatencyEstimator()
+    queue = RequestQueue(1000, estimator)
     queue.open()
 
     def put(deadline, count=1):
@@ -288,18 +297,19 @@ def test_what_cannot_be_in_time_is_refused_at_once():
 
     put(0.001, 20)  # nothing is known yet, and then nobody waits
     for _ in range(1000):
-        expectation.note_round(2, 0.02)
-        expectation.note_answers(0.05)
+        estimator.note_round(2, 0.02)
     queue.take(1000, 0)
-    put(0.001)
+    queue.begun.clear()
+    put(0.001)  # as nothing is before it
     put(None, 30)
-    put(0.061)  # before those without a deadline
+    put(0.011)  # before those without a deadline
     put(5.0)
-    with pytest.raises(edb.QueueFullError, match=r'2 requests .* 70 ms, and 65 .*deadline'):
-        put(0.065)
-    with pytest.raises(edb.QueueFullError, match='4 requests'):
-        put(0.08, 3)
-    assert queue.refused == 4 and len(queue) == 33
+    with pytest.raises(edb.QueueFullError, match=r'2 requests .* 20 ms, and 15 .*deadline'):
+        put(0.015)
+    queue.begun.update(queue.take(1, 0))
+    with pytest.raises(edb.QueueFullError, match=r'2 requests'):
+        put(0.015, 3)
+    assert queue.refused == 4 and len(queue) == 32
 
 
 def test_an_engine_knows_how_long_requests_take(net):
@@ -312,7 +322,7 @@ def test_an_engine_knows_how_long_requests_take(net):
         gate.opened.set()
         others.reached.wait()  # by then two are done, while others waited
         try:
-            assert engine._expectation.seconds(5) > engine._expectation.seconds(0) > 0
+            assert engine._estimator.seconds(5) > engine._estimator.seconds(1) > 0
             with pytest.raises(edb.QueueFullError, match='deadline'):
                 engine.future((3, None), deadline=1e-9)
             engine.future((3, None), deadline=600)
@@ -324,20 +334,18 @@ def test_an_engine_knows_how_long_requests_take(net):
 
 
 def test_how_long_requests_take_is_what_they_took_lately():
-    expectation = Expectation()
-    assert expectation.seconds(1000) == 0.0
+    estimator = LatencyEstimator()
+    assert estimator.seconds(1000) == 0.0
     for done in (10, 0, 10, 1):  # the last speed is a tenth
         for _ in range(100):
-            expectation.note_round(done, 0.1)
-    assert expectation.seconds(10) == pytest.approx(1.0, rel=1e-3)
-    expectation.note_answers(16.0)
-    assert expectation.seconds(0) == 1.0
+            estimator.note_round(done, 0.1)
+    assert estimator.seconds(10) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_more_than_may_be_waited_for_is_refused():
     """100 requests a second, half a second of which may be before one."""
-    expectation = Expectation()
-    queue = RequestQueue(1000, expectation, max_wait=0.5)
+    estimator = LatencyEstimator()
+    queue = RequestQueue(1000, estimator, max_wait=0.5)
     queue.open()
 
     def put(count, deadline=None):
@@ -346,7 +354,7 @@ def test_more_than_may_be_waited_for_is_refused():
     put(60)  # nothing is known yet
     queue.begun = set(queue.take(60, 0))
     for _ in range(1000):
-        expectation.note_round(2, 0.02)
+        estimator.note_round(2, 0.02)
     with pytest.raises(edb.QueueFullError, match=r'60 .* some 600 ms, and 500 are .*max_wait'):
         put(1)
     put(1, deadline=9.0)
@@ -402,14 +410,14 @@ def test_threads_take_short_turns_while_an_engine_works(net):
     with edb.serving.Engine(net.last) as one:
         one.future((2, None)).result()
         assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
-        with short_intervals():
+        with short_gil_intervals():
             pass
         assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
 def test_where_more_come_than_leave_they_join_in_groups():
-    queue = RequestQueue(100, Expectation())
+    queue = RequestQueue(100, LatencyEstimator())
     queue.open()
     for number in range(50):
         queue.put([Request(number, Future(), number, None)])
@@ -419,29 +427,54 @@ def test_where_more_come_than_leave_they_join_in_groups():
     assert len(queue.take(30, 2)) == 26
 
 
+class Running:
+    """A batch with three samples, whose first calls may run beside the rounds of others."""
+
+    is_beginning = False
+
+    def __len__(self):
+        return 3
+
+    def round(self, done, is_only):
+        pass
+
+
+def with_samples():
+    served = ContinuousBatching(Running)
+    served._add()
+    return served
+
+
 def test_rounds_without_joining_get_as_much_time(monkeypatch):
-    monkeypatch.setattr(pace, 'SHARE', 1.0)
-    paced = pace.Pace()
-    assert paced.may_join(0) and paced.may_join(3)
-    for _ in range(3):
-        paced.note(4.0, joined=True)
-    assert paced.may_join(0) and not paced.may_join(3)
-    paced.note(3.0, joined=False)
-    assert not paced.may_join(3)
-    paced.note(1.0, joined=False)
-    assert paced.may_join(3)
+    monkeypatch.setattr(continuous_batching, 'SHARE', 1.0)
+    empty, served = ContinuousBatching(Running), with_samples()
+    assert empty.may_join and served.may_join
+    for each in (empty, served):
+        for _ in range(3):
+            each.note_round(4.0, joined=True)
+    assert empty.may_join and not served.may_join
+    served.note_round(3.0, joined=False)
+    assert not served.may_join
+    served.note_round(1.0, joined=False)
+    assert served.may_join
 
 
 def test_what_those_who_join_need_first_is_part_of_their_joining(monkeypatch):
-    monkeypatch.setattr(pace, 'SHARE', 1.0)
-    paced = pace.Pace()
+    monkeypatch.setattr(continuous_batching, 'SHARE', 1.0)
+    served = with_samples()
     for _ in range(3):
-        paced.note(1.0, joined=True)
-        paced.note(3.0, joined=False, is_beginning=True)
-    paced.note(3.0, joined=False)
-    assert not paced.may_join(3)
-    paced.note(1.0, joined=False)
-    assert paced.may_join(3)
+        served.round()
+        served.note_round(1.0, joined=True)
+        monkeypatch.setattr(Running, 'is_beginning', True)
+        served.round()
+        served.note_round(3.0, joined=False)
+        assert not served.may_join
+        monkeypatch.setattr(Running, 'is_beginning', False)
+    served.round()
+    served.note_round(3.0, joined=False)
+    assert not served.may_join
+    served.note_round(1.0, joined=False)
+    assert served.may_join
 
 
 class Encoder:
@@ -449,25 +482,30 @@ class Encoder:
 
     def __init__(self, monkeypatch, error=None):
         self.over, self.joined = threading.Event(), 0
-        self._error, hand_over = error, lanes.hand_over
+        self._error, hand_over = error, scope_batch.hand_over
 
         def handed_over(values):
             fence = hand_over(values)
             self.joined += 1
             return fence if self.joined % 2 else self  # of the others first, then of those
 
-        monkeypatch.setattr(lanes, 'hand_over', handed_over)
+        monkeypatch.setattr(scope_batch, 'hand_over', handed_over)
 
     def wait_to_read(self):
-        """Of the fence, as MXNet does it."""
+        """Wait for the fence, as MXNet's function does."""
         assert self.over.wait(60)
         if self._error is not None:
             raise self._error
 
 
+def batches_of(predict):
+    model = scope_batch.ScopedModel(predict, edb.FSMScheduler(), edb.CompileOptions(), 100)
+    return ContinuousBatching(lambda: scope_batch.ScopeBatch(model))
+
+
 def in_rounds(net, samples):
-    """Lanes in which the first sample is on its way, and the others have just joined."""
-    served = lanes.Lanes(net.walk, edb.FSMScheduler(), edb.CompileOptions(), 100)
+    """Batches in which the first sample is on its way, and the others have just joined."""
+    served = batches_of(net.walk)
     requests = [Request(sample, Future(), 0.0, None) for sample in samples]
     assert not served.admit(requests[:1]) and not served.round()
     assert not served.admit(requests[1:])
@@ -491,25 +529,25 @@ def test_others_go_on_beside_what_those_who_join_need_first(net, monkeypatch):
     for _ in range(3):
         assert len(served) == 3 and not done
         done += served.round()
-        assert served.is_beginning and encoder.joined == 2
+        assert served._is_beginning() and encoder.joined == 2
     assert done == requests[:1] and len(served) == 2
     encoder.over.set()
     assert_all_done(served, net, requests, done)
-    assert not served.is_beginning
+    assert not served._is_beginning()
     served.close()
 
 
 def test_what_those_who_join_need_first_fails(net, monkeypatch):
     encoder = Encoder(monkeypatch, MXNetError('out of memory'))
     served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
-    assert not served.round() and served.is_beginning
+    assert not served.round() and served._is_beginning()
     encoder.over.set()
-    assert served._newest._beginning.over.exception(60)
+    assert served._newest._over.exception(60)
     monkeypatch.undo()
     done = served.round()  # all began again, in other scopes
     later = Request((3, None), Future(), 0.0, None)
     assert not served.admit([later])
-    assert served._newest.calls  # who comes is in a scope, too
+    assert served._newest._scope.calls_recorded  # who comes is in a scope, too
     assert_all_done(served, net, [*requests, later], done)
     served.close()
 
@@ -531,9 +569,9 @@ def test_all_wait_where_no_thread_can_be_had(net, monkeypatch):
     encoder = Encoder(monkeypatch)
     encoder.over.set()
     served, requests = in_rounds(net, [(4, None), (3, None), (2, None)])
-    served.waiter.shutdown()
+    served._newest._model.waiter.shutdown()
     done = served.round()
-    assert not served.is_beginning
+    assert not served._is_beginning()
     assert_all_done(served, net, requests, done)
     served.close()
 
@@ -545,13 +583,13 @@ def test_nobody_begins_beside_others_where_there_are_several_scopes(net, monkeyp
     served, requests = in_rounds(net, [(4, None)])
     others = [Request((steps, None), Future(), 0.0, None) for steps in (3, 5)]
     with monkeypatch.context() as patch:
-        patch.setattr(lanes, 'MOST_CALLS', -1)
+        patch.setattr(scope_batch, 'MOST_CALLS', -1)
         done = served.admit(others[:1]) + served.round()
     done += served.admit(others[1:])
-    assert [len(lane) for lane in served._lanes] == [1, 2]
+    assert [len(batch) for batch in served._batches] == [1, 2]
     while len(served):
         done += served.round()
-        assert not served.is_beginning
+        assert not served._is_beginning()
     assert_all_done(served, net, requests + others, done)
     served.close()
 
@@ -567,7 +605,7 @@ def test_what_else_is_yielded_is_handed_through_where_somebody_joins():
             return state
 
     net, began = started(Masked()), []
-    served = lanes.Lanes(net.walk, edb.FSMScheduler(), edb.CompileOptions(), 100)
+    served = batches_of(net.walk)
     requests = [Request(steps, Future(), 0.0, None) for steps in (4, 3, 2)]
     done = served.admit(requests[:1]) + served.round() + served.admit(requests[1:])
     while len(served):
@@ -577,13 +615,13 @@ def test_what_else_is_yielded_is_handed_through_where_somebody_joins():
     served.close()
 
 
-def test_lanes_are_closed_while_somebody_begins(net, monkeypatch):
+def test_batches_are_closed_while_somebody_begins(net, monkeypatch):
     encoder = Encoder(monkeypatch)
     served, _ = in_rounds(net, [(4, None), (3, None)])
-    assert not served.round() and served.is_beginning
+    assert not served.round() and served._is_beginning()
     encoder.over.set()
     served.close()
-    assert not len(served) and not served.is_beginning
+    assert not len(served) and not served._is_beginning()
 
 
 def test_a_beginning_that_takes_long_is_evaluated_beside_rounds(monkeypatch):
@@ -605,7 +643,7 @@ def test_a_beginning_that_takes_long_is_evaluated_beside_rounds(monkeypatch):
                 seen = yield state
             return seen
 
-    net, began, hand_over = Reader(), [], lanes.hand_over
+    net, began, hand_over = Reader(), [], scope_batch.hand_over
     net.initialize(mx.init.Normal(1 / math.sqrt(512)))
 
     def handed_over(values):
@@ -613,7 +651,7 @@ def test_a_beginning_that_takes_long_is_evaluated_beside_rounds(monkeypatch):
         began.append(fence is not None)
         return fence
 
-    monkeypatch.setattr(lanes, 'hand_over', handed_over)
+    monkeypatch.setattr(scope_batch, 'hand_over', handed_over)
     samples = [3, 9, 5, 4, 7, 2]
     expected = [edb.run_concurrently([each], net.read)[0] for each in samples]
     with edb.serving.Engine(net.read, max_batch=3) as engine:
@@ -633,8 +671,8 @@ def test_a_sample_that_never_ends(net):
 
 def test_scopes_take_turns(net, made, monkeypatch):
     """Where much is recorded, those that come are in another scope."""
-    monkeypatch.setattr(lanes, 'MOST_CALLS', 10)
-    monkeypatch.setattr(lanes, 'MOST_CALLS_FORGOTTEN', 10)
+    monkeypatch.setattr(scope_batch, 'MOST_CALLS', 10)
+    monkeypatch.setattr(scope_batch, 'MOST_CALLS_FORGOTTEN', 10)
     gate = Gate()
     with edb.serving.Engine(net.walk, max_batch=3) as engine:
         engine.future((3, gate))
@@ -647,7 +685,7 @@ def test_scopes_take_turns(net, made, monkeypatch):
 
 
 class Remembers(Walk):
-    """It keeps what it has computed for one sample, for others."""
+    """A model that keeps what it computed for one sample, for other samples."""
 
     def __init__(self):
         super().__init__()
@@ -668,9 +706,9 @@ class Remembers(Walk):
 
 @pytest.mark.parametrize('warm_up', [(), [(3, None)], [(2, None), (3, None), (6, None)]])
 def test_values_that_a_model_remembers(monkeypatch, warm_up):
-    """They are not forgotten, whether they were first computed before the first request or later,
-    and in whichever scope."""
-    monkeypatch.setattr(lanes, 'MOST_CALLS', 30)
+    """Values that a model keeps stay readable, in whichever scope and however early they were
+    computed."""
+    monkeypatch.setattr(scope_batch, 'MOST_CALLS', 30)
     net = started(Remembers())
     with edb.serving.Engine(net.walk, warm_up, max_batch=4, max_wait=math.inf) as engine:
         for _ in range(3):
@@ -724,7 +762,7 @@ def test_a_forgotten_value_that_is_looked_at_at_once():
         np.testing.assert_allclose(futures[0].result(), eager(net, 10), rtol=1e-5, atol=1e-6)
         with pytest.raises(edb.StaleValueError, match='test_serving.*for an earlier sample'):
             futures[1].result()
-        assert engine._rounds._remembers
+        assert keeps_values(engine)
 
 
 def test_what_was_computed_for_those_who_left_is_forgotten(net, made):
@@ -772,7 +810,7 @@ def test_a_bad_sample_does_not_look_like_one_that_remembers(net, error):
         engine.update(lambda: None).result()
         engine.future((3, 1.0)).result()
         engine.update(lambda: None).result()
-        assert engine._rounds._remembers is False
+        assert keeps_values(engine) is False
         assert found.__traceback__ is not None
 
 
@@ -795,16 +833,16 @@ class Attends(edb.AutoBatchMixin, gluon.Block):
 
 
 def test_what_samples_share_is_not_forgotten_with_the_first(monkeypatch):
-    parted = []
-    monkeypatch.setattr(lanes.Lanes, '_part', lambda *arguments: parted.append(arguments))
+    split = []
+    monkeypatch.setattr(ContinuousBatching, '_split', lambda *arguments: split.append(arguments))
     net = started(Attends())
     with edb.serving.Engine(net.walk, warm_up=range(6), max_batch=4, max_wait=math.inf) as engine:
-        assert engine._rounds._remembers is False
+        assert keeps_values(engine) is False
         futures = [engine.future(number) for number in range(60)]
         for number, future in enumerate(futures):
             expected = edb.run_concurrently([number], net.walk)[0]
             np.testing.assert_allclose(future.result(), expected, rtol=1e-4, atol=1e-5)
-    assert parted == []
+    assert split == []
 
 
 def test_a_function_that_calls_itself_does_not_look_like_one_that_remembers(net):
@@ -822,7 +860,7 @@ def test_a_function_that_calls_itself_does_not_look_like_one_that_remembers(net)
     with edb.serving.Engine(predict, warm_up=[[1, 2], [3]]) as engine:
         engine.future([4, 5, 6]).result()
         engine.update(lambda: None).result()
-        assert engine._rounds._remembers is False
+        assert keeps_values(engine) is False
 
 
 def test_garbage_is_collected_while_samples_come_and_go(net, monkeypatch):
@@ -841,7 +879,7 @@ def test_garbage_is_collected_while_samples_come_and_go(net, monkeypatch):
         return seen
 
     most = []
-    monkeypatch.setattr(lanes, '_CALLS_OF_GARBAGE', 100)
+    monkeypatch.setattr(scope_batch, '_CALLS_OF_GARBAGE', 100)
     with edb.serving.Engine(predict, warm_up=[1, 2], max_batch=4, max_wait=math.inf) as engine:
         futures = [engine.future(1 + number % 4) for number in range(400)]
         for future in futures:
@@ -877,7 +915,7 @@ def test_values_in_an_object_that_is_the_result(net, warm_up):
 
 @pytest.mark.parametrize('limit', ['MOST_CALLS', 'MOST_CALLS_FORGOTTEN', 'MOST_BYTES_GIVEN'])
 def test_a_scope_is_full(net, made, monkeypatch, limit):
-    """Of calls with results, as of such as nobody reads; of those without, and of arrays."""
+    """A scope is full of calls with readable results, of calls without, or of arrays."""
 
     def predict(number):
         state = net.cell(np.full((1, HIDDEN), number / 400, 'f'))
@@ -896,13 +934,15 @@ def test_a_scope_is_full(net, made, monkeypatch, limit):
             'MOST_BYTES_GIVEN': len(recording.arrays),
         }[limit]
 
-    monkeypatch.setattr(lanes, limit, 1000 if limit == 'MOST_BYTES_GIVEN' else 200)
+    monkeypatch.setattr(scope_batch, limit, 1000 if limit == 'MOST_BYTES_GIVEN' else 200)
     with edb.serving.Engine(predict, warm_up=[1, 2, 3], max_batch=4, max_wait=math.inf) as engine:
         engine.future(1).result()
         futures = [engine.future(number) for number in range(400)]
         results = [future.result() for future in futures]
     assert 5 < len(made) < 200
-    assert all([most(lane._scope._recording) < 300 for lane in made[1:] if lane._scope._recording])
+    assert all(
+        [most(batch._scope._recording) < 300 for batch in made[1:] if batch._scope._recording]
+    )
     for number in (0, 200, 399):
         expected = edb.run_concurrently([number], predict)[0]
         np.testing.assert_allclose(results[number], expected, rtol=1e-5, atol=1e-6)
@@ -946,11 +986,11 @@ class Wanders(edb.AutoBatchMixin, gluon.Block):
 def test_ways_that_are_drawn(monkeypatch, width, share):
     """Whatever is computed at once or by the engine, and forgotten when others have left: the
     results are eager ones."""
-    monkeypatch.setattr(pace, 'SHARE', share)
+    monkeypatch.setattr(continuous_batching, 'SHARE', share)
     net, seeds = started(Wanders(width)), range(120)
     warm_up = range(1000, 1030)
     with edb.serving.Engine(net.walk, warm_up, max_batch=60, max_wait=math.inf) as engine:
-        assert engine._rounds._remembers is False
+        assert keeps_values(engine) is False
         futures = [engine.future(seed) for seed in seeds]
         results = [future.result() for future in futures]
     assert sorted(net.begun[-len(seeds) :]) == list(seeds)  # nobody had to begin again
@@ -989,7 +1029,7 @@ def test_a_scope_stays_while_others_wait(net, made):
         futures.append(engine.future((5, None)))
         gate.opened.set()
         found = [future.result()['state'] for future in futures]
-        assert engine.update(lambda: list(engine._rounds._lanes)).result() == []
+        assert engine.update(lambda: list(engine._batches._batches)).result() == []
         assert len(made) == 2  # one before that, and one after it
         engine.future((2, None)).result()
         assert len(made) == 3
@@ -1084,6 +1124,26 @@ def test_who_leaves_a_program_early_does_not_wait_for_others():
     groups = finished(True)
     assert [depths[group[0]] for group in groups] == sorted(set(depths))
     assert [number for group in groups for number in group] == order
+
+
+def test_a_stream_of_new_samples_does_not_starve_others_in_a_program():
+    """New samples run first; when others were passed over too often, they are in another batch."""
+    net = Exits()
+    net.initialize(mx.init.Normal(0.7))
+    random = np.random.RandomState(5)
+    samples = [mx.nd.array(random.uniform(-1, 1, (1, 8))) for _ in range(40)]
+    program = edb.compile_program(net, samples[0])
+    last = max(samples, key=lambda sample: net(sample)[1] % 5)  # -1 is at the very end
+    served, made = ContinuousBatching(lambda: made.append(ProgramBatch(program)) or made[-1]), []
+    first = Request(last, Future(), 0.0, None)
+    done = served.admit([first])
+    for _ in range(5 * PASSED_OVER):
+        done += served.round() + served.admit([Request(last, Future(), 0.0, None)])
+    assert first in done and len(made) > 1
+    while len(served):
+        done += served.round()
+    for request in done:
+        np.testing.assert_allclose(request.result[0], net(last)[0].asnumpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_warming_up_tells_errors(net):

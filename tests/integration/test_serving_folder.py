@@ -99,7 +99,7 @@ def load(folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Of a model with one layer."""
+    """Write the folder of a model with one layer."""
     return layer(tmp_path / 'layer', 1)
 
 
@@ -167,8 +167,8 @@ class Server:
 
 @contextlib.contextmanager
 def serving(*arguments, shell='', **environment):
-    """It says where it is when it is ready. Without workers, unless a test asks for some: a process
-    starts sooner than two."""
+    """Start a server and return when it says where it listens. It has no worker processes unless a
+    test asks for some, as one process starts sooner than two."""
     if '--workers' not in arguments:
         arguments = (*arguments, '--workers', '0')
     ports = free_ports(3)
@@ -749,6 +749,12 @@ def test_slow_clients(folder):
                 assert b' 408 ' in lines.readline(), number
                 assert b'within 2 seconds' in lines.read()
         assert server.infer(1)[0] == 200
+        idle = socket.create_connection(('127.0.0.1', server.port))
+        with idle, idle.makefile('rb') as lines:
+            idle.sendall(b'GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n')
+            assert b' 200 ' in lines.readline()
+            idle.sendall(b'\r\n')  # begins no request, and must not keep the connection
+            assert b' 408 ' in lines.read()
 
 
 @needs_serve

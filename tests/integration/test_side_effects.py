@@ -86,7 +86,7 @@ class Counter(gluon.HybridBlock):
 
 
 class Appender(gluon.HybridBlock):
-    """Keeps what it saw."""
+    """A block that keeps what it saw."""
 
     def __init__(self):
         super().__init__()
@@ -267,11 +267,11 @@ class Holder:
 
     @property
     def value(self):
-        """Through a property."""
+        """Return the value by a property."""
         return self._value
 
     def get(self):
-        """Through a method."""
+        """Return the value by a method."""
         return self._value
 
     def __call__(self):

@@ -17,13 +17,13 @@ SOURCE = Path(__file__).read_text(encoding='utf-8').splitlines()
 
 
 def line(marker):
-    """Of this file, that ends with ``# marker``."""
+    """Return the line of this file that ends with ``# marker``."""
     (found,) = [number for number, text in enumerate(SOURCE, 1) if text.endswith(f'# {marker}')]
     return found
 
 
 def sites(scope):
-    """Those of all calls, each once."""
+    """Return the lines of all calls, each once."""
     return sorted({place.site for place in scope.explain().places})
 
 

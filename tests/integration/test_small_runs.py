@@ -10,7 +10,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute.execution_state import Machine
+from gluon_edbatch.execute.execution_state import ExecutionState
 from gluon_edbatch.execute.native import native_run
 from gluon_edbatch.execute.native.library import address
 from gluon_edbatch.mx import mutation_guard as guard
@@ -24,7 +24,7 @@ WIDTH, WIDE = 8, 64
 @pytest.fixture
 def given_to_engine(monkeypatch):
     """How many runs and gathers MXNet's engine got."""
-    names, call = [], native_run.fresh.run
+    names, call = [], native_run.ndarray_api.run
 
     def noted(name, *args, **options):
         names.append(name)
@@ -36,7 +36,7 @@ def given_to_engine(monkeypatch):
 
     for module in ('library', 'native_run'):
         monkeypatch.setattr(f'gluon_edbatch.execute.native.{module}.run_for_effect', noted)
-    monkeypatch.setattr(native_run.fresh, 'run', noted_call)
+    monkeypatch.setattr(native_run.ndarray_api, 'run', noted_call)
     return names
 
 
@@ -138,7 +138,7 @@ def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
     net, samples = dense(), ndarrays(3, (1, WIDTH))
     ran(net, samples), ran(net, samples)
     before, now_running, touched = net.weight.data().asnumpy(), threading.Event(), []
-    run = native_run.fresh.run
+    run = native_run.ndarray_api.run
 
     def touch():
         now_running.wait()
@@ -151,7 +151,7 @@ def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
         assert not touched
         return run(*args)
 
-    monkeypatch.setattr(native_run.fresh, 'run', slowly)
+    monkeypatch.setattr(native_run.ndarray_api, 'run', slowly)
     thread = threading.Thread(target=touch)
     thread.start()
     found = ran(net, samples)
@@ -209,7 +209,7 @@ def test_rounds_that_read_what_the_engine_computed(given_to_engine):
 
 
 def test_memory_of_small_runs_is_used_again(given_to_engine, monkeypatch):
-    """As long as the engine has nothing to do with it."""
+    """Memory is reused if the engine has not used it."""
     monkeypatch.setattr(pool, '_pool', pool._Pool())
     net, samples = nn.Dense(WIDE + 16, in_units=WIDE), ndarrays(300, (1, WIDE))
     net.initialize()
@@ -258,16 +258,16 @@ def test_another_thread_hands_memory_to_the_engine_meanwhile(monkeypatch):
 
     for _ in range(3):
         assert small_run(lambda values: None)
-    note_over = Machine.note_over
+    note_over = ExecutionState.note_over
 
     def meanwhile(values):
-        def noted(machine):
+        def noted(state):
             thread = threading.Thread(target=lambda: taken.append(edb.concat(values[::2])))
             thread.start()
             thread.join()
-            note_over(machine)
+            note_over(state)
 
-        monkeypatch.setattr(Machine, 'note_over', noted)
+        monkeypatch.setattr(ExecutionState, 'note_over', noted)
 
     assert not small_run(meanwhile)
     assert taken[0].shape == (150, WIDE + 16)
@@ -298,11 +298,11 @@ def test_values_that_the_user_wrote_to_are_read_as_written():
 def test_a_weight_of_another_size_is_an_error_that_names_the_line(monkeypatch):
     net, samples = dense(), ndarrays(3, (1, WIDTH))
     ran(net, samples), ran(net, samples)
-    run_now = native_run.run_now
+    run_inline = native_run.run_inline
     monkeypatch.setattr(
         native_run,
-        'run_now',
-        lambda words, weights, arenas: run_now(words, weights[::-1], arenas),
+        'run_inline',
+        lambda words, weights, arenas: run_inline(words, weights[::-1], arenas),
     )
     with pytest.raises(
         edb.BatchError, match=f'(?s)size that its type.*{os.path.basename(__file__)}'

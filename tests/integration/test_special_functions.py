@@ -56,7 +56,7 @@ def eager(name, given, dtype):
 
 
 def batched(model, arrays):
-    """The same of a scope; and whether all of it ran natively."""
+    """Return results in a scope, and whether all ran natively."""
     with autograd.record():
         with edb.batching('agenda') as scope:
             results = [model(array) for array in arrays]

@@ -178,7 +178,7 @@ def bits(net, samples, unpack):
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
 @pytest.mark.parametrize('name', MODELS)
 def test_bits_are_the_same_on_any_number_of_threads(name, dtype):
-    """As no row is gathered by several arguments of a batch."""
+    """No row here is gathered by several arguments of a batch, which could add in another order."""
     make, samples_of, unpack = MODELS[name]
     net, samples = started(make(), dtype=dtype), samples_of(dtype)
     edb.set_num_threads(1)
@@ -288,8 +288,8 @@ assert untouched == 30 and all(asleep for asleep, _ in before.values())
 @needs_tasks
 @pytest.mark.skipif(os.cpu_count() < 2, reason='they never spin then')
 def test_threads_of_mxnets_operators_do_not_spin_beside_helpers():
-    """They are OpenMP's, which has them spin a number of times, not for a while, as long as it
-    knows of no more threads than processors: what counts is their processor time."""
+    """OpenMP threads busy-wait a number of times while OpenMP knows of no more threads than
+    processors. Their processor time shows whether they do."""
     assert_runs(
         """
 weight, gradient = mx.nd.ones((2, 4096))
@@ -409,7 +409,7 @@ def test_the_number_of_threads_is_told():
     [('3', 3), ('4,2', 4), (' 2 ', 2), ('9999', 1024), ('', 7), ('many', 7), ('0', 7), (None, 7)],
 )
 def test_the_number_of_threads_without_being_told(variable, expected, monkeypatch):
-    """Of processors, those count that this process may use."""
+    """By default there is a thread for each processor that this process may use."""
     monkeypatch.setattr('gluon_edbatch.execute.native.threads._wanted', None)
     monkeypatch.setattr(os, 'sched_getaffinity', lambda process: set(range(7)))
     if variable is None:

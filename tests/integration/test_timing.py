@@ -18,7 +18,7 @@ SOURCE = Path(__file__).read_text(encoding='utf-8').splitlines()
 
 
 def seconds_of(explanation, marker):
-    """Of the line that ends with ``# marker``."""
+    """Return the seconds of the line that ends with ``# marker``."""
     (line,) = [number for number, text in enumerate(SOURCE, 1) if text.endswith(f'# {marker}')]
     return sum(place.seconds for place in explanation.places if place.site.line == line)
 

@@ -90,7 +90,7 @@ def pixels(path):
 
 
 def assert_known_colours(path):
-    """Such as every program knows."""
+    """Assert that all colours are written in forms that every program knows."""
     for found in re.findall(r'\b(?:fill|stroke): ([^;"]+)', path.read_text()):
         assert re.fullmatch('#[0-9a-f]{6}|none', found)
 

@@ -109,7 +109,7 @@ def test_it_finds_faults(name):
 
 
 def test_it_finds_what_comes_with_many_calls():
-    """As positions that are counted in eight bits."""
+    """The sweep finds bugs that need many calls, such as positions counted in eight bits."""
     prelude = (
         'import gluon_edbatch, mxnet as mx\n'
         'gluon_edbatch.native_available()\n'  # MXNet makes its functions anew with a library
@@ -140,7 +140,7 @@ def test_one_case_alone_and_wrong_names(capsys):
 
 @pytest.mark.slow
 def test_operators_with_gradients_of_their_own_are_declared():
-    """They alone give one where that of their results is zero."""
+    """Only these operators give a gradient where their results' gradient is zero."""
     known = registry()
     cases = list(make_cases(list(known.values()), 2, 1600))
     answers = run_cases(cases, 2, judge=lambda worker, case, _: worker.run(case, OWN))
@@ -182,7 +182,8 @@ def test_relu_of_rnn_is_judged_by_single_precision():
 
 
 def test_gradients_of_many_calls_are_judged_by_what_they_are_summed_of():
-    """Of 300 terms between 1 and 2 little may be left; of four there is not that much rounding."""
+    """A sum of 300 terms between 1 and 2 may cancel to little; four terms do not round that
+    much."""
     left, off = np.float32([0.75]), np.float32([3e-5])
     alike = [
         _alike(left, left + off, None, {'float32': 3e-5}, summed) for summed in (0.0, 4.0, 450.0)

@@ -46,7 +46,7 @@ def augment(name, value, other):
 
 
 def augmented(name, other):
-    """The same, of whatever it is called with."""
+    """Apply an augmented operator to any arguments."""
     return lambda value: augment(name, value, other)
 
 

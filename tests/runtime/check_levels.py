@@ -87,7 +87,7 @@ def faults_of(results):
 
 
 def main() -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -196,7 +196,7 @@ def build_tagger(*sizes: int) -> Any:
 
 
 def run_tagger(model: Any, tokens: Any, sizes: Sequence[int]) -> Any:
-    """Scores of its words."""
+    """Return the scores of a sentence's words."""
     return encode_tagger.tags(model, tokens, _zeros(sizes[3]), _zeros(sizes[2] // 2))
 
 
@@ -424,7 +424,7 @@ def compare(folder: Path, other: str, rounds: int) -> None:
 
 
 def main() -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('do', choices=('write', 'check', 'compare', 'serve'))
     parser.add_argument('folder', type=Path)

@@ -32,7 +32,7 @@ MXNETS = 1e-5
 
 
 def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -49,7 +49,7 @@ def arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 
 def networks_of(options: argparse.Namespace) -> list[str]:
-    """Names of networks to take."""
+    """Return the names of the networks to measure."""
     from example.dynamic.networks import NETWORKS
 
     return options.networks or list(NETWORKS)
@@ -148,7 +148,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _differ(name: str, found: Sequence[Any], expected: Sequence[Any], tolerance: float) -> int:
-    """How many do."""
+    """Return how many results differ."""
     bad = len(expected) - sum(
         same(_lists(one), other, tolerance) for one, other in zip(found, expected)
     )
@@ -175,7 +175,7 @@ def _lists(value: Any) -> Any:
 
 
 def seconds_of(run: Callable[[], Any], seconds: float = SECONDS) -> float:
-    """Of one run, repeated for a while; the best of short rounds."""
+    """Return the seconds of one run: the best of short rounds of runs."""
     run()
     best, until = float('inf'), time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -202,7 +202,7 @@ def times_of(program: Callable, images: Sequence[Any], finish: Callable = list) 
 
 
 def runs_of(program: Callable, images: Sequence[Any], finish: Callable) -> list[Callable[[], Any]]:
-    """All samples alone, and at once."""
+    """Run all samples one by one, and together."""
     return [
         lambda: [finish(program([image])) for image in images],
         lambda: finish(program(list(images))),

@@ -245,7 +245,7 @@ def check(folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -15,14 +15,14 @@ import mxnet as mx
 from mxnet._ctypes.ndarray import NDArrayBase
 
 from gluon_edbatch.mx import custom_function
-from gluon_edbatch.mx.reading import node_offset
+from gluon_edbatch.mx.ndarray_contents import node_offset
 
 OTHER = mx.cpu(1)
 
 
 @contextlib.contextmanager
 def all_arrays_on(ctx: mx.Context) -> Iterator[None]:
-    """Assert that every array that Python gets meanwhile, in any thread, is on this context."""
+    """Assert that every array that any thread gets inside the ``with`` is on this context."""
     assert mx.current_context() != ctx, 'or nothing would be noticed'
     node_offset()  # looks at two arrays of the host, once a process
     elsewhere, initialise = [], NDArrayBase.__init__

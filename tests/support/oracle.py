@@ -12,12 +12,12 @@ ZERO = 'a row of zeros'
 
 @contextlib.contextmanager
 def plans_moved_by_hand():
-    """Check every plan that is made meanwhile: it has to move the values that its calls name. Yield
+    """Check that every plan made inside the ``with`` moves the values that its calls name. Yield
     the plans."""
     make_plan, plans = evaluate.make_plan, []
 
-    def checked(recording, calls, table, types, traits, node_types, schedule):
-        plan = make_plan(recording, calls, table, types, traits, node_types, schedule)
+    def checked(recording, calls, table, types, capabilities, node_types, schedule):
+        plan = make_plan(recording, calls, table, types, capabilities, node_types, schedule)
         _ByHand(recording, calls, [types[kind] for kind in node_types], plan).run(schedule)
         plans.append(plan)
         return plan

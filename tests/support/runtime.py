@@ -17,7 +17,7 @@ def import_runtime(folder: Path):
         sys.path[:0] = [str(folder), str(ROOT / 'runtime')]
         try:
             taken = importlib.import_module('shared')
-            ignored = shutil.ignore_patterns('*.so', '__pycache__', *taken.ROOMS, *taken.MODULES)
+            ignored = shutil.ignore_patterns('*.so', '__pycache__', *taken.PACKAGES, *taken.MODULES)
             shutil.copytree(taken.PACKAGE, folder / NAME, ignore=ignored)
             taken.take(folder / NAME)
             importlib.import_module(NAME)

@@ -29,7 +29,7 @@ def has_contiguous_results(order, batch):
 
 
 def laid_out(buffers, batches):
-    """`align`, its result checked."""
+    """Run `align`, and check its result."""
     layout = align(buffers, batches)
     assert sorted(layout.order) == sorted(buffers)
     for batch, members, slices in zip(batches, layout.members, layout.slices):
@@ -44,7 +44,7 @@ def laid_out(buffers, batches):
 
 
 def batches_of(*lists):
-    """From lists of results and operands."""
+    """Return batches from lists of results and operands."""
     return [NodeBatch(results, operands) for results, *operands in lists]
 
 

@@ -58,7 +58,7 @@ OTHERS = [
 
 @pytest.mark.parametrize('tests', sampled(2, [SOME, OTHERS]), ids=['some', 'others'])
 def test_python_form_passes_the_tests(tests):
-    """Those of recording, planning and scheduling; the others do not know the difference."""
+    """Tests of recording, planning and scheduling pass; other tests do not depend on the form."""
     out = run(
         '-m',
         'pytest',
@@ -108,3 +108,19 @@ def test_both_forms_record_the_same(tmp_path):
     ]
     assert all(done.returncode == 0 for done in runs), [done.stderr for done in runs]
     assert runs[0].stdout == runs[1].stdout and runs[0].stdout.count('\n') == 7
+
+
+STALE = """
+from pathlib import Path
+read = Path.read_text
+def read_text(path, *args, **kwargs):
+    return 'other' if path.name.startswith('edges.') else read(path, *args, **kwargs)
+Path.read_text = read_text
+import gluon_edbatch as edb
+print(edb.COMPILED, edb.FSMScheduler().name)
+"""
+
+
+def test_a_changed_module_runs_as_python_and_so_do_those_that_build_on_it():
+    done = run_python('-W', 'ignore', '-c', STALE, PYTHONPATH=str(ROOT))
+    assert (done.returncode, done.stdout) == (0, 'False fsm\n'), done.stderr

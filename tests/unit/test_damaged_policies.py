@@ -69,7 +69,7 @@ def policy_of(encoding):
 
 
 def assert_works(policy, path):
-    """It batches what it was learned from, and can be saved again."""
+    """Assert that a policy schedules the graphs it was learned from, and can be saved again."""
     net, expected, graph = model_and_results()
     scheduler = FSMScheduler(policy)
     check_scheduler(scheduler, graph)

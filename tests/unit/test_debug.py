@@ -13,7 +13,7 @@ from tests.support.processes import run_python
 
 
 class Cell(gluon.HybridBlock):
-    """Of a node and its children."""
+    """A cell of a node and its children."""
 
     def __init__(self):
         super().__init__()

@@ -29,7 +29,7 @@ class Settings:
 
 
 class Slotted:
-    """The same with a slot."""
+    """An object with a slot in place of a dict."""
 
     __slots__ = ('scale',)
 
@@ -69,7 +69,7 @@ class Listed(Scaled):
 
 
 class Other(Scaled):
-    """What a block may become."""
+    """A class that a block may get instead of its own."""
 
     width = 9
 
@@ -151,7 +151,7 @@ def restore(variables, table, defaults, attributes, function):
 
 @pytest.fixture(autouse=True)
 def as_before():
-    """Variables and classes are put back."""
+    """Restore variables and classes after a test."""
     with put_back():
         yield
 

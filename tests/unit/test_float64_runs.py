@@ -174,7 +174,7 @@ def test_float32_runs_are_what_they_were(name):
 
 
 def test_block_that_nobody_named():
-    """Its parameters stay float32, and are widened where operators get them."""
+    """The unnamed block's parameters stay float32, and are widened where operators read them."""
     net, other = started(nn.Dense(3, in_units=4)), started(nn.Dense(2, in_units=3))
     other.hybridize()
     other(nd.ones((1, 3)))
@@ -218,7 +218,7 @@ def test_numpy_mode(numpy_mode):
 
 
 def hooked():
-    """What stands where hooks come."""
+    """Return the functions that hooks replace."""
     return (
         mx.nd.register._imperative_invoke,
         mx.symbol.register._symbol_creator,

@@ -35,7 +35,7 @@ F = mx.sym
 
 @pytest.fixture(autouse=True)
 def without_native_operators():
-    """They have their own ways."""
+    """Switch native operators off: they fuse products in their own way."""
     with edb.compile_options(native=False):
         yield
 
@@ -234,7 +234,7 @@ def test_fused_again_is_the_same():
 
 
 def denses(block, names, units, in_units, **kwargs):
-    """One Dense a gate."""
+    """Return a Dense layer for each gate."""
     for name in names:
         setattr(
             block,

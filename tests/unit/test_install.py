@@ -90,7 +90,7 @@ def installed(wheel, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def metadata(installed):
-    """Of the wheel: `email.message.Message`."""
+    """Return the wheel's metadata, an `email.message.Message`."""
     (file,) = installed.glob('*.dist-info/METADATA')
     return Parser().parsestr(file.read_text(encoding='utf-8'))
 
@@ -235,7 +235,7 @@ def test_changed_source_is_what_runs(checkout, name):
 
 
 def test_sources_in_place_of_the_installed_package_are_told(checkout, tmp_path_factory):
-    """As where Python runs in a checkout that another environment's package was made from."""
+    """Python runs in a checkout, and the environment's package was made from another one."""
     sources = tmp_path_factory.mktemp('sources')
     for name in package_files():
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
@@ -377,7 +377,7 @@ def test_environment_help():
 
 
 def test_environment_installs_what_builds_the_package():
-    """As it builds with what is there, and what a new environment has may be too old."""
+    """The build uses what is installed, and a new environment may have too old versions."""
     project = (ROOT / 'pyproject.toml').read_text(encoding='utf-8')
     (needed,) = re.findall(r'^requires = \[\n(.*?)^\]', project, re.MULTILINE | re.DOTALL)
     tools = [
@@ -437,7 +437,7 @@ def empty_environment(folder):
 
 
 def test_environment_adds_the_extras_that_it_lacks(tmp_path):
-    """They are installed with the others, and the checkout is not installed again."""
+    """Missing extras are installed with the present ones; the checkout is not installed again."""
     empty_environment(tmp_path)
     stamp = tmp_path / '.gluon-edbatch-installed'
     stamp.write_text(fingerprint(tmp_path) + 'cpu,example\n')

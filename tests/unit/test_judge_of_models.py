@@ -154,7 +154,7 @@ def test_wrong_by_a_thousandth_where_eager_is_inexact(name, only_float32, monkey
 
 
 def test_gradient_that_is_zero_is_judged_by_what_cancels():
-    """It is rounding alone, eagerly and batched, and any factor of it would be."""
+    """The gradient is rounding alone, eagerly and batched; judged by its own scale, all fail."""
     net, samples = started(Attention()), sentences()
     run = eager._Model(net, samples, False, [net], [], 0).exact(True)
     name = next(name for name in run.gradients if 'dense0_bias' in name)
@@ -279,7 +279,7 @@ def test_results_of_another_kind_are_refused():
 
 
 def test_loss_in_float64_of_a_model_in_float32():
-    """Its tolerance is that of the numbers that it was computed from."""
+    """The tolerance is that of the float32 numbers from which the loss was computed."""
     net = started(nn.Dense(3, in_units=40))
     assert_matches_eager(
         lambda x: net(x).astype('float64').sum(axis=1), ndarrays(5, (1, 40)), blocks=[net]

@@ -69,7 +69,7 @@ def wrong_in_scopes(model, gradient=0.0, result=0.0, dtype=None):
 
 @pytest.fixture(name='without_float64')
 def fixture_without_float64(monkeypatch):
-    """As if no model could run in float64: by the tolerance alone."""
+    """Let no model run in float64, so that only the tolerance judges."""
 
     def disable():
         monkeypatch.setattr(eager._Model, 'exact', lambda *_: TypeError('no float64'))
@@ -121,7 +121,7 @@ def test_wrong_gradient_fails(name, size):
 
 @pytest.mark.parametrize('name', ['dense', 'tree', 'pointer'])
 def test_wrong_in_float32_only_fails(name):
-    """Such as a kernel of one dtype."""
+    """A kernel that is wrong in one dtype fails the comparison."""
     make, samples = MODELS[name]
     net = started(make())
     for wrong in (dict(gradient=1e-3), dict(result=1e-4)):

@@ -207,7 +207,7 @@ def test_values_of_several_lengths():
 
 
 class Attention(gluon.HybridBlock):
-    """Of the rows of a value to each other."""
+    """Attention of a value's rows to each other."""
 
     def __init__(self, units):
         super().__init__()

@@ -173,7 +173,7 @@ def test_every_pass_has_an_option():
     ],
 )
 def test_gradients_of_several_batches_add_up(op):
-    """Of a parameter that is read by an operator that MXNet lets write always."""
+    """The parameter is read by an operator for which MXNet ignores ``grad_req='add'``."""
 
     class Scaled(gluon.HybridBlock):
         def __init__(self):

@@ -49,7 +49,7 @@ def test_plans_of_random_programs_move_what_calls_name(native):
 
 
 def kinds_of(plan):
-    """What happens in a plan."""
+    """Yield how a plan's batches read and write, such as 'slice' and 'gather'."""
     for batch in plan.batches:
         for read in batch.reads:
             yield 'gather' if read.gather else 'slice'

@@ -51,7 +51,7 @@ class AllOrders:
         self.orders = np.array(list(itertools.permutations(range(size))))
 
     def with_consecutive(self, elements):
-        """The orders that stay."""
+        """Return the orders in which a set is consecutive."""
         places = np.argsort(self.orders, axis=1)[:, elements]
         return self.orders[np.ptp(places, axis=1) == len(elements) - 1]
 
@@ -130,7 +130,7 @@ def test_templates(name):
 
 
 class parse:
-    """A subtree as its text says."""
+    """Parse a subtree from its text."""
 
     def __init__(self, text):
         words = text.split() if isinstance(text, str) else text

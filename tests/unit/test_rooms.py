@@ -79,13 +79,13 @@ def private_imports(nodes):
 
 
 def private_names_of_mxnet():
-    """Those of its objects."""
+    """Return the private names of MXNet's objects."""
     objects = mx.nd.zeros(1), mx.sym.var('x'), gluon.nn.Dense(1), gluon.Parameter('w')
     return {name for each in objects for name in dir(each) if is_private(name)}
 
 
 def private_attributes(nodes, known):
-    """Of MXNet's modules, and of objects that may be MXNet's."""
+    """Yield private attributes of MXNet's modules, and of objects that may be MXNet's."""
     for node in nodes:
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             root = ast.unparse(node.value).split('.')[0]

@@ -212,7 +212,7 @@ def test_every_entry_is_an_operator_of_mxnet_by_the_name_that_graphs_have():
 
 
 class Fooling(gluon.HybridBlock):
-    """A function as a block."""
+    """A block that calls a function."""
 
     def __init__(self, function):
         super().__init__()

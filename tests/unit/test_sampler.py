@@ -47,7 +47,8 @@ def test_an_epoch_goes_on_from_any_step(workers, number, done):
 
 @given(samplers())
 def test_loads_differ_by_one_sample_at_most(workers):
-    """Of hands of one size: who has more of the load took its last sample while it had less."""
+    """In hands of one size, the worker with the greater load took its last sample while it had
+    less."""
     sampler = workers[0]
     for step, joined in enumerate(sampler._joined(0)):
         hands = sampler.deal(joined)

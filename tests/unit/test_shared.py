@@ -192,7 +192,7 @@ def test_computed_weights():
 
 
 def test_changed_between_calls():
-    """As with parameters of blocks: calls that wait agree in their weights, or it is an error."""
+    """Calls that wait agree in their weights, or an error is raised, as for blocks' parameters."""
     weight = array(4, 4)
     with edb.batching():
         x = N.identity(array(1, 4))
@@ -308,7 +308,7 @@ def test_forward_of_several_computes_no_others(net):
 
 
 def test_asking_weights_for_their_shapes_is_no_touch():
-    """As models do: num_hidden=len(bias)."""
+    """Models ask for shapes, as in num_hidden=len(bias)."""
     weight, bias = array(6, 4), array(6)
     with edb.batching('agenda') as scope:
         for _ in range(3):

@@ -194,7 +194,7 @@ def test_after_a_scope_calls_of_blocks_run_the_code_that_they_have(monkeypatch):
 
 @pytest.fixture
 def interrupts_ignored():
-    """As in a process that a shell started in the background."""
+    """Ignore interrupts, as a process does that a shell started in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,14 +1,15 @@
 """Run batches by MXNet's own operators: each is a call of a compiled graph, and writes a slice."""
 
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Union
 
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from ...errors import BatchError
 from ...mx.modes import modes
-from ...plan.plan import Batch, Group, Read, Traits
+from ...plan.plan import Batch, Capabilities, Group, Read
 from ...subgraph.node_type import NodeType
-from ..execution_state import Machine, parents_of
+from ..execution_state import ExecutionState, parents_of
 from ..gradients import Gradients
 from ..sparse_tables import look_up
 from .compiled_graph import (
@@ -42,11 +43,27 @@ class BatchTape(NamedTuple):
         )
 
 
-def traits(node_type: NodeType) -> Optional[Traits]:
-    """Return the traits of a type for this backend; None if it cannot run the type."""
+class LoopTape:
+    """The tape of a batch with loops of MXNet, which forget their steps in a backward pass. A
+    further pass runs the batch again first."""
+
+    def __init__(self, tape: BatchTape, run_again: Callable[[], list[NDArray]]):
+        self._tape, self._run_again = tape, run_again
+        self._forgotten = False
+
+    def backward(self, gradients: Gradients) -> None:
+        """Add to the gradients of the arguments that the batch read."""
+        if self._forgotten:
+            self._tape = self._tape._replace(outputs=self._run_again())
+        self._forgotten = True
+        self._tape.backward(gradients)
+
+
+def capabilities(node_type: NodeType) -> Optional[Capabilities]:
+    """Return the capabilities of a type for this backend; None if it cannot run the type."""
     if node_type.packed or node_type.graph.function is not None:
         return None
-    return Traits(node_type.by_segments is None, float('inf'), node_type.fused_up_to)
+    return Capabilities(node_type.by_segments is None, float('inf'), node_type.fused_up_to)
 
 
 def kind(_group: Group) -> int:
@@ -54,17 +71,17 @@ def kind(_group: Group) -> int:
     return 1
 
 
-def run(machine: Machine, first: int, last: int) -> Optional[BatchTape]:
+def run(state: ExecutionState, first: int, last: int) -> Union[BatchTape, LoopTape, None]:
     """Run one batch; return its tape, or None if it has no gradient."""
-    (batch,) = machine.plan.batches_between(first, last)
-    machine.fence = None
+    (batch,) = state.plan.batches_between(first, last)
+    state.fence = None
     if batch.node_type.tables:
-        look_up(machine, batch)
+        look_up(state, batch)
         return None
-    return _call(machine, batch)
+    return _call(state, batch)
 
 
-def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
+def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, None]:
     node_type = batch.node_type
     mode = node_type.mode
     program = program_for(
@@ -74,19 +91,19 @@ def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
     for source in program.sources:
         kind, position = source
         if kind in ('parameter', 'pack'):
-            inputs.append(machine.weights.of(node_type, program, source))
+            inputs.append(state.weights.of(node_type, program, source))
             differentiable |= any(
                 node_type.parameters[member].grad_req != 'null'
                 for member in program.parameters(source)
             )
         elif kind == 'index':
-            inputs.append(machine.index(batch.reads[position], node_type))
+            inputs.append(state.index(batch.reads[position], node_type))
         elif kind == 'parents':
-            inputs.append(machine.index(parents_of(batch.reads[position]), node_type))
+            inputs.append(state.index(parents_of(batch.reads[position]), node_type))
         elif kind == 'segments':
-            inputs.append(machine.segments(batch, position))
+            inputs.append(state.segments(batch, position))
         elif kind == 'lengths':
-            inputs.append(machine.lengths(batch, position))
+            inputs.append(state.lengths(batch, position))
         else:
             leaf = (
                 mode.recording
@@ -95,40 +112,55 @@ def _call(machine: Machine, batch: Batch) -> Optional[BatchTape]:
             )
             differentiable |= leaf
             inputs.append(
-                machine.rows(batch, position, leaf)
+                state.rows(batch, position, leaf)
                 if kind == 'rows'
-                else machine.arena(batch.reads[position].arena, position, leaf)
+                else state.arena(batch.reads[position].arena, position, leaf)
             )
-    outputs = [machine.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes]
+    outputs = [state.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes]
     with modes(mode.recording, mode.training):
         program.call(*inputs, out=outputs)
     if not (mode.recording and differentiable):
         return None
-    tape = _tape(machine, batch, outputs)
-    _note_unread(machine, batch, program, tape is not None)
-    return tape
+    tape = _tape(state, batch, outputs)
+    _note_unread(state, batch, program, tape is not None)
+    if tape is None or not node_type.has_loops:
+        return tape
+
+    def run_again() -> list[NDArray]:
+        if node_type.random:
+            raise BatchError(
+                f'a second backward pass through {node_type.name}, whose loop draws numbers: '
+                f'differentiate the sum of its results once'
+            )
+        copies = [output.copy() for output in outputs]
+        with modes(mode.recording, mode.training):
+            program.call(*inputs, out=copies)
+        kept = zip(copies, batch.writes)
+        return [copy for copy, write in kept if state.gradients[write.arena] is not None]
+
+    return LoopTape(tape, run_again)
 
 
-def _tape(machine: Machine, batch: Batch, outputs: list[NDArray]) -> Optional[BatchTape]:
+def _tape(state: ExecutionState, batch: Batch, outputs: list[NDArray]) -> Optional[BatchTape]:
     """Return what the backward pass of a batch needs; None without a result of a floating type."""
     kept = [
-        (output, machine.gradients[write.arena]._slice(write.begin, write.end))
+        (output, state.gradients[write.arena]._slice(write.begin, write.end))
         for output, write in zip(outputs, batch.writes)
-        if machine.gradients[write.arena] is not None
+        if state.gradients[write.arena] is not None
     ]
     return (
         BatchTape(batch, [pair[0] for pair in kept], [pair[1] for pair in kept]) if kept else None
     )
 
 
-def _note_unread(machine: Machine, batch: Batch, program: CompiledGraph, remembered: bool) -> None:
+def _note_unread(state: ExecutionState, batch: Batch, program: CompiledGraph, taped: bool) -> None:
     """Note the gradient rows that a batch's backward pass will not write. A batch without gradients
     writes none, and a graph for empty arguments may leave out some."""
-    used = {position for kind, position in program.sources if kind == 'rows' and remembered}
-    machine.unread += [
-        machine.gradients[read.arena]._slice(read.begin, read.end)
+    used = {position for kind, position in program.sources if kind == 'rows' and taped}
+    state.unread += [
+        state.gradients[read.arena]._slice(read.begin, read.end)
         for position, read in enumerate(batch.reads)
-        if machine.plan.arenas[read.arena].private and position not in used
+        if state.plan.arenas[read.arena].private and position not in used
     ]
 
 

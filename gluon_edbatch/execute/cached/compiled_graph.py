@@ -39,8 +39,8 @@ class Source(NamedTuple):
 
 
 class InTurns:
-    """A CachedOp that threads call one after the other. Calls of MXNet's own infer shapes in a
-    shared graph, and fail, or worse, if two do so concurrently."""
+    """A CachedOp that threads call one after the other. Concurrent calls of MXNet's own CachedOp
+    infer shapes in one shared graph, and fail or corrupt it."""
 
     __slots__ = ('_op', '_lock')
 

@@ -14,4 +14,4 @@ def flags(array: np.ndarray) -> memoryview:
 
 
 def prepare(array: np.ndarray, address: int) -> None:
-    """Do nothing; the C form learns here how arrays are laid out, by one of three int64."""
+    """Do nothing. The C form learns the memory layout of arrays here, from three int64."""

@@ -365,7 +365,7 @@ def _mark_kept(registers: list[Register], instructions: list[Instruction]) -> No
 def _mark_gradients(
     registers: list[Register], instructions: list[Instruction], node_type: NodeType
 ) -> None:
-    """Set where gradients of registers are; nowhere for those that lead to nothing."""
+    """Set where the gradient of each register is: nowhere if no gradient is wanted behind it."""
     for register in registers:
         if register.place is Place.INPUT and node_type.arguments[register.position].differentiable:
             register.gradient = Place.INPUT

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ...mx import fresh
+from ...mx import ndarray_api
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
-from ...mx.mutation_guard import Watched, no_touches
+from ...mx.mutation_guard import MutationGuard, no_touches
 from ...mx.pool import Memory
-from ...plan.plan import Group, Part, Traits
+from ...plan.plan import Capabilities, Group, Part
 from ...record.model_watch import key_of
 from ...subgraph.node_type import NodeType
 from ..executable import executable
-from ..execution_state import Machine
+from ..execution_state import ExecutionState
 from ..gradients import NOT_WANTED, WRITTEN, Gradients
 from ..weights import Weights
 from .library import address
@@ -62,29 +62,29 @@ class Frame(NamedTuple):
 class NativeRun:
     """Batches `first` to before `last` of the plan, of one kind, as one call of an operator."""
 
-    def __init__(self, machine: Machine, first: int, last: int):
-        parts = machine.plan.parts(first, last)
+    def __init__(self, state: ExecutionState, first: int, last: int):
+        parts = state.plan.parts(first, last)
         node_type = parts[0][0].node_type
         self.training, self._ctx = node_type.mode.recording, node_type.ctx
-        frame = _frame(machine.weights, [part[0].node_type for part in parts])
+        frame = _frame(state.weights, [part[0].node_type for part in parts])
         self._dtype = _DTYPES[frame.natives[0].program.element_size]
         self._differentiable = self.training and frame.differentiable
-        self._words, self._elements, self._slots = self._table(machine, frame, parts, first, last)
-        self._arenas = [machine.arenas[arena] for arena in self._slots]
-        watched = machine.recording.model.parameters
+        self._words, self._elements, self._slots = self._table(state, frame, parts, first, last)
+        self._arenas = [state.arenas[arena] for arena in self._slots]
+        watched = state.recording.model.parameters
         self._weights = [watched[key] for key in frame.keys]
         self._inputs = [  # of the tape, which of them each weight is
-            machine.weights.trained(parts[part][0].node_type, position) if trained else None
+            state.weights.trained(parts[part][0].node_type, position) if trained else None
             for part, position, trained in frame.weights
         ]
-        self._laps = [machine.clock.laps(first, last)] if machine.clock else []
+        self._laps = [state.clock.laps(first, last)] if state.clock else []
 
-    def forward_now(self) -> bool:
+    def forward_inline(self) -> bool:
         """Run the batches inline if they are few and small; return whether they ran.
 
         The engine must not be using their arenas.
         """
-        return not (self.training or self._laps) and run_now(
+        return not (self.training or self._laps) and run_inline(
             self._words, self._weights, self._arenas
         )
 
@@ -109,7 +109,7 @@ class NativeRun:
         wanted += [gradients.of_input(place) for place in self._inputs]
         arrays = [self.table, *self._arenas, self._workspace.array]
         written = [mode == WRITTEN for _, mode in wanted]
-        fresh.run(
+        ndarray_api.run(
             address('edb_push_backward'),
             np.array([self._ctx.device_typeid, self._ctx.device_id, len(self._arenas), *written]),
             [array.handle for array in arrays]
@@ -117,22 +117,22 @@ class NativeRun:
         )
 
     def _table(
-        self, machine, frame: Frame, parts: Sequence[Part], first: int, last: int
+        self, state, frame: Frame, parts: Sequence[Part], first: int, last: int
     ) -> tuple[np.ndarray, int, dict[int, int]]:
         """Return the table's words, the workspace's size, and the run's arena for each arena."""
-        kept, key = machine.plan.tables, (first, last, get_num_threads())
+        kept, key = state.plan.tables, (first, last, get_num_threads())
         if kept is not None and key in kept and kept[key][0] is frame:
             return kept[key][1]
         slots: dict[int, int] = {}
         for group, _, _ in parts:
             for place in group.reads + group.writes:
                 slots.setdefault(place.arena, len(slots))
-        table = Table(size_of(frame.start, frame.programs, parts), machine.plan.indices)
+        table = Table(size_of(frame.start, frame.programs, parts), state.plan.indices)
         table.begin(frame.start, key[2], len(slots), first, last - first)
         workspace = 1 + frame.workspace
         for (group, begin, end), words, native in zip(parts, frame.programs, frame.natives):
             table.add(words)
-            table.add_batches(group, begin, end, slots, machine.plan.private)
+            table.add_batches(group, begin, end, slots, state.plan.private)
             workspace += native.layouts[self.training].workspace(table.rows, table.values)
         result = table.words, workspace, slots
         if kept is not None:
@@ -140,10 +140,10 @@ class NativeRun:
         return result
 
 
-# --- at once -------------------------------------------------------------------------------------
+# --- inline runs ----------------------------------------------------------------------------------
 
 
-def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDArray]) -> bool:
+def run_inline(words: np.ndarray, weights: list[MutationGuard], arenas: list[NDArray]) -> bool:
     """Run batches forward inline; return True when their results are in the arenas. Return False,
     and do nothing, if that would take long or a parameter is about to be used.
 
@@ -154,11 +154,11 @@ def run_now(words: np.ndarray, weights: Sequence[Watched], arenas: Sequence[NDAr
         return False
     handles = [each.handle() for each in weights]
     handles += [array.handle for array in arenas]
-    fresh.wait(handles)  # not under the lock: what writes a parameter may need that
+    ndarray_api.wait(handles)  # not under the lock: what writes a parameter may need that
     with no_touches():
         if any([each.touched for each in weights]):
             return False
-        return fresh.run(address('edb_run_now'), words, handles)
+        return ndarray_api.run(address('edb_run_inline'), words, handles)
 
 
 # --- what runs share -----------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class _FrameMaker:
         self._differentiable = False
 
     def frame(self) -> Frame:
-        """Return what runs of these types share."""
+        """Return the frame that all runs of these types share."""
         natives = [_program(node_type) for node_type in self._node_types]
         programs = [
             np.concatenate([native.layouts[self._training].words, self._parameters_of(part)])
@@ -261,12 +261,12 @@ def _program(node_type: NodeType) -> NativeProgram:
 # --- as a backend --------------------------------------------------------------------------------
 
 
-def traits(node_type: NodeType) -> Optional[Traits]:
-    """Return the traits of a type for native operators; None if they cannot run it."""
+def capabilities(node_type: NodeType) -> Optional[Capabilities]:
+    """Return the capabilities of a type for native operators; None if they cannot run it."""
     native = native_program(node_type)
     if native is None:
         return None
-    return Traits(
+    return Capabilities(
         pads=False,
         hoisted_below=_HOISTED_BELOW,
         fused_up_to=float('inf') if native.program.packs else 0,
@@ -288,12 +288,12 @@ def kind(group: Group) -> Union[int, np.ndarray]:
     return kind
 
 
-def run(machine: Machine, first: int, last: int) -> Optional[NativeRun]:
+def run(state: ExecutionState, first: int, last: int) -> Optional[NativeRun]:
     """Run batches; return what differentiates them, or None."""
-    batches = NativeRun(machine, first, last)
-    if machine.is_quiet and last - first == machine.plan.size and batches.forward_now():
-        machine.note_over()
+    batches = NativeRun(state, first, last)
+    if state.is_quiet and last - first == state.plan.size and batches.forward_inline():
+        state.note_over()
         return None
     is_differentiable = batches.forward()
-    machine.fence = batches.table
+    state.fence = batches.table
     return batches if is_differentiable else None

@@ -16,8 +16,8 @@ columns.prepare(_probe, _probe.ctypes.data)
 
 
 def size_of(start: np.ndarray, programs: Sequence[np.ndarray], parts: Sequence[tuple]) -> int:
-    """Return how many words a table takes without its indices. It has the first words, and for each
-    type its program and parameters (int64) and its batches, from one to before another."""
+    """Return how many words a table takes without its indices: the words at its start, and for
+    each type its program, parameters and batches. `parts` has (group, first, end) of batches."""
     size = len(start)
     for words, (group, begin, end) in zip(programs, parts):
         reads, writes, ragged = group.reads, group.writes, _parents(group) is not None

@@ -159,10 +159,10 @@ _ALONG_ROWS = (
     'edb.ragged(values), or as one value (1, length, …), to a HybridBlock that works along axis 1.'
 )
 _BY_LENGTH = {
-    'RNN': 'Call a cell, as gluon.rnn.LSTMCell, step by step: its calls batch whatever the '
-    'lengths; or sort samples by length, so that few lengths meet.',
-    'Convolution': 'A window sees what is behind the end: pad samples to few lengths yourself, or '
-    'sort them by length.',
+    'RNN': 'An RNN layer is padded if only its outputs are used, and, where it goes both ways, if '
+    'it has no dropout. Call a cell, as gluon.rnn.LSTMCell, step by step, or sort samples.',
+    'Convolution': 'A convolution is padded if it has stride 1 along the axis that differs. Pad '
+    'samples to few lengths yourself, or sort them by length.',
     'several rows': 'Give a call one sample, (1, length, …).',
     'over all rows': 'What is reduced lies along axis 0, the batch axis: give such values as '
     'edb.ragged(values) to a block that reduces axis 1, as SoftmaxCrossEntropyLoss does in '

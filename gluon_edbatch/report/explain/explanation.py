@@ -1,4 +1,4 @@
-"""An explanation as a value, and its text."""
+"""Dataclasses of an explanation, and their text."""
 
 import os
 import textwrap
@@ -180,12 +180,12 @@ class Explanation(NamedTuple):
         for site, group in groupby(self.places, lambda place: place.site):
             places = list(group)
             if any(place.reasons for place in places) and not _is_known_chain(places, given):
-                line = f'{shown(site)}: {places[0].source}'.rstrip(': ')
+                line = f'{site_text(site)}: {places[0].source}'.rstrip(': ')
                 lines += ['', line if len(line) <= _WIDTH else line[: _WIDTH - 1] + '…']
                 for place in places:
                     lines += _place_lines(place, given)
             else:
-                well += [f'{shown(site)}  {headline(place)}' for place in places]
+                well += [f'{site_text(site)}  {headline(place)}' for place in places]
         lines += [''] * bool(well) + well[:_WELL]
         if len(well) > _WELL:
             lines.append(f'and {counted("place", len(well) - _WELL)} with nothing to tell')
@@ -196,7 +196,7 @@ class Explanation(NamedTuple):
         if not self.seconds:
             return []
         found = sorted(self.places, key=lambda place: -place.seconds)
-        known = [(place.seconds, f'{shown(place.site)}  {place.operation}') for place in found]
+        known = [(place.seconds, f'{site_text(place.site)}  {place.operation}') for place in found]
         others = [seconds for seconds, _ in known[_TIMES:]]
         known = known[:_TIMES]
         if others:
@@ -243,7 +243,7 @@ class Explanation(NamedTuple):
         return lines
 
 
-def shown(site: Site) -> str:
+def site_text(site: Site) -> str:
     """Return a line's place for readers, relative to the working directory if it is below that."""
     here = os.getcwd() + os.sep
     name = site.filename.removeprefix(here)
@@ -333,7 +333,7 @@ TYPE_CAUSES = frozenset(
 
 
 def counted(what: str, count: int) -> str:
-    """Return a count and its noun, plural if needed; what follows a comma stays behind."""
+    """Return a count and its noun, plural if needed; text after a comma stays as it is."""
     noun, comma, rest = what.partition(',')
     return f'{count} {noun}{"s" * (count != 1)}{comma}{rest}'
 

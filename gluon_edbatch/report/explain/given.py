@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...mx.mutation_guard import Watched
+from ...mx.mutation_guard import MutationGuard
 from ...record.inputs import GivenArray
 from ...record.recording import Recording
 from .explanation import Cause, Reason, counted
@@ -31,7 +31,7 @@ _ADVICE = {
 
 
 def given_in_all(recording: Recording) -> tuple[tuple[str, int], ...]:
-    """Return how many arrays were given in each way, equal ones counted once; and numbers."""
+    """Return how many arrays, equal ones counted once, and numbers were given in each way."""
     counts = Counter(how.value for how in _ways(recording))
     if recording.scalars:
         counts['number'] = len(recording.scalars)
@@ -70,4 +70,4 @@ def _way(array: Any, large: int) -> How:
         return How.NUMPY if array.size < large else How.LARGE
     if isinstance(array.values, np.ndarray):
         return How.READ
-    return How.WATCHED if isinstance(array.values, Watched) else How.ENGINE
+    return How.WATCHED if isinstance(array.values, MutationGuard) else How.ENGINE

@@ -28,7 +28,7 @@ from .advice import (
     advice_for_weight,
 )
 from .differences import PARAMETERS, Difference, differences, value_text
-from .explanation import Bar, Cause, Reason, counted, shown
+from .explanation import Bar, Cause, Reason, counted, site_text
 
 
 class Use(NamedTuple):
@@ -42,8 +42,8 @@ class Use(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for an evaluation, whether the scope was still recording then, and whether that
-    line called `run_concurrently`; `why`, if it only calls what runs eagerly."""
+    """A line that asked for an evaluation. `early` if the scope still recorded, `round` if the line
+    called `run_concurrently`. `why` is the reason if only calls that run eagerly were needed."""
 
     site: Site
     early: bool
@@ -181,7 +181,7 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
         sites = Counter(one.site for one in before if one.early == (cause is Cause.READ_EARLY))
         if sites:
             where = ', '.join(
-                f'{shown(site)} ({count} times)' if count > 1 else shown(site)
+                f'{site_text(site)} ({count} times)' if count > 1 else site_text(site)
                 for site, count in sites.most_common(3)
             )
             text = f'{where} {verb}, so the calls ran in {times} evaluations'
@@ -217,7 +217,7 @@ def scheduler_reason(
 
 
 def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> list[Reason]:
-    """Return the reason if calls of a line depend on each other; of those that ran, if any did."""
+    """Return the reason if calls of a line depend on each other; if any ran, only these count."""
     needed = min(needed, batches) if batches else needed
     if needed < 2:
         return []

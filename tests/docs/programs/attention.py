@@ -15,7 +15,7 @@ CLASSES, BEGIN = 6, 6  # of what is told, and what stands before the first
 
 
 class Attention(gluon.HybridBlock):
-    """Additive; returns its weights, too."""
+    """Additive attention that returns its weights, too."""
 
     def __init__(self, size, **kwargs):
         super().__init__(**kwargs)
@@ -62,7 +62,7 @@ class Sorter(gluon.Block):
 
 
 def plain(values):
-    """(1, number, size)"""
+    """Convert numbers to an array (1, number, size)."""
     return nd.stack(*values, axis=1)
 
 
@@ -73,7 +73,7 @@ def loss_of(net, loss_fn, sample):
 
 
 def make(count):
-    """Numbers, and their classes in order."""
+    """Return random numbers, and their classes in order."""
     made = [np.random.rand(np.random.randint(1, 7)) for _ in range(count)]
     return [(nd.array(one), [int(CLASSES * number) for number in sorted(one)]) for one in made]
 

@@ -82,7 +82,7 @@ class Parser(edb.AutoBatchMixin, gluon.Block):
         return actions, scores
 
     def parse(self, sentence):
-        """Actions, for run_concurrently."""
+        """Yield for scores, and return the actions; for `run_concurrently`."""
         actions, _ = yield from self.walk(sentence)
         return actions
 

@@ -32,7 +32,7 @@ def expression(depth):
 
 
 class Gate(gluon.HybridBlock):
-    """As much of a new summary as of the old one, feature by feature."""
+    """Mix a new and an old summary, with a learned share for each feature."""
 
     def __init__(self, size, **kwargs):
         super().__init__(**kwargs)
@@ -49,7 +49,7 @@ class Gate(gluon.HybridBlock):
 
 
 class Truth(gluon.Block):
-    """How likely an expression is true."""
+    """Compute how likely an expression is true."""
 
     def __init__(self, size, dropout=0.0, **kwargs):
         super().__init__(**kwargs)

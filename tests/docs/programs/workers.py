@@ -20,7 +20,7 @@ from gluon_edbatch.distributed import Trainer, connect
 
 
 class Digits(edb.AutoBatchMixin, gluon.Block):
-    """Whether there is a nine."""
+    """Decide whether a list of digits has a nine."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

@@ -73,7 +73,7 @@ class TooLong(BaseException):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Of processor time."""
+    """Limit the processor time of what runs inside the ``with``."""
 
     def end(*_: Any) -> None:
         raise TooLong
@@ -88,7 +88,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 class Difference(Exception):
-    """Two results are not the same."""
+    """Two results differ."""
 
 
 def run_case(seed: int, number: int, say: Say = _silent) -> Outcome:
@@ -101,7 +101,7 @@ def run_case(seed: int, number: int, say: Say = _silent) -> Outcome:
 
 
 def constructs_of(seed: int, number: int) -> dict[str, int]:
-    """Of a case."""
+    """Count the constructs in a case's program."""
     return dict(constructs(Writer(f'{seed} {number}').program().source))
 
 
@@ -299,7 +299,7 @@ def _compared_when_loaded(
 
 
 def _reports(net: gluon.Block, compiled: Any, samples: list[Any], folder: Path) -> str:
-    """Which error a report of the program raises, or of a scope, before, meanwhile and after."""
+    """Return the error that a report of the program or a scope raises, at any time of a run."""
 
     def look() -> None:
         for told in (scope, scope.report(), scope.explain()):

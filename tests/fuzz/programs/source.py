@@ -135,11 +135,11 @@ class Scope(dict[str, str]):
         return [name for name, each in self.items() if each in kinds]
 
     def inner(self, fixed: tuple[str, ...] = (), **names: str) -> 'Scope':
-        """A branch or loop in it."""
+        """Return the scope of a branch or loop in this scope."""
         return Scope({**self, **names}, self.fixed | set(fixed) | set(names))
 
     def assignable(self, *kinds: str) -> list[str]:
-        """Variables that may get another value."""
+        """Return the variables that may get another value."""
         return [name for name, each in self.items() if each in kinds and name not in self.fixed]
 
 
@@ -160,7 +160,7 @@ class Writer:
         self._in_part = False
 
     def program(self) -> Program:
-        """The module."""
+        """Return the source of the module."""
         while True:
             try:
                 made = self._program()
@@ -187,7 +187,7 @@ class Writer:
     # --- expressions -----------------------------------------------------------------------------
 
     def expr(self, kind: str, scope: Scope, depth: int = 2) -> str:
-        """One of a kind."""
+        """Write an expression of a kind."""
         variables = [] if kind == 'fresh' else scope.of(kind)
         methods = [] if self._in_part else [each for each in self._methods if each.gives == kind]
         if variables and self.random.random() < (_VARIABLES if depth <= 0 else 0.3):
@@ -319,7 +319,7 @@ class Writer:
     # --- statements ------------------------------------------------------------------------------
 
     def _body(self, scope: Scope, depth: int, in_loop: bool) -> list[str]:
-        """Some statements, at least one."""
+        """Write one statement or more."""
         lines: list[str] = []
         for _ in range(self.random.randint(1, 4 if depth == 0 else 3)):
             self._budget -= 1
@@ -383,7 +383,7 @@ class Writer:
         return value
 
     def _augment(self, scope: Scope) -> list[str]:
-        """An augmented assignment."""
+        """Write an augmented assignment."""
         chosen = self.random.choice(
             ['num', 'num', 'int', 'int', 'row', 'own', 'rows', 'item', 'and']
         )
@@ -422,7 +422,7 @@ class Writer:
         return [f'{name}[{key}] {self.random.choice(["+=", "-="])} {self.expr("num", scope)}']
 
     def _change(self, scope: Scope) -> list[str]:
-        """A list or dict is changed."""
+        """Write a change of a list or dict."""
         holders = scope.assignable('rows', 'nums', 'table', 'counts')
         if not holders:
             return self._assign(scope)
@@ -449,7 +449,7 @@ class Writer:
         return self._filled(template, scope, 1).split('\n')
 
     def _unpack(self, scope: Scope) -> list[str]:
-        """Several targets."""
+        """Write an assignment to several targets."""
         chosen = self.random.randrange(7)
         if chosen == 0:
             value = self.expr('pair', scope)
@@ -474,7 +474,7 @@ class Writer:
         return [f'if {self.expr("cond", scope)}:', *_indented(self._return(scope))]
 
     def _return(self, scope: Scope) -> list[str]:
-        """Of what the function gives; forward gives anything, nested."""
+        """Write a return of the function's kind; `forward` returns any nested value."""
         if self._gives:
             return [f'return {self.expr(self._gives, scope)}']
         kinds = [kind for kind in _KEPT if scope.of(kind)]
@@ -624,7 +624,7 @@ class Writer:
         return lines
 
     def _decode(self, scope: Scope) -> list[str]:
-        """Tokens, until one ends it."""
+        """Write a loop that makes tokens until one ends it."""
         if self._in_part:
             return self._assign(scope)
         token, states, words, hidden = [self._new(each) for each in ('k', 'states', 'words', 'x')]

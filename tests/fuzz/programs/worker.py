@@ -8,7 +8,7 @@ from .case import run_case
 
 
 def main() -> None:
-    """Of the command line."""
+    """Run the command line."""
     seed, *numbers = map(int, sys.argv[1:])
     for number in numbers:
         print(json.dumps(run_case(seed, number, _say)._asdict()), flush=True)

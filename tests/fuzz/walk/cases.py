@@ -79,7 +79,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What `--only` takes."""
+        """The case's name, as `--only` takes it."""
         return f'{self.op}#{self.index}'
 
     def __str__(self) -> str:
@@ -122,19 +122,19 @@ class Draw:
         self.block = True
 
     def pick(self, choices: Sequence[Any]) -> Any:
-        """One of these."""
+        """Draw one of some items."""
         return choices[self.random.randint(len(choices))]
 
     def number(self, low: int, high: int) -> int:
-        """An integer, both ends included."""
+        """Draw an integer, both ends included."""
         return int(self.random.randint(low, high + 1))
 
     def flag(self, chance: float = 0.5) -> bool:
-        """Whether."""
+        """Draw a bool."""
         return bool(self.random.uniform() < chance)
 
     def shape(self, least: int = 1, most: int = 4, longest: int = 3) -> tuple[int, ...]:
-        """Of an array with so many axes."""
+        """Return the shape of an array with so many axes."""
         return tuple(self.number(1, longest) for _ in range(self.number(least, most)))
 
     def maybe(self, name: str, *choices: Any) -> Any:
@@ -148,7 +148,7 @@ class Draw:
         return self.pick(list(range(-rank, rank)) + [None] * (2 * none))
 
     def axes(self, rank: int, none: bool = True) -> Any:
-        """One or several, or None."""
+        """Draw one axis, several, or None."""
         if none and self.flag(0.15):
             return None
         axes = self.random.permutation(rank)[: self.number(1, rank)].tolist()
@@ -232,7 +232,7 @@ def _any_inputs(operator: Operator, draw: Draw) -> list[Input]:
 
 
 def _any_attributes(operator: Operator, draw: Draw, rank: int, few: bool = False) -> None:
-    """Those that are required, and some of the others; `few` if a maker has set what matters."""
+    """Return required attributes and some optional ones; `few` if a maker has set what matters."""
     for attribute in operator.attributes:
         if attribute.name in draw.attrs or attribute.name in _LEFT_ALONE or few:
             continue
@@ -289,6 +289,6 @@ def _value(attribute: Attribute, draw: Draw, rank: int) -> Any:
 
 
 def find(operators: dict[str, Operator], seed: int, name: str) -> Optional[Case]:
-    """The case that `Case.name` names."""
+    """Return the case that a `Case.name` names."""
     op, _, index = name.rpartition('#')
     return make_case(operators[op], seed, int(index)) if op in operators else None

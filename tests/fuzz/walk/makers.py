@@ -251,7 +251,7 @@ def _(draw):
 
 @_for('_mp_adamw_update')
 def _(draw):
-    """Of one shape: MXNet checks none of them, and reads beyond those that are too small."""
+    """Return arrays of one shape: MXNet checks none, and reads beyond arrays that are too small."""
     draw.attrs.update(lr=0.3, eta=draw.pick([1.0, 0.5]))
     draw.maybe('wd', 0.3)
     draw.maybe('beta1', 0.5)

@@ -71,7 +71,7 @@ def _method(draw: Draw, name: str, *arguments: Any, **options: Any) -> None:
 
 
 def _shape(draw: Draw, least: int = 0, most: int = 4) -> tuple[int, ...]:
-    """Of an array; now and then without axes, or without elements."""
+    """Return the shape of an array; now and then without axes, or without elements."""
     shape = draw.shape(max(least, 1), most)
     if not least and draw.flag(0.12):
         return ()
@@ -82,7 +82,7 @@ def _shape(draw: Draw, least: int = 0, most: int = 4) -> tuple[int, ...]:
 
 
 def _some(draw: Draw, **choices: Sequence[Any]) -> dict[str, Any]:
-    """Some of these options."""
+    """Draw some of these options."""
     return {name: draw.pick(values) for name, values in choices.items() if draw.flag(0.6)}
 
 
@@ -482,7 +482,7 @@ def _(draw, name):
 
 
 def _key(draw: Draw, shape: Sequence[int]) -> str:
-    """Of numbers, slices, new axes and an ellipsis."""
+    """Return an index of numbers, slices, new axes and an ellipsis."""
     keys, ellipsis = [], False
     for length in shape:
         top = max(length, 1)

@@ -10,14 +10,14 @@ from gluon_edbatch.mx.symbols import NUMPY, in_mx_sym
 
 
 class Attribute(NamedTuple):
-    """Its name, and its type in MXNet's words."""
+    """An attribute of an operator: name, and type in MXNet's words."""
 
     name: str
     kind: str
 
     @property
     def required(self) -> bool:
-        """Whether it has no default."""
+        """Whether the attribute has no default."""
         return 'required' in self.kind or 'optional' not in self.kind
 
 

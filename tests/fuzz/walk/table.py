@@ -12,7 +12,7 @@ WAYS = ('by rule', 'whole values', 'one by one', 'refused', EAGER_FAILS)
 
 
 class Line(NamedTuple):
-    """Of one operator.
+    """A line of the table, for one operator.
 
     Attributes
     ----------

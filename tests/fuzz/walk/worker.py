@@ -199,12 +199,12 @@ class _Block(gluon.HybridBlock):
         self.case = case
 
     def hybridized(self, _: Case, arguments: Sequence[NDArray]) -> Any:
-        """As Gluon runs its graph."""
+        """Run the operator as a graph, as hybridized Gluon does."""
         self.hybridize()
         return self(*arguments)
 
     def hybrid_forward(self, F, *args):
-        """Of arrays or Symbols."""
+        """Call the operator on arrays or Symbols."""
         if self.case.code:
             return _written(self.case.code)(F.np, F.npx, *args)
         return symbol_function(self.case.op)(*args, **_attributes(self.case))

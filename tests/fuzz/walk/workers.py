@@ -48,7 +48,8 @@ class Worker:
         self._child = 0  # 0: not known yet, or dead
 
     def run(self, case: Case, only: str = '') -> dict[str, str]:
-        """Its answer; one with ``died`` if there is none, and what the process was at."""
+        """Return the answer to a case. If the process died, the answer has ``died``: what it was
+        doing."""
         if self._process is None:
             self._start()
         while not self._child:

@@ -1,5 +1,5 @@
-// Functions that Python calls (see mx/fresh.py): small runs forward, and what they gather, in the
-// thread that asks for them; and the gradients of a run, which MXNet's engine runs later.
+// Functions that Python calls (see mx/ndarray_api.py). Small forward runs, and what they gather,
+// run inline in the calling thread. MXNet's engine runs the gradients of a run later.
 //
 // They give 0 or 1, or -1 and what is wrong in `message`.
 #pragma once
@@ -28,7 +28,7 @@ struct Error : std::runtime_error {
 
 namespace edb {
 
-struct MXNetInC {  // MXNet's functions for C, in the order of `_FUNCTIONS` in mx/making.py
+struct MXNetInC {  // as in `_FUNCTIONS` of mx/ndarray_creation.py
   int (*shape)(void*, int*, const int**);
   int (*data)(void*, void**);
   int (*share)(void*, void**);  // another handle of an array
@@ -109,11 +109,11 @@ template <typename T, typename Given> T* take_workspace(const Run& run, Given* g
   return given->template next<T>();
 }
 
-// --- at once -----------------------------------------------------------------------------------
+// --- inline runs ---------------------------------------------------------------------------------
 
 constexpr double kMostNanoseconds = 200000;  // longer, Python does better to run ahead
 
-template <typename T> bool run_now(const Run& run, Handles given) {
+template <typename T> bool run_inline(const Run& run, Handles given) {
   if (WholeRun<T>::nanoseconds(run) > kMostNanoseconds) return false;
   thread_local Scratch scratch;
   scratch.release();
@@ -199,8 +199,9 @@ template <typename Body> int or_message(char* message, int64_t room, Body body) 
 }  // namespace edb
 
 // Words and arrays: see `edb::gather`.
-extern "C" int edb_gather_now(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
-                              void* const* handles, int64_t arrays, char* message, int64_t room) {
+extern "C" int edb_gather_inline(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
+                                 void* const* handles, int64_t arrays, char* message,
+                                 int64_t room) {
   return edb::or_message(message, room, [=] {
     edb::Handles given(*mxnet, handles);
     std::vector<char*> data;
@@ -212,12 +213,12 @@ extern "C" int edb_gather_now(const edb::MXNetInC* mxnet, const int64_t* words, 
 
 // The words are the run's table; arrays are the weights, and then the arenas. Gives whether it was
 // run, as it takes not long.
-extern "C" int edb_run_now(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
-                           void* const* handles, int64_t, char* message, int64_t room) {
+extern "C" int edb_run_inline(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
+                              void* const* handles, int64_t, char* message, int64_t room) {
   return edb::or_message(message, room, [=] {
     const edb::Run run = edb::read_run(words, count);
     const edb::Handles given(*mxnet, handles);
-    return (run.element_size == 4 ? edb::run_now<float> : edb::run_now<double>)(run, given);
+    return (run.element_size == 4 ? edb::run_inline<float> : edb::run_inline<double>)(run, given);
   });
 }
 

@@ -1,6 +1,6 @@
 """Read small arrays of the host inline by MXNet's C functions: a copy would be an operator.
 
-The compiled ``calls.py`` uses the C form (``reading.pxd``, ``reading.h``) and never runs `read`.
+The compiled ``calls.py`` uses ``ndarray_contents.h`` instead, and never runs `read`.
 """
 
 import ctypes
@@ -73,11 +73,11 @@ def holds(array: np.ndarray, held: bytes) -> bool:
 
 
 def prepare(handle, where: Sequence[int], failed) -> None:
-    """Do nothing; the C form learns here where things are (see `IN_C`)."""
+    """Do nothing. The C form gets the addresses in `IN_C` here."""
 
 
 _FUNCTIONS = [getattr(_LIB, f'MXNDArrayGet{name}') for name in _NAMES] + [_LIB.MXNDArrayWaitToRead]
-# Where handles are, and MXNet's functions that `read` calls, as ``reading.h`` wants them.
+# Where handles are, and MXNet's functions that `read` calls, as ``ndarray_contents.h`` wants them.
 IN_C = (
     handle_slot,
     [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in _FUNCTIONS],

@@ -1,5 +1,5 @@
-/* Arrays made, cut and written by MXNet's functions for C, which making.py finds. Cython includes
-   it in what it makes of fresh.py. */
+/* Make, slice and write arrays by MXNet's C API, which ndarray_creation.py finds. Cython includes
+   it in what it makes of ndarray_api.py. */
 #pragma once
 
 #include <Python.h>
@@ -7,7 +7,7 @@
 
 enum { EDB_HOST = 1, EDB_MOST_AXES = 32 };
 
-/* In the order of `_FUNCTIONS` in making.py. */
+/* In the order of `_FUNCTIONS` in ndarray_creation.py. */
 static struct {
   int (*create)(const unsigned *, unsigned, int, int, int, int, void **);
   int (*slice)(void *, unsigned, unsigned, void **);
@@ -19,12 +19,12 @@ static struct {
   void *others[3];
 } edb_makes;
 static Py_ssize_t edb_made_handle_at = 0, edb_made_writable_at = 0;
-static PyObject *edb_making_error = NULL, *edb_made_handle = NULL, *edb_name_of_handle = NULL;
+static PyObject *edb_creation_error = NULL, *edb_made_handle = NULL, *edb_name_of_handle = NULL;
 static PyObject *edb_name_of_value = NULL;
 static PyTypeObject *edb_made_type = NULL;
 
-static PyObject *edb_making_failed(void) {
-  PyObject *error = PyObject_CallFunctionObjArgs(edb_making_error, NULL);
+static PyObject *edb_creation_failed(void) {
+  PyObject *error = PyObject_CallFunctionObjArgs(edb_creation_error, NULL);
   if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
   Py_XDECREF(error);
   return NULL;
@@ -85,7 +85,7 @@ static PyObject *edb_make_empty(PyObject *shape, int device, int number, int lat
   }
   Py_BEGIN_ALLOW_THREADS failed =
       edb_makes.create(dims, (unsigned)axes, device, number, late, dtype, &address);
-  Py_END_ALLOW_THREADS return failed ? edb_making_failed() : edb_made(address);
+  Py_END_ALLOW_THREADS return failed ? edb_creation_failed() : edb_made(address);
 }
 
 static PyObject *edb_cut(PyObject *array, Py_ssize_t begin, Py_ssize_t end) {
@@ -93,7 +93,7 @@ static PyObject *edb_cut(PyObject *array, Py_ssize_t begin, Py_ssize_t end) {
   int failed;
   if (!handle) return NULL;
   Py_BEGIN_ALLOW_THREADS failed = edb_makes.slice(handle, (unsigned)begin, (unsigned)end, &address);
-  Py_END_ALLOW_THREADS return failed ? edb_making_failed() : edb_made(address);
+  Py_END_ALLOW_THREADS return failed ? edb_creation_failed() : edb_made(address);
 }
 
 /* Where rows of that shape are in an array of the host of that dtype; NULL for any other. */
@@ -134,7 +134,7 @@ static PyObject *edb_wait(PyObject *handles) {
     int failed;
     if (edb_address_in(PyList_GET_ITEM(handles, place), &address) < 0) return NULL;
     Py_BEGIN_ALLOW_THREADS failed = edb_makes.wait(address);
-    Py_END_ALLOW_THREADS if (failed) return edb_making_failed();
+    Py_END_ALLOW_THREADS if (failed) return edb_creation_failed();
   }
   Py_RETURN_NONE;
 }
@@ -167,8 +167,8 @@ static PyObject *edb_run(size_t address, PyObject *words, PyObject *handles) {
                     : PyBool_FromLong(result);
 }
 
-static int edb_prepare_making(PyObject *array, PyObject *handle, PyObject *writable,
-                              PyObject *where, PyObject *failed, PyObject *handle_class) {
+static int edb_prepare_creation(PyObject *array, PyObject *handle, PyObject *writable,
+                                PyObject *where, PyObject *failed, PyObject *handle_class) {
   void **functions = (void **)&edb_makes;
   Py_ssize_t place, count = sizeof(edb_makes) / sizeof(*functions);
   if (Py_TYPE(handle) != &PyMemberDescr_Type || Py_TYPE(writable) != &PyMemberDescr_Type ||
@@ -188,7 +188,7 @@ static int edb_prepare_making(PyObject *array, PyObject *handle, PyObject *writa
   Py_INCREF(failed);
   Py_INCREF(handle_class);
   edb_made_type = (PyTypeObject *)array;
-  edb_making_error = failed;
+  edb_creation_error = failed;
   edb_made_handle = handle_class;
   edb_name_of_handle = PyUnicode_InternFromString("handle");
   edb_name_of_value = PyUnicode_InternFromString("value");

@@ -1,5 +1,5 @@
 /* What small arrays of the host hold: NumPy's, and MXNet's by its functions for C, which
-   reading.py finds. Cython includes it in what it makes of calls.py. */
+   ndarray_contents.py finds. Cython includes it in what it makes of calls.py. */
 #pragma once
 
 #include <Python.h>
@@ -9,7 +9,7 @@ enum { EDB_CPU = 1, EDB_DENSE = 0, EDB_AXES = 32, EDB_ENTRY = 24 };
 /* By MXNet's numbers of dtypes: float32, float64, float16, uint8, int32, int8, int64, bool. */
 static const Py_ssize_t edb_sizes[] = {4, 8, 2, 1, 4, 1, 8, 1};
 
-/* In the order of `_FUNCTIONS` in reading.py. */
+/* In the order of `_FUNCTIONS` in ndarray_contents.py. */
 static struct {
   int (*stype)(void *, int *);
   int (*context)(void *, int *, int *);
@@ -117,7 +117,7 @@ static int edb_holds(PyObject *array, PyObject *contents) {
   return same;
 }
 
-static int edb_prepare_reading(PyObject *handle, PyObject *where, PyObject *failed) {
+static int edb_prepare_contents(PyObject *handle, PyObject *where, PyObject *failed) {
   void **functions = (void **)&edb_mxnet;
   Py_ssize_t place, count = sizeof(edb_mxnet) / sizeof(*functions);
   if (Py_TYPE(handle) != &PyMemberDescr_Type || PySequence_Size(where) != count) {

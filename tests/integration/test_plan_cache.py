@@ -53,7 +53,7 @@ class Sentence(edb.AutoBatchMixin, gluon.Block):
 
 
 def trees(round_):
-    """The same structures, with other words."""
+    """Return trees of the same structures with other words."""
     generator = np.random.RandomState(round_)
 
     def renamed(tree):
@@ -82,7 +82,7 @@ MODELS = {
 
 
 def gradients_of(net, samples):
-    """Those of the parameters, and of arrays among the samples."""
+    """Return the gradients of the parameters, and of arrays among the samples."""
     given = [array for sample in samples if isinstance(sample, list) for array in sample]
     given = [array for array in given if isinstance(array, mx.nd.NDArray)]
     return [
@@ -132,7 +132,7 @@ def scope_of(net, function):
 
 
 def test_what_the_graph_does_not_tell_is_compared():
-    """The same calls of one type, on other arrays of those that were given."""
+    """Equal calls of one type read other arrays among the given ones."""
     net = started(nn.Dense(3, in_units=WIDTH))
     one, other = ndarrays(2, (1, WIDTH), 3)
     ways = [
@@ -147,7 +147,7 @@ def test_what_the_graph_does_not_tell_is_compared():
 
 
 def test_lengths_of_given_sentences_are_compared():
-    """They are rows one after the other, and nothing but the arrays tells how many."""
+    """Sentences are rows one after the other; only the arrays tell how many."""
 
     class Words(gluon.HybridBlock):
         def __init__(self):

@@ -1,4 +1,4 @@
-"""The Python form of what ``fresh.py`` calls; ``making.pxd`` is the C form for compiled modules."""
+"""Functions of MXNet's C API for ``ndarray_api.py``; ``ndarray_creation.h`` is the C form."""
 
 import ctypes
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from mxnet.ndarray.ndarray import NDArrayBase
 
 
 def empty(shape: tuple[int, ...], device: int, number: int, late: bool, dtype: int) -> NDArray:
-    """Return an uninitialised array (see `fresh.empty`)."""
+    """Return an uninitialised array (see `ndarray_api.empty`)."""
     handle = NDArrayHandle()
     check_call(
         _LIB.MXNDArrayCreateEx(
@@ -28,25 +28,25 @@ def empty(shape: tuple[int, ...], device: int, number: int, late: bool, dtype: i
 
 
 def rows_of(array: NDArray, begin: int, end: int) -> NDArray:
-    """Return the view ``array[begin:end]`` (see `fresh.rows_of`)."""
+    """Return the view ``array[begin:end]`` (see `ndarray_api.rows_of`)."""
     handle = NDArrayHandle()
     check_call(_LIB.MXNDArraySlice(array.handle, begin, end, ctypes.byref(handle)))
     return NDArray(handle)
 
 
 def write(array: NDArray, begin: int, rows: np.ndarray, dtype: int) -> bool:
-    """Return False: this form writes nothing (see `fresh.write`)."""
+    """Return False: this form writes nothing (see `ndarray_api.write`)."""
     return False
 
 
 def wait(handles: list[NDArrayHandle]) -> None:
-    """Wait until the engine has written these arrays (see `fresh.wait`)."""
+    """Wait until the engine has written these arrays (see `ndarray_api.wait`)."""
     for handle in handles:
         check_call(_LIB.MXNDArrayWaitToRead(handle))
 
 
 def run(address: int, words: np.ndarray, handles: list[Any]) -> Union[bool, str]:
-    """Call a native function (see `fresh.run`); return True, or the message if it failed."""
+    """Call a native function (see `ndarray_api.run`); return True, or the message if it failed."""
     message = _Message()
     result = _RUN(address)(
         _FOR_RUNS,
@@ -61,7 +61,7 @@ def run(address: int, words: np.ndarray, handles: list[Any]) -> Union[bool, str]
 
 
 def prepare(array, handle, writable, where: Sequence[int], failed, handle_class) -> None:
-    """Do nothing; the C form learns here where things are (see `IN_C`)."""
+    """Do nothing. The C form gets the addresses in `IN_C` here."""
 
 
 _NAMES = 'CreateEx', 'Slice', 'GetContext', 'GetDType', 'WaitToRead', 'GetShape', 'GetData'

@@ -1,0 +1,119 @@
+"""Padding rules of layers along sequences: convolution, pooling, and recurrent layers."""
+
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+from .attrs import Attrs
+from .padding_rules import At, RaggedCall, Unproved, finite, first_input
+
+_GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
+
+
+def convolution(call: RaggedCall) -> At:
+    """Return FINITE for a window that moves by one position, which sees zeros behind the end."""
+    place, window = _window(call, ('stride', 'kernel', 'pad', 'dilate'), (1, 1, 0, 1))
+    stride, kernel, pad, dilate = window
+    if place < 0 or stride != 1 or any(call.states[1:]):
+        raise Unproved
+    call.across, call.longer = True, 2 * pad - dilate * (kernel - 1)
+    first_input(call)
+    if pad:
+        call.want(0, At.ZERO)
+    return At.FINITE
+
+
+def pooling(call: RaggedCall) -> Optional[At]:
+    """Require padding that the largest value or the sum of all positions ignores."""
+    kind = call.attrs.get('pool_type', 'max')
+    if kind not in ('max', 'sum') or (call.input().axis or 0) < 2:
+        raise Unproved
+    call.across = True
+    if call.attrs.flag('global_pool'):
+        call.want(0, At.LOWEST if kind == 'max' else At.ZERO)
+        return None
+    _, (stride, kernel, pad) = _window(call, ('stride', 'kernel', 'pad'), (1, 1, 0))
+    if stride != 1 or call.attrs.get('pooling_convention', 'valid') != 'valid':
+        raise Unproved
+    call.longer = 2 * pad - kernel + 1
+    finite(call)
+    if pad:
+        call.want(0, At.LOWEST if kind == 'max' else At.ZERO)
+    return At.FINITE if kind == 'sum' or not pad else At.ANY
+
+
+def _window(
+    call: RaggedCall, names: Sequence[str], otherwise: Sequence[int]
+) -> tuple[int, list[int]]:
+    """Return which axis of the window the ragged axis is, and the window's numbers along it."""
+    if call.attrs.get('layout', 'None') not in ('None', 'NCW', 'NCHW', 'NCDHW'):
+        raise Unproved
+    place = (call.input().axis or 0) - 2
+    given = [call.attrs.integers(name) for name in names]
+    return place, [own[place] if own else other for own, other in zip(given, otherwise)]
+
+
+def recurrent(call: RaggedCall) -> At:
+    """Return FINITE for the outputs of a recurrent layer, which come before the padding. A layer in
+    both directions begins at the last value of each row."""
+    if call.input().axis != 0 or any(call.states[1:]) or call.attrs.flag('use_sequence_length'):
+        raise Unproved
+    call.across = True
+    if call.attrs.flag('bidirectional'):
+        if call.attrs.get('projection_size', 'None') != 'None' or call.attrs.number('p', 0):
+            raise Unproved  # which devices drop values between layers is MXNet's to know
+        call.instead = _BothDirections(call.attrs, call.input().shape[2])
+    return finite(call)
+
+
+class _BothDirections:
+    """Apply a recurrent layer in both directions, each as a layer of its own.
+
+    The weights of all layers are one array: those of each layer and direction, to the input and to
+    the state, and then the biases in the same order.
+    """
+
+    def __init__(self, attrs: Attrs, width: int):
+        self._attrs, self._width = attrs, width
+        self._size = attrs.integer('state_size', 0)
+        self._layers = attrs.integer('num_layers', 0)
+        self._rows = _GATES[attrs['mode']] * self._size
+
+    def __call__(self, rewriter: Any, inputs: Sequence[Any], lengths: Any) -> Any:
+        (x, weights, *states), add = inputs, rewriter.add
+        for layer in range(self._layers):
+            both = []
+            for turned in (False, True):
+                place = 2 * layer + turned
+                own = [self._part(add, weights, place)]
+                own += [_state(rewriter, state, place) for state in states]
+                result = add('RNN', [_turned(add, x, lengths, turned), *own], **self._of_one())
+                both.append(_turned(add, result, lengths, turned))
+            x = add('Concat', both, dim=2, num_args=2)
+        return x
+
+    def _of_one(self) -> dict[str, Any]:
+        """Return the attributes of one layer in one direction."""
+        return {**self._attrs, 'num_layers': 1, 'bidirectional': False}
+
+    def _part(self, add: Callable[..., Any], weights: Any, place: int) -> Any:
+        """Return the weights and biases of a layer in one direction, as one array."""
+        widths = [self._width] * 2 + [2 * self._size] * (2 * self._layers - 2)
+        counts = [self._rows * (width + self._size) for width in widths]
+        begin, bias = sum(counts[:place]), sum(counts) + 2 * self._rows * place
+        parts = (begin, begin + counts[place]), (bias, bias + 2 * self._rows)
+        cut = [add('slice_axis', [weights], axis=0, begin=a, end=b) for a, b in parts]
+        return add('Concat', cut, dim=0, num_args=2)
+
+
+def _state(rewriter: Any, states: Any, place: int) -> Any:
+    """Return one of several states, (1, rows, size). Zeros may not know their rows yet."""
+    node = rewriter.nodes[states.node]
+    if 'shape' in node.attrs and not node.inputs:
+        shape = (1, *node.attrs.integers('shape')[1:])
+        return rewriter.add(node.op, [], **{**node.attrs, 'shape': shape})
+    return rewriter.add('slice_axis', [states], axis=0, begin=place, end=place + 1)
+
+
+def _turned(add: Callable[..., Any], x: Any, lengths: Any, turned: bool) -> Any:
+    """Return a sequence as it is, or from its last value to the first."""
+    return add('SequenceReverse', [x, lengths], use_sequence_length=True) if turned else x

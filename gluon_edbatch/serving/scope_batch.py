@@ -1,0 +1,292 @@
+"""Samples of a model that run together: they record into one scope, which they enter and leave.
+
+Results older than the oldest running sample are dropped, unless the model keeps values from one
+sample for the next, which shows when a scope is left. The first calls of new samples, such as an
+encoder, may take long: they run beside the rounds of the others.
+"""
+
+import gc
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import Any, Callable, Optional
+
+from mxnet.base import MXNetError
+from mxnet.ndarray import NDArray
+
+from ..api.concurrent import AdvancingSample, contents_of, hand_over
+from ..api.scope import lasting
+from ..errors import BatchError, SampleError, StaleValueError, StepsError
+from ..record.hooks import collect, current_recording
+from ..schedule import Scheduler
+from ..subgraph.options import CompileOptions
+from ..subgraph.structure import flatten
+from .requests import Request
+
+# Limits of a scope, some 150 MB each: beyond them, new samples go to another one.
+MOST_CALLS = 100_000  # recorded calls that have results
+MOST_CALLS_FORGOTTEN = 1_000_000  # all recorded calls
+MOST_BYTES_GIVEN = 1 << 27
+_MOST_CALLS_OVER = 5_000  # of a scope without samples: with more, a new one costs less
+_CALLS_OF_GARBAGE = 20_000  # recorded calls between two garbage collections
+_OLDER = 8  # one in so many collections includes generation 1
+_RESULTS = 8  # kept until it is known whether the model keeps values
+_OF_ALL = (BatchError, StaleValueError, MXNetError)  # errors that another sample may have caused
+
+
+@dataclass
+class ScopedModel:
+    """A model whose samples record into scopes, and what is known of it; see `Engine`."""
+
+    predict: Callable[[Any], Any]
+    scheduler: Scheduler
+    options: CompileOptions
+    max_rounds: int
+    waiter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, 'edb-waiter'))
+    keeps_values: Optional[bool] = None  # from one sample for the next, if known
+    results: list[Any] = field(default_factory=list)  # kept until then, as they may hold values
+
+    def note_end(self, scope: Any, has_failed: bool) -> None:
+        """Note, when a scope was left, whether somebody still holds values of it. Nothing is known
+        if that may be the traceback of an error."""
+        if scope.has_readers and not has_failed:
+            gc.collect(1)  # drop reference cycles, such as a recursive inner function
+        if not (scope.has_readers and has_failed):
+            self.keeps_values, self.results = self.keeps_values or scope.has_readers, []
+
+
+class ScopeBatch:
+    """A scope, entered in a context of its own, and the samples that share it."""
+
+    def __init__(self, model: ScopedModel):
+        self._model, self._forgets, self._has_failed = model, model.keeps_values is False, False
+        self._collections, self._run_inside = 0, Context().run
+        self._scope = lasting(model.scheduler, compile_options=model.options)
+        self._run_inside(self._scope.__enter__)
+        self._running: list[_OnItsWay] = []
+        self._beginning: list[_OnItsWay] = []  # first calls run beside the rounds of the others
+        self._over: Future[None] = Future()  # the end of these calls
+
+    def __len__(self) -> int:
+        return len(self._running) + len(self._beginning)
+
+    @property
+    def is_beginning(self) -> bool:
+        """Return whether first calls of new samples run beside the rounds of the others."""
+        return bool(self._beginning)
+
+    @property
+    def may_stay(self) -> bool:
+        """Return whether to keep the scope for the next samples while it has none."""
+        return self._scope.calls_recorded <= _MOST_CALLS_OVER
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether new samples need another scope: this one holds too much, or a parameter
+        was written since calls read it."""
+        scope = self._scope
+        return (
+            scope.calls_kept > MOST_CALLS
+            or scope.calls_recorded > MOST_CALLS_FORGOTTEN
+            or scope.bytes_given() > MOST_BYTES_GIVEN
+            or (not len(self) and self._run_inside(_parameters_were_written))
+        )
+
+    def admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
+        """Run new samples until they wait for values, and append finished requests to `done`.
+        Return the requests whose error another sample may have caused."""
+        return self._run_inside(self._admit, requests, done)
+
+    def _admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
+        suspects: list[Request] = []
+        before = self._scope.evaluations
+        for request in requests:
+            try:
+                each = _OnItsWay(request, self._model.predict, before)
+                waits = each.advance(None)
+            except Exception as error:
+                request.error = own_error(error)
+                self._note_error(request.error)
+                (suspects if isinstance(request.error, _OF_ALL) else done).append(request)
+                continue
+            if waits:
+                self._running.append(each)
+            else:
+                self._finish(request, done)
+        return suspects
+
+    def round(self, done: list[Request], is_only: bool) -> None:
+        """Evaluate what the samples wait for, advance them, and append finished requests to `done`.
+        With `is_only`, no other batch has samples, so first calls may run beside the round."""
+        if self._scope.calls_recorded > (self._collections + 1) * _CALLS_OF_GARBAGE:
+            self._collections += 1  # open scopes pause Python's automatic collection
+            collect(int(self._collections % _OLDER == 0))
+        self._run_inside(self._round, done, is_only)
+
+    def _round(self, done: list[Request], is_only: bool) -> None:
+        now = monotonic()
+        for each in [each for each in self._running if each.request.is_given_up(now)]:
+            each.close()
+            self._running.remove(each)
+            done.append(each.request)
+        if not self._beginning and is_only:
+            self._begin()
+        elif self._beginning and (self._over.done() or not is_only or not self._running):
+            self._running, self._beginning = self._running + self._beginning, []
+            self._over.result()
+        running, answers = self._running, self._evaluated(is_only)
+        if self._forgets:
+            samples = running + self._beginning
+            self._scope.forget(min([each.before for each in samples], default=0))
+        self._running = []
+        for place, (each, answer) in enumerate(zip(running, answers)):
+            try:
+                waits = each.advance(answer)
+                if waits and each.rounds > self._model.max_rounds:
+                    each.close()
+                    most = self._model.max_rounds
+                    raise StepsError(f'a sample waited for values {most} times')
+            except Exception as error:
+                own = own_error(error)
+                if isinstance(own, _OF_ALL):
+                    self._running += running[place:]
+                    raise own from None
+                each.request.error = own
+                self._note_error(own)
+                done.append(each.request)
+                continue
+            if waits:
+                self._running.append(each)
+            else:
+                self._finish(each.request, done)
+
+    def _finish(self, request: Request, done: list[Request]) -> None:
+        if self._model.keeps_values is None and len(self._model.results) < _RESULTS:
+            self._model.results.append(request.result)
+        done.append(request)
+
+    def _note_error(self, error: Optional[Exception]) -> None:
+        self._has_failed = self._has_failed or error is not None
+        if isinstance(error, StaleValueError):  # the model kept a value that was dropped
+            self._model.keeps_values = True
+
+    def _evaluated(self, is_only: bool) -> list[Any]:
+        """Evaluate what the samples wait for, and return it. With other batches, wait for all
+        calls: MXNet reports an error once, to the first that waits, and that must be this batch."""
+        wanted = [each.wanted for each in self._running]
+        if not is_only or any([each is None for each in wanted]):
+            fence = hand_over(wanted)
+            if fence is not None:
+                fence.wait_to_read()
+        return contents_of(wanted)
+
+    def _begin(self) -> None:
+        """Start the first calls of new samples, such as an encoder, beside the others' rounds. They
+        run behind the calls that the other samples wait for."""
+        joined = [each for each in self._running if each.rounds == 1]
+        others = [each for each in self._running if each.rounds > 1]
+        if not joined or not others:
+            return
+        hand_over([each.wanted for each in others])
+        fence = hand_over([each.wanted for each in joined])
+        if fence is not None:
+            with suppress(RuntimeError):  # the interpreter ends, starts no threads: all wait
+                self._over = self._model.waiter.submit(fence.wait_to_read)
+                self._running, self._beginning = others, joined
+
+    def close(self, error: Optional[Exception] = None) -> list[Request]:
+        """Close all samples and leave the scope; return the requests that were in it."""
+        samples = self._running + self._beginning
+        for each in samples:
+            self._run_inside(each.close)
+        if self._beginning and error is not None:
+            self._over.exception()  # takes the error: restarted samples must not get it
+        self._running, self._beginning = [], []
+        self._run_inside(self._scope.__exit__, error and type(error), error, None)
+        self._note_error(error)
+        self._model.note_end(self._scope, self._has_failed)
+        return [each.request for each in samples]
+
+
+def _parameters_were_written() -> bool:
+    scope = current_recording()
+    return scope is not None and scope.model.any_touched()
+
+
+def own_error(error: Exception) -> Exception:
+    """Return the exception that the user's function raised, without a `SampleError` around it."""
+    cause = error.__cause__
+    return cause if isinstance(error, SampleError) and isinstance(cause, Exception) else error
+
+
+_local = threading.local()  # whose `sample` is being advanced in this thread
+
+
+def emit(value: Any) -> None:
+    """Pass a part of a sample's answer to the caller, from within `predict`.
+
+    Has no effect if the caller has not asked for parts, or outside an `Engine`.
+
+    Parameters
+    ----------
+    value : object
+        A computed value, such as a number or a NumPy array; not a lazy value.
+
+    Examples
+    --------
+    >>> def predict(self, words):
+    ...     for state in states:
+    ...         scores = yield self.scores(state)
+    ...         edb.serving.emit(int(scores.argmax()))
+    """
+    sample = getattr(_local, 'sample', None)
+    if sample is not None and sample.request.part is not None:
+        sample.emitted += 1
+        if sample.emitted > sample.request.emitted:  # else a restarted sample repeats a part
+            sample.request.emitted += 1
+            sample.request.part(value)
+
+
+class _OnItsWay(AdvancingSample):
+    """Run the sample of a request; after its last step, wait for the result as for other values."""
+
+    __slots__ = ('request', 'before', 'emitted', 'rounds', '_ended')
+
+    def __init__(self, request: Request, predict: Callable[[Any], Any], before: int):
+        self.request, self.before, self.rounds, self.emitted = request, before, 0, 0
+        self._ended, _local.sample = False, self
+        try:
+            super().__init__(predict, request.sample, 0)
+        finally:
+            _local.sample = None  # do not keep the sample alive
+
+    def advance(self, answer: Any) -> bool:
+        """Run the sample until it waits again; return False once its result is set."""
+        self.rounds += 1
+        if self._ended:
+            self.request.result = answer
+            return False
+        _local.sample = self
+        try:
+            if super().advance(answer):
+                return True
+        finally:
+            _local.sample = None
+        self._ended, self.wanted = True, self.result
+        if _has_arrays(self.wanted):
+            return True
+        self.request.result = self.wanted
+        return False
+
+
+def _has_arrays(value: Any) -> bool:
+    if isinstance(value, NDArray):
+        return True
+    leaves: list[Any] = []
+    flatten(value, object, leaves)
+    return any([isinstance(leaf, NDArray) for leaf in leaves])

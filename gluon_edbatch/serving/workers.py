@@ -1,0 +1,247 @@
+"""Workers: processes that evaluate the calls which the listening process sends over sockets."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from traceback import format_exc
+from typing import Any, Callable, Optional
+
+import numpy as np
+import uvloop
+from pydantic_core import to_json
+
+from ..errors import FolderError
+from .open_inference import Answer, Call, Inference, RequestError, check_model, error, read, write
+from .served_model import ServedModel
+
+LOG = logging.getLogger('edb.serving')
+_PAUSE = 1.0  # seconds before a worker that failed to start is tried again
+
+
+async def frames(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
+    """Yield the tuples that the other side sends, until it disconnects."""
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            length = int.from_bytes(await reader.readexactly(4), 'little')
+            yield pickle.loads(await reader.readexactly(length))
+
+
+def send(writer: asyncio.StreamWriter, *frame: Any) -> None:
+    """Write a tuple: the length of its pickle in four bytes, then the pickle."""
+    data = pickle.dumps(frame, 5)
+    writer.write(len(data).to_bytes(4, 'little') + data)
+
+
+def freeze() -> None:
+    """Collect garbage, then exempt all objects, such as MXNet's many, from later collections."""
+    gc.collect()
+    gc.freeze()
+
+
+class Handler:
+    """Hold the models of a worker, and answer calls with them."""
+
+    def __init__(self, folders: dict[str, Path]):
+        self._folders, self._changing = folders, asyncio.Lock()
+        self._models: dict[str, ServedModel] = {}
+
+    async def answer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
+        """Return the answer to a call; `part` gets partial answers before it, if it streams."""
+        try:
+            if call.kind in ('load', 'unload'):
+                return await self._change(call.kind, call.model)
+            request = read(call)
+            model = self._models[check_model(request.model, self._folders, self._models)]
+            emitted = partial(_emitted, request, part) if call.streams else None
+            return write(request, await model.infer(request, emitted))
+        except (RequestError, FolderError) as fault:
+            return error(getattr(fault, 'status', 400), str(fault))
+        except Exception:
+            failed = error(500, 'this should not have happened: the log tells more')
+            return failed._replace(traceback=format_exc())
+
+    async def _change(self, kind: str, name: str) -> Answer:
+        """Unload a model, or load its folder and replace the loaded one."""
+        async with self._changing:
+            new = None
+            if kind == 'load':
+                new = await asyncio.to_thread(ServedModel, name, self._folders[name])
+            old = self._models.pop(name, None)
+            if new is not None:
+                self._models[name] = new
+                freeze()
+            if old is not None:  # it finishes accepted requests
+                await asyncio.to_thread(old.close)
+        return Answer(200, json.dumps(new and new.metadata).encode())
+
+
+def _emitted(request: Inference, part: Callable[[Answer], Any], sample: int, value: Any) -> None:
+    outputs = {'sample': np.array([sample]), 'part': np.array([to_json(value)], object)}
+    part(write(request, outputs, is_last=False))
+
+
+async def work(connection: socket.socket, folders: dict[str, Path]) -> None:
+    """Answer calls from a socket until the other side disconnects."""
+    loop, handler = asyncio.get_running_loop(), Handler(folders)
+    reader, writer = await asyncio.open_unix_connection(sock=connection)
+    tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def answer(number: int, call: Call) -> None:
+        part = partial(loop.call_soon_threadsafe, send, writer, number)
+        try:
+            send(writer, number, await handler.answer(call, part))
+        finally:
+            tasks.pop(number, None)
+
+    async for number, call in frames(reader):
+        if call is not None:
+            tasks[number] = loop.create_task(answer(number, call))
+        elif number in tasks:
+            tasks.pop(number).cancel()  # also of a task that has not begun
+
+
+def main() -> None:
+    """Run a worker; the command line has a socket, and folders by model as JSON."""
+    for each in (signal.SIGINT, signal.SIGTERM):  # the listening process ends, and then this one
+        signal.signal(each, signal.SIG_IGN)
+    if hasattr(os, 'SCHED_BATCH'):  # the listening process has priority, to refuse at once
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    folders = {name: Path(folder) for name, folder in json.loads(sys.argv[2]).items()}
+    uvloop.run(work(socket.socket(fileno=int(sys.argv[1])), folders))
+
+
+class Worker:
+    """A worker as the listening process sees it: a process, or a thread of this one."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Callable[[Answer], None]] = {}  # receivers of open calls, by number
+        self.writer: Any = None
+        self.frames: Any = None
+        self._process: Any = None  # kept, as the process would not outlive it
+
+    async def start(self, folders: dict[str, Path], is_process: bool) -> None:
+        """Start the worker, which has not loaded a model yet."""
+        ours, theirs = socket.socketpair()
+        reader, self.writer = await asyncio.open_unix_connection(sock=ours)
+        if is_process:
+            given = str(theirs.fileno()), json.dumps(folders, default=str)
+            begin = f'from {__name__} import main; main()'
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, '-c', begin, *given, pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+            )  # fmt: skip
+            theirs.close()
+        else:
+            run = lambda: uvloop.run(work(theirs, folders))  # noqa: E731
+            threading.Thread(target=run, name='edb-worker', daemon=True).start()
+        self.frames = frames(reader)
+
+
+class WorkerPool:
+    """Run workers that each have all models, and replace a worker that ends."""
+
+    def __init__(self, folders: dict[str, Path], count: int):
+        self.folders, self._count = folders, count
+        self.models: dict[str, Any] = {}  # metadata of loaded models, by name
+        self._loaded = set(folders)  # models that each worker should have
+        self.workers: list[Worker] = []
+        self._number, self._is_open, self._changing = 0, True, asyncio.Lock()
+        self._watching: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Start all workers; return when they are warm. Raises FolderError."""
+        await asyncio.gather(*[self._add() for _ in range(max(1, self._count))])
+
+    async def _add(self) -> None:
+        worker = Worker()
+        await worker.start(self.folders, self._count > 0)
+        task = asyncio.ensure_future(self._watch(worker))
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
+        try:
+            for name in sorted(self._loaded):
+                await self._change('load', name, worker)
+        except RequestError as fault:
+            worker.writer.close()
+            raise FolderError(str(fault)) from None
+        self.workers.append(worker)
+
+    async def _watch(self, worker: Worker) -> None:
+        """Pass a worker's answers on; when it ends, answer its open requests, and replace it."""
+        async for number, answer in worker.frames:
+            if number in worker.calls:
+                worker.calls[number](answer)
+        is_lost = worker in self.workers and self._is_open
+        self.workers = [each for each in self.workers if each is not worker]
+        for receive in worker.calls.values():
+            receive(error(503, 'the worker ended: try again'))
+        if is_lost:
+            LOG.error('a worker ended, and is replaced')
+        while is_lost and self._is_open:
+            try:
+                async with self._changing:
+                    await self._add()
+                return
+            except FolderError as fault:
+                LOG.error('a worker does not start: %s', fault)
+                await asyncio.sleep(_PAUSE)
+
+    async def ask(self, call: Call, worker: Optional[Worker] = None) -> AsyncIterator[Answer]:
+        """Yield the parts of a worker's answer; by default ask the one with the fewest calls."""
+        if worker is None and not self.workers:
+            yield error(503, 'no worker is there: try again')
+            return
+        worker = worker or min(self.workers, key=lambda each: len(each.calls))
+        parts: asyncio.Queue[Answer] = asyncio.Queue()
+        self._number += 1
+        number, is_last = self._number, False
+        worker.calls[number] = parts.put_nowait
+        send(worker.writer, number, call)
+        try:
+            while not is_last:
+                part = await parts.get()
+                is_last = part.is_last
+                if part.traceback:
+                    LOG.error('request %s failed: %s', call.id, part.traceback)
+                yield part
+        finally:
+            del worker.calls[number]
+            if not is_last and worker in self.workers:  # the caller has gone: cancel the call
+                send(worker.writer, number, None)
+
+    async def change(self, kind: str, name: str) -> None:
+        """Load or unload a model in all workers; raise RequestError if one of them does not."""
+        if name not in self.folders:
+            raise RequestError(404, f'there is no model {name[:100]}')
+        async with self._changing:
+            if kind == 'unload':
+                self._loaded.discard(name)
+                self.models.pop(name, None)
+            await asyncio.gather(*[self._change(kind, name, each) for each in self.workers])
+            if kind == 'load':
+                self._loaded.add(name)
+
+    async def _change(self, kind: str, name: str, worker: Worker) -> None:
+        (answer,) = [each async for each in self.ask(Call(kind, name), worker)]
+        found = json.loads(answer.body)
+        if answer.status != 200:
+            raise RequestError(answer.status, found['error'])
+        if kind == 'load':
+            self.models[name] = found
+
+    def close(self) -> None:
+        """Disconnect all workers, which then end; no request may be open."""
+        self._is_open = False
+        for worker in self.workers:
+            worker.writer.close()

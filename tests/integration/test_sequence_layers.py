@@ -1,0 +1,265 @@
+"""Library layers and loops along whole sentences of different lengths."""
+
+import functools
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import gluon
+from mxnet.gluon import nn, rnn
+
+import gluon_edbatch as edb
+from gluon_edbatch.testing import assert_matches_eager
+from tests.support.tiers import sampled
+
+WIDTH = 5
+LENGTHS = (5, 6, 9, 5, 11, 12)
+PADDED = {6, 12}  # what these are padded to
+
+
+def sentences(shape, lengths=LENGTHS):
+    """Arrays with gradients, whose axis of None has each length."""
+    draw = np.random.RandomState(0)
+    arrays = []
+    for length in lengths:
+        own = [length if size is None else size for size in shape]
+        arrays.append(mx.nd.array(draw.normal(size=own)))
+        arrays[-1].attach_grad()
+    return arrays
+
+
+def started(net):
+    net.initialize(mx.init.Normal(0.3))
+    return net
+
+
+def batches(model, samples, name=None):
+    """Batches of a block in the second scope: the first learns that lengths differ."""
+    name = name or type(model).__name__
+    for _ in range(2):
+        with edb.batching() as scope:
+            values = [model(x) for x in samples]
+        edb.forward([each[0] if isinstance(each, (list, tuple)) else each for each in values])
+    return sum(entry.batches for entry in scope.report().types if name in entry.name)
+
+
+RECURRENT = {
+    'lstm': rnn.LSTM,
+    'gru': rnn.GRU,
+    'tanh': functools.partial(rnn.RNN, activation='tanh'),
+    'relu': rnn.RNN,
+}
+
+
+@pytest.mark.parametrize(
+    'kind, layers, both, layout',
+    sampled(8, RECURRENT, [1, 2], [False, True], ['NTC', 'TNC']),
+)
+def test_recurrent_layers_batch_over_lengths(kind, layers, both, layout):
+    net = started(
+        RECURRENT[kind](4, num_layers=layers, layout=layout, bidirectional=both, input_size=WIDTH)
+    )
+    samples = sentences((1, None, WIDTH) if layout == 'NTC' else (None, 1, WIDTH))
+    assert_matches_eager(net, samples, schedulers=['fsm'])
+    assert batches(net, samples) == len(PADDED)
+
+
+def test_layers_that_go_both_ways_and_drop_values_batch_by_length():
+    net = started(
+        rnn.LSTM(4, 2, 'NTC', dropout=0.5, bidirectional=True, input_size=WIDTH, prefix='lstm_')
+    )
+    samples = sentences((1, None, WIDTH))
+    eager = [net(x).asnumpy() for x in samples]
+    with edb.batching():
+        values = [net(x) for x in samples]
+    for one, other in zip(values, eager):
+        np.testing.assert_allclose(one.asnumpy(), other, rtol=1e-4, atol=1e-5)
+    assert batches(net, samples) == len(set(LENGTHS))
+
+
+@pytest.mark.parametrize('both', [False, True])
+def test_states_that_are_asked_for_are_those_of_the_last_word(both):
+    net = started(rnn.LSTM(4, 1, 'NTC', bidirectional=both, input_size=WIDTH))
+
+    def model(x):
+        outputs, (hidden, cell) = net(x, net.begin_state(1))
+        return [outputs, hidden, cell]
+
+    assert_matches_eager(model, sentences((1, None, WIDTH)), blocks=[net], schedulers=['fsm'])
+
+
+CONVOLUTIONS = {
+    'same': dict(kernel_size=3, padding=1),
+    'valid': dict(kernel_size=3),
+    'longer': dict(kernel_size=2, padding=2),
+    'dilated': dict(kernel_size=3, padding=2, dilation=2, use_bias=False),
+    'grouped': dict(kernel_size=3, padding=1, groups=5),
+    'of one word': dict(kernel_size=1, activation='tanh'),
+}
+
+
+@pytest.mark.parametrize('kind', CONVOLUTIONS)
+def test_convolutions_batch_over_lengths(kind):
+    net = started(nn.Conv1D(WIDTH, in_channels=WIDTH, **CONVOLUTIONS[kind]))
+    samples = sentences((1, WIDTH, None))
+    assert_matches_eager(net, samples, schedulers=['fsm'])
+    assert batches(net, samples) == len(PADDED)
+
+
+@pytest.mark.parametrize('second', CONVOLUTIONS)
+def test_a_second_convolution_sees_zeros_behind_the_first(second):
+    net = nn.HybridSequential()
+    net.add(nn.Conv1D(WIDTH, 3, padding=1, in_channels=WIDTH, activation='sigmoid'))
+    net.add(nn.Conv1D(WIDTH, in_channels=WIDTH, **CONVOLUTIONS[second]))
+    samples = sentences((1, WIDTH, None))
+    assert_matches_eager(started(net), samples, schedulers=['fsm'])
+    assert batches(net, samples) == len(PADDED)
+
+
+def test_strides_batch_by_length():
+    net = started(nn.Conv1D(4, 3, strides=2, in_channels=WIDTH))
+    samples = sentences((1, WIDTH, None))
+    assert_matches_eager(net, samples, schedulers=['fsm'])
+    assert batches(net, samples) == len(set(LENGTHS))
+
+
+POOLS = {
+    'largest': nn.GlobalMaxPool1D,
+    'windows': lambda: nn.MaxPool1D(3, strides=1),
+    'padded windows': lambda: nn.MaxPool1D(3, strides=1, padding=1),
+}
+
+
+@pytest.mark.parametrize('pool', POOLS)
+@pytest.mark.parametrize('padding', [0, 1])
+def test_a_convolution_and_a_pool_are_one_call(pool, padding):
+    net = nn.HybridSequential()
+    net.add(nn.Conv1D(4, 3, padding=padding, in_channels=WIDTH), POOLS[pool]())
+    samples = sentences((1, WIDTH, None))
+    assert_matches_eager(started(net), samples, schedulers=['fsm'])
+    assert batches(net, samples) == len(PADDED)
+
+
+def test_a_sentence_shorter_than_the_window_is_the_error_of_eager_gluon():
+    net = started(nn.Conv1D(4, 6, in_channels=WIDTH))
+    samples = sentences((1, WIDTH, None), (6, 9, 5))
+    with edb.batching():
+        [net(x) for x in samples[:2]]
+        with pytest.raises(edb.RecordError, match='Conv1D'):
+            net(samples[2])
+
+
+def test_images_of_different_heights_batch():
+    net = started(nn.Conv2D(3, (3, 2), padding=(1, 0), in_channels=2))
+    samples = sentences((1, 2, None, 4))
+    assert_matches_eager(net, samples, schedulers=['fsm'])
+    assert batches(net, samples) == len(PADDED)
+
+
+class Steps(gluon.HybridBlock):
+    """A loop of MXNet over the words of a sentence (1, length, WIDTH)."""
+
+    def __init__(self, step, cell=None):
+        super().__init__()
+        self.step, self.cell = step, cell
+
+    def hybrid_forward(self, F, x, state):
+        return self.step(F, self.cell, F.swapaxes(x, 0, 1), state)
+
+
+def last_state(F, cell, words, state):
+    return F.contrib.foreach(cell, words, [state])[1][0]
+
+
+def outputs_and_state(F, cell, words, state):
+    outputs, states = F.contrib.foreach(cell, words, [state])
+    return F.swapaxes(outputs, 0, 1), states[0]
+
+
+def two_states(F, cell, words, state):
+    outputs, (h, c) = F.contrib.foreach(cell, words, [state, state * 2])
+    return F.concat(F.sum(outputs, axis=0), h, c, dim=1)
+
+
+def two_sequences(F, cell, words, state):
+    def step(inputs, states):
+        word, other = inputs
+        made = F.tanh(word * other + states[0])
+        return made + other, [made]
+
+    outputs, states = F.contrib.foreach(step, [words, F.sigmoid(words)], [state])
+    return F.max(outputs, axis=0) + states[0]
+
+
+def dense_steps(F, cell, words, state):
+    def step(word, states):
+        return cell(word + states[0]), [states[0] + word]
+
+    return F.contrib.foreach(step, words, [state])[1][0]
+
+
+LOOPS = {
+    'last state': (last_state, lambda: rnn.GRUCell(WIDTH, input_size=WIDTH)),
+    'outputs': (outputs_and_state, lambda: rnn.RNNCell(WIDTH, input_size=WIDTH)),
+    'two states': (two_states, lambda: rnn.LSTMCell(WIDTH, input_size=WIDTH)),
+    'two sequences': (two_sequences, lambda: None),
+    'a layer': (dense_steps, lambda: nn.Dense(WIDTH, in_units=WIDTH)),
+}
+
+
+@pytest.mark.parametrize('name', LOOPS)
+def test_loops_of_mxnet_batch_over_lengths(name):
+    step, make = LOOPS[name]
+    net = started(Steps(step, make()))
+    samples = list(zip(sentences((1, None, WIDTH)), sentences((1, WIDTH), [1] * len(LENGTHS))))
+
+    def model(sample):
+        return net(*sample)
+
+    assert_matches_eager(model, samples, blocks=[net], schedulers=['fsm'])
+    assert batches(model, samples, 'Steps') == len(PADDED)
+
+
+def test_a_loop_is_differentiated_once_for_each_result():
+    net = started(Steps(outputs_and_state, rnn.RNNCell(WIDTH, input_size=WIDTH)))
+    words, state = sentences((1, None, WIDTH)), mx.nd.ones((1, WIDTH))
+    eager, batched = [], []
+    for place in (0, 1):
+        with mx.autograd.record():
+            loss = sum((net(x, state)[place] ** 2).sum() for x in words)
+        loss.backward()
+        eager += [x.grad.asnumpy() for x in words]
+    with mx.autograd.record():
+        with edb.batching():
+            results = [net(x, state) for x in words]
+        losses = [sum((each[place] ** 2).sum() for each in results) for place in (0, 1)]
+    for loss in losses:
+        loss.backward(retain_graph=True)
+        batched += [x.grad.asnumpy() for x in words]
+    for one, other in zip(eager, batched):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def unsafe_far_from_words(F, cell, words, state):
+    return F.contrib.foreach(lambda word, s: (word, [F.log(word * word + s[0])]), words, [state])[0]
+
+
+def over_the_rows(F, cell, words, state):
+    def step(word, states):
+        return word, [states[0] + F.sum(word, axis=0, keepdims=True)]
+
+    return F.contrib.foreach(step, words, [state])[1][0]
+
+
+@pytest.mark.parametrize('step', [unsafe_far_from_words, over_the_rows])
+def test_loops_that_padding_or_other_rows_might_change_run_one_by_one(step):
+    net = started(Steps(step))
+    samples = list(zip(sentences((1, None, WIDTH)), sentences((1, WIDTH), [1] * len(LENGTHS))))
+    for sample in samples:
+        sample[1][:] = sample[1] ** 2 + 9
+    values = [net(*sample) for sample in samples]
+    with edb.batching() as scope:
+        batched = [net(*sample) for sample in samples]
+    for one, other in zip(values, batched):
+        np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-5)
+    assert scope.report().batches == len(LENGTHS)
