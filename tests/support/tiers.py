@@ -37,6 +37,7 @@ FAST = {
 DURATIONS = Path(__file__).with_name('durations.txt')
 _TEST_SECONDS = 2  # the cases of one test in CI, which has none that takes longer alone, but for:
 KEPT = {  # a case however long it takes: what users do first, each feature, and random programs
+    'bench/test_benchmark test_systems_agree_on_loss_and_outputs',
     'docs/test_docstrings test_docstring',
     'docs/test_docstrings test_examples_run',
     'docs/test_notebook test_tutorial_runs_and_shows_what_it_did',
