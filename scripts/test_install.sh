@@ -39,7 +39,7 @@ while [[ $# -gt 0 ]]; do
         -h | --help) usage; exit 0 ;;
         --python) [[ $# -gt 1 ]] || { usage >&2; exit 2; }; pythons+=("$2"); shift 2 ;;
         --few) ways=('sdist yes' 'wheel none'); shift ;;
-        --wheel) [[ $# -gt 1 ]] || { usage >&2; exit 2; }; wheels="$2"; shift 2 ;;
+        --wheel) [[ $# -gt 1 ]] || { usage >&2; exit 2; }; wheels="$(mkdir -p "$2" && cd "$2" && pwd)"; shift 2 ;;
         --keep) keep=yes; shift ;;
         *) usage >&2; exit 2 ;;
     esac

@@ -10,6 +10,7 @@ import pytest
 
 from gluon_edbatch.mx import numpy_compat
 from gluon_edbatch.mx.numpy_compat import attribute_text
+from gluon_edbatch.run.__main__ import main
 from tests.support import promotion
 from tests.support.processes import run_python
 
@@ -109,7 +110,12 @@ def test_run_starts_a_program_that_imports_mxnet_first(tmp_path):
             PYTHONPATH=str(Path(__file__).parents[2]) + ':' + str(tmp_path),
         )
         assert result.stdout == "__main__ ['--flag'] 3 2.0\n", result.stderr
-    assert run_python('-W', 'ignore', '-m', 'gluon_edbatch.run').returncode == 2
+
+
+def test_run_without_a_program_says_how(monkeypatch, capsys):
+    monkeypatch.setattr(sys, 'argv', ['run'])
+    assert main() == 2
+    assert 'python -m gluon_edbatch.run script.py' in capsys.readouterr().err
 
 
 def test_without_gluon_edbatch_mxnet_says_what_the_documentation_shows():
