@@ -22,11 +22,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Callable, NamedTuple, Optional
 
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-import gluon_edbatch as edb
 from example.common.errors import DataError
 from example.common.options import positive_int
 from example.common.words import build_words
