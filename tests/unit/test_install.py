@@ -152,6 +152,14 @@ def test_metadata(metadata):
     assert metadata['License-Expression'] == 'Apache-2.0'
 
 
+def test_wheel_lists_the_code_of_others(installed):
+    """Nothing is compiled into this one; scripts/check_install.py looks at others."""
+    (path,) = installed.glob('*.dist-info/sboms/*.cdx.json')
+    content = json.loads(path.read_text(encoding='utf-8'))
+    assert content['components'] == []
+    assert content['metadata']['component']['purl'] == f'pkg:pypi/gluon-edbatch@{edb.__version__}'
+
+
 # --- without a compiler --------------------------------------------------------------------------
 
 PROGRAM = """
