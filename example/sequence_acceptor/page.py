@@ -104,7 +104,7 @@ def read_problem(directory: str, size: int) -> Problem:
         build_sentences(phrases, words.ids) for phrases in (train_split[:size], dev_split[:3])
     )
     return Problem(
-        [(sentence.tokens, int(sentence.label)) for sentence in minibatch],
+        [(sentence.tokens, int(sentence.label.item())) for sentence in minibatch],
         [sentence.tokens for sentence in unseen],
         len(words.vocab),
         NUM_CLASSES,
