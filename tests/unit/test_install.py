@@ -75,7 +75,7 @@ def wheel(sdist, tmp_path_factory):
     """Built from the sdist: its path, and what was said."""
     source = tmp_path_factory.mktemp('unpacked')
     with tarfile.open(sdist) as archive:
-        archive.extractall(source)
+        archive.extractall(source, filter='data')
     return build('wheel', next(source.iterdir()), tmp_path_factory.mktemp('wheel'))
 
 
