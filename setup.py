@@ -157,7 +157,7 @@ class BdistWheel(bdist_wheel):
             'components': [component(name, version(name)) for name in names],
         }
         folder = Path(wheelfile_base, 'sboms')
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / 'gluon_edbatch.cdx.json').write_text(json.dumps(content, indent=2), 'utf-8')
 
 
