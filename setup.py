@@ -1,12 +1,15 @@
 """What pyproject.toml cannot say: what is compiled, where that is possible."""
 
+import json
 import os
+from importlib.metadata import version
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
@@ -136,6 +139,34 @@ class BuildExt(build_ext):
             self.warn(f'without native operators, which are compiled at first use: {error}')
 
 
+class BdistWheel(bdist_wheel):
+    """A wheel that lists the code of others that is compiled into it (PEP 770)."""
+
+    def write_wheelfile(self, wheelfile_base, **arguments):
+        super().write_wheelfile(wheelfile_base, **arguments)
+        libraries = list(Path(self.bdist_dir, 'gluon_edbatch').rglob('*.so'))
+        is_native = {path.parent.name == compiler.BUILT.name for path in libraries}
+        names = ['Cython'] * (False in is_native) + ['mxnet'] * (True in is_native)
+        if libraries and 'ziglang' in os.environ.get('CC', ''):
+            names.append('ziglang')  # for its C++ library
+        content = {
+            'bomFormat': 'CycloneDX',
+            'specVersion': '1.4',  # the latest that all scanners know
+            'version': 1,
+            'metadata': {'component': component('gluon-edbatch', self.distribution.get_version())},
+            'components': [component(name, version(name)) for name in names],
+        }
+        folder = Path(wheelfile_base, 'sboms')
+        folder.mkdir(exist_ok=True)
+        (folder / 'gluon_edbatch.cdx.json').write_text(json.dumps(content, indent=2), 'utf-8')
+
+
+def component(name, its_version):
+    """An entry of CycloneDX for a package."""
+    address = f'pkg:pypi/{name.lower()}@{its_version}'
+    return {'type': 'library', 'name': name, 'version': its_version, 'purl': address}
+
+
 sources = {
     name: Path('gluon_edbatch', *name.split('.')).with_suffix('.py') for name in compiled.NAMES
 }
@@ -157,4 +188,7 @@ extensions.append(
         optional=True,
     )
 )
-setup(ext_modules=extensions if cythonize else [], cmdclass={'build_ext': BuildExt})
+setup(
+    ext_modules=extensions if cythonize else [],
+    cmdclass={'build_ext': BuildExt, 'bdist_wheel': BdistWheel},
+)

@@ -57,7 +57,8 @@ class TransformerSST(_Sentences):
         return 1
 
     def rival(self, system: str):
-        return self.padded_rival(system, 'PaddedTransformer')
+        nested = system == 'nested-torch'
+        return self.padded_rival(system, f'{"Nested" if nested else "Padded"}Transformer')
 
 
 class Adaptive(_Sentences):

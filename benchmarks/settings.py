@@ -8,6 +8,7 @@ __all__ = [
     'EAGER',
     'EQUAL_LENGTH_RIVALS',
     'MODES',
+    'NESTED_RIVALS',
     'PADDED_RIVALS',
     'RIVALS',
     'SYSTEMS',
@@ -30,7 +31,8 @@ EAGER = ('unbatched', 'unbatched-hybridized')
 TREE_RIVALS = ('plain-hybridized', 'manual', 'manual-torch', 'manual-shared', 'manual-torch-shared')
 EQUAL_LENGTH_RIVALS = ('manual', 'manual-fused')
 PADDED_RIVALS = ('manual', 'manual-torch')
-RIVALS = TREE_RIVALS + EQUAL_LENGTH_RIVALS[1:]
+NESTED_RIVALS = (*PADDED_RIVALS, 'nested-torch')
+RIVALS = TREE_RIVALS + EQUAL_LENGTH_RIVALS[1:] + NESTED_RIVALS[2:]
 SYSTEMS = BATCHED + EAGER + RIVALS
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from .settings import EQUAL_LENGTH_RIVALS, PADDED_RIVALS, TREE_RIVALS, Settings
+from .settings import EQUAL_LENGTH_RIVALS, NESTED_RIVALS, PADDED_RIVALS, TREE_RIVALS, Settings
 
 __all__ = [
     'WORKLOADS',
@@ -45,7 +45,7 @@ WORKLOADS = {
     'graph-messages': Entry('dependencies', 'GraphMessages', PADDED_RIVALS),
     'graph-attention': Entry('dependencies', 'GraphAttention', PADDED_RIVALS),
     'pointer': Entry('dependencies', 'Pointer', PADDED_RIVALS),
-    'transformer-sst': Entry('sentences', 'TransformerSST', PADDED_RIVALS),
+    'transformer-sst': Entry('sentences', 'TransformerSST', NESTED_RIVALS),
     'adaptive': Entry('sentences', 'Adaptive', PADDED_RIVALS),
 }
 
@@ -129,7 +129,7 @@ class Workload(ABC):
         """Return a rival of `rivals.padded_gluon` or `rivals.padded_torch`, made for the
         settings."""
         module = import_module(
-            '.rivals.padded_torch' if system == 'manual-torch' else '.rivals.padded_gluon',
+            '.rivals.padded_torch' if 'torch' in system else '.rivals.padded_gluon',
             __package__,
         )
         settings, (net, _) = self.settings, self.build()

@@ -7,7 +7,9 @@ Prints one line: what runs in compiled form, and the losses. Used by scripts/tes
 """
 
 import argparse
+import json
 import sys
+from importlib.metadata import files
 from pathlib import Path
 
 import gluon_edbatch as edb  # before MXNet, which it prepares
@@ -73,6 +75,12 @@ def train():
     return losses[0], losses[-1]
 
 
+def compiled_in():
+    """Names of packages whose code the wheel says that it contains."""
+    paths = (path for path in files('gluon-edbatch') or () if path.parent.name == 'sboms')
+    return {part['name'] for path in paths for part in json.loads(path.read_text())['components']}
+
+
 def main() -> int:
     """Command line; gives the exit status."""
     parser = argparse.ArgumentParser(
@@ -96,6 +104,10 @@ def main() -> int:
             (f'COMPILED is {edb.COMPILED}', expected != edb.COMPILED),
             (f'native_available() is {edb.native_available()}', edb.native_available() != expected),
             (f'{path} did not come with the package', bool(path) and path.parent != compiler.BUILT),
+            (
+                f'the SBOM names {compiled_in()}',
+                expected != ({'Cython', 'mxnet'} <= compiled_in()),
+            ),
             ('the loss did not fall', not after < 0.5 * before),
         )
         if is_one

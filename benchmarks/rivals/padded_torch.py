@@ -7,7 +7,7 @@ in ``tests/bench/test_benchmark_dependencies.py`` and ``test_benchmark_sentences
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from .padding import (
     Graphs,
     Groups,
     Height,
+    Jagged,
     OfGraphs,
     OfGroups,
     OfWords,
@@ -30,11 +31,13 @@ from .padding import (
     Phrases,
     Sentences,
     Words,
+    plan_jagged,
     plan_orders,
     plan_phrases,
 )
 
 __all__ = [
+    'NestedTransformer',
     'PaddedGraphs',
     'PaddedPhrases',
     'PaddedPointer',
@@ -236,7 +239,7 @@ class PaddedTransformer(OfGroups, _Padded):
             x = self._layer(x, there[:, None, None], f'encoder.transformer_cells.{layer}')
         return (x * there[:, :, None]).sum(1) / group.lengths[:, None]
 
-    def _layer(self, x: torch.Tensor, there: torch.Tensor, name: str) -> torch.Tensor:
+    def _layer(self, x: torch.Tensor, there: Optional[torch.Tensor], name: str) -> torch.Tensor:
         query, key, value = (
             self._dense(x, f'{name}.attention_cell.proj_{part}')
             .unflatten(2, (self.heads, -1))
@@ -248,6 +251,30 @@ class PaddedTransformer(OfGroups, _Padded):
         x = self._norm(x + found, f'{name}.layer_norm')
         inner = self._dense(torch.relu(self._dense(x, f'{name}.ffn.ffn_1')), f'{name}.ffn.ffn_2')
         return self._norm(x + inner, f'{name}.ffn.layer_norm')
+
+
+class NestedTransformer(PaddedTransformer):
+    """Run `sentence_sst.model.SentenceTransformer` on a nested tensor: all sentences together,
+    without padding."""
+
+    def plan(self, samples: Sequence[Any]) -> Jagged:
+        """Return the samples' words in one array."""
+        return Jagged(*self._upload(plan_jagged(samples)))
+
+    def batches(self, plan: Jagged) -> int:
+        """Return 1: the encoder runs once."""
+        return 1
+
+    def _scores(self, plan: Jagged) -> torch.Tensor:
+        words = self._words(plan.words)
+        places = F.embedding(plan.positions, self.weights['encoder.position_weight'])
+        x = self._norm(words * words.shape[1] ** 0.5 + places, 'encoder.layer_norm')
+        x = torch.nested.nested_tensor_from_jagged(x, plan.offsets)
+        for layer in range(self.layers):
+            x = self._layer(x, None, f'encoder.transformer_cells.{layer}')
+        # A mean of words by the nested tensor has no gradient.
+        means = torch.segment_reduce(x.values(), 'mean', offsets=plan.offsets)
+        return self._dense(means, 'scores')
 
 
 class PaddedReader(OfWords, _Padded):

@@ -13,6 +13,7 @@ __all__ = [
     'Graphs',
     'Groups',
     'Height',
+    'Jagged',
     'OfGraphs',
     'OfGroups',
     'OfWords',
@@ -22,6 +23,7 @@ __all__ = [
     'Words',
     'padded',
     'plan_graphs',
+    'plan_jagged',
     'plan_orders',
     'plan_phrases',
     'plan_sentences',
@@ -131,6 +133,22 @@ class Sentences(NamedTuple):
     lengths: Any
 
 
+class Jagged(NamedTuple):
+    """The words of N sentences in one array.
+
+    Parameters
+    ----------
+    words, positions : numpy.ndarray
+        (number of words,), ids, and places in their sentences.
+    offsets : numpy.ndarray
+        (N + 1,), where sentences begin and the last ends.
+    """
+
+    words: Any
+    positions: Any
+    offsets: Any
+
+
 class Words(NamedTuple):
     """Sentences of different lengths, padded to the longest.
 
@@ -234,6 +252,13 @@ def plan_sentences(samples: Sequence[Any], groups: int) -> tuple[list[Sentences]
         words = padded([sample.words[0] for sample in group], mask)
         found.append(Sentences(words, mask.sum(axis=1).astype(np.float32)))
     return found, np.argsort(order)
+
+
+def plan_jagged(samples: Sequence[Any]) -> Jagged:
+    """Return sentences one after another."""
+    words = np.concatenate([sample.words[0] for sample in samples]).astype(np.int64)
+    positions = np.concatenate([np.arange(len(sample)) for sample in samples])
+    return Jagged(words, positions, np.cumsum([0, *map(len, samples)]))
 
 
 def plan_words(samples: Sequence[Any]) -> Words:

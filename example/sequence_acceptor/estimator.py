@@ -11,6 +11,9 @@ if __package__ in (None, ''):  # run as a program: modules are found by package 
 from collections.abc import Sequence
 from typing import Optional
 
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon.contrib.estimator import (
@@ -20,7 +23,6 @@ from mxnet.gluon.contrib.estimator import (
     GradientUpdateHandler,
 )
 
-import gluon_edbatch as edb
 from example.common.errors import DataError
 from example.common.options import add_size, nonnegative_float, positive_float, seed_number
 from example.common.words import build_words

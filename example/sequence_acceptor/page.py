@@ -22,11 +22,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Callable, NamedTuple, Optional
 
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-import gluon_edbatch as edb
 from example.common.errors import DataError
 from example.common.options import positive_int
 from example.common.words import build_words
@@ -102,7 +104,7 @@ def read_problem(directory: str, size: int) -> Problem:
         build_sentences(phrases, words.ids) for phrases in (train_split[:size], dev_split[:3])
     )
     return Problem(
-        [(sentence.tokens, int(sentence.label)) for sentence in minibatch],
+        [(sentence.tokens, int(sentence.label.item())) for sentence in minibatch],
         [sentence.tokens for sentence in unseen],
         len(words.vocab),
         NUM_CLASSES,

@@ -11,12 +11,14 @@ if __package__ in (None, ''):  # run as a program: modules are found by package 
 from collections.abc import Sequence
 from typing import Optional
 
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
-import gluon_edbatch as edb
 from example.common.options import add_kvstore, positive_float, positive_int
 from example.common.progress import progress_bar
 from example.torchfold.data import load_test, load_train

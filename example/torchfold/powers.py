@@ -10,11 +10,13 @@ if __package__ in (None, ''):  # run as a program: modules are found by package 
 from collections.abc import Sequence
 from typing import Optional, Union
 
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-import gluon_edbatch as edb
 from example.torchfold.program import (
     FOLDED,
     ONE_BY_ONE,

@@ -10,13 +10,15 @@ if __package__ in (None, ''):  # run as a program: modules are found by package 
 from collections.abc import Sequence
 from typing import NamedTuple, Optional, Union
 
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn
 from mxnet.ndarray import NDArray
 
-import gluon_edbatch as edb
 from example.common.options import positive_int
 from example.torchfold.program import (
     FOLDED,

@@ -13,6 +13,9 @@ if __package__ in (None, ''):  # run as a program: modules are found by package 
 from collections.abc import Sequence
 from typing import Any, Optional
 
+import gluon_edbatch  # noqa: F401  before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 
 from example.common import checkpoint as checkpoints

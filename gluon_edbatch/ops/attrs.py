@@ -1,5 +1,6 @@
 """Attributes of operators: MXNet's text, parsed to values."""
 
+from ctypes import c_float
 from typing import Any, Optional, Union
 
 Shape = tuple[int, ...]
@@ -27,6 +28,10 @@ class Attrs(dict[str, str]):
     def number(self, name: str, default: float) -> float:
         """Return an attribute as a float."""
         return float(self.get(name, default))
+
+    def single(self, name: str, default: float) -> float:
+        """Return an attribute in single precision, in which MXNet stores some for any dtype."""
+        return c_float(self.number(name, default)).value
 
     def integers(self, name: str) -> tuple[MaybeNone, ...]:
         """Return a tuple of whole numbers and None; a single number gives (number,), no text ()."""

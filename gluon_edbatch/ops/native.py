@@ -6,8 +6,6 @@ A rule appends instructions, or makes the result a view of existing values.
 import math
 from typing import Callable, Optional
 
-import numpy as np
-
 from . import attention_fusion
 from .attrs import Attrs, Shape
 from .instructions import (
@@ -54,11 +52,6 @@ def inverse(number: float) -> float:
     return 1.0 / number if number else math.copysign(math.inf, number)
 
 
-def _single(text: str) -> float:
-    """Return a number in single precision, as MXNet stores it for any dtype."""
-    return float(np.float32(text))
-
-
 ACTIVATIONS = {
     'relu': unary_function('Relu', 'y'),
     'sigmoid': unary_function('Sigmoid', 'y'),
@@ -71,7 +64,7 @@ DIVIDE = binary_function('Divide', 'xy')
 _L2_AXES = {'instance': (1, None), 'channel': (1, 2), 'spatial': (2, None)}
 _LEAKY, _ELU = unary_function('Leaky', 'x', 1), unary_function('Elu', 'y', 1)
 clip = function(
-    'Clip', 'x', lambda attrs: _single(attrs['a_min']), lambda attrs: _single(attrs['a_max'])
+    'Clip', 'x', lambda attrs: attrs.single('a_min', 0), lambda attrs: attrs.single('a_max', 0)
 )
 
 
@@ -540,7 +533,7 @@ def l2_normalization(call: LoweredCall) -> None:
     norm = [low.new(out.width // length, x.ragged) for _ in range(3)]
     low.emit(Opcode.UNARY, square, x.view, numbers=(SQUARE.number,))
     low.emit(Opcode.REDUCE, norm[0], square, numbers=(length, inner), reals=(1.0,))
-    epsilon = _single(call.attrs.get('eps', '1e-10'))
+    epsilon = call.attrs.single('eps', 1e-10)
     low.emit(Opcode.UNARY, norm[1], norm[0], numbers=(AFFINE.number,), reals=(1.0, epsilon))
     low.emit(Opcode.UNARY, norm[2], norm[1], numbers=(SQRT.number,))
     spread = Spread.TILE if inner > 1 else Spread.REPEAT
@@ -556,7 +549,7 @@ def layer_norm(call: LoweredCall) -> None:
     if any(value.parameter < 0 for value in weights):
         raise Unsupported(f'has {call.op} of a scale or shift that is no parameter')
     gamma, beta = map(call.low.parameter, weights)
-    epsilon = _single(call.attrs.get('eps', '1e-05'))
+    epsilon = call.attrs.single('eps', 1e-5)
     numbers = (x.shape[-1],)
     call.emit(Opcode.LAYER_NORM, parameter=gamma, bias=beta, numbers=numbers, reals=(epsilon,))
 

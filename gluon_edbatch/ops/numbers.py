@@ -60,9 +60,8 @@ def operand(operator: str, first: bool = False) -> NumberRule:
             return symbol_function(operator)(*((column, array) if first else (array, column)))
 
         rest = tuple([(key, value) for key, value in attrs.items() if key != 'scalar'])
-        number = attrs.number('scalar', 1)
-        if dtype == np.float16:
-            number = float(np.float32(number))  # by way of which MXNet rounds it
+        # MXNet rounds numbers for float16 twice.
+        number = (attrs.single if dtype == np.float16 else attrs.number)('scalar', 1)
         return Numbered('scalar', number, dtype, True, rest, symbol)
 
     return rule

@@ -238,6 +238,7 @@ class Inputs(CallLog):
             self._range = (first, last), self._exact(first, last) if numbers is None else numbers
         return self._range[1]
 
+    @np.errstate(over='ignore')  # an infinity, as MXNet's
     def _exact(self, first: int, last: int) -> np.ndarray:
         given = self.scalars[first:last]
         try:

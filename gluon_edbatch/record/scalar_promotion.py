@@ -78,6 +78,7 @@ def with_number(
     return None if form.node_type.alone else (leaves, form)
 
 
+@np.errstate(over='ignore')  # an infinity, as MXNet's
 def _numbers_of_rows(recording: Any, numbered: Numbered, rows: int) -> LazyArray:
     """Return a number as a value, repeated for each row if the operator needs that."""
     rows = rows if numbered.each_row else 1

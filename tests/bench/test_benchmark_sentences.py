@@ -11,6 +11,7 @@ from tests.support.padded_rivals import (
     RIVALS,
     assert_rival_equals,
     assert_trains_like_the_model,
+    rivals,
     settings,
 )
 
@@ -56,6 +57,13 @@ def test_rival_equals_the_model_one_sentence_at_a_time(name, system, optimizer):
 @pytest.mark.parametrize('name', NAMES)
 def test_rival_trains_like_the_model(name, system):
     assert_trains_like_the_model(name, system, hidden=8)
+
+
+@pytest.mark.filterwarnings('ignore:The PyTorch API of nested tensors is in prototype stage')
+@pytest.mark.parametrize('system', rivals(['nested-torch']))
+def test_nested_tensors_equal_the_model(system):
+    assert_rival_equals('transformer-sst', system, sentences(), hidden=8)
+    assert_trains_like_the_model('transformer-sst', system, hidden=8)
 
 
 def test_sentences_in_groups():

@@ -68,6 +68,19 @@ def test_picture_of_a_minibatch_is_what_the_package_does(tmp_path):
     assert made == kept and len(made) > 50
 
 
+def test_picture_of_the_history_has_its_tables(tmp_path):
+    drawn = tmp_path / 'history.svg'
+    done = run_python('-m', 'benchmarks.draw_history', str(drawn), cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    made, kept = (_comments(path) for path in (drawn, ROOT / 'docs/history.svg'))
+    assert made == kept and 'treelstm-sst' in made and '0.2.0 beside 0.1.0' in made
+
+
+def _comments(picture):
+    """Texts of a picture by matplotlib, which draws letters and names the text."""
+    return re.findall(r'<!-- (.*?) -->', picture.read_text(encoding='utf-8'))
+
+
 def _words(picture):
     """Texts of an SVG file, whose lines differ between versions of matplotlib."""
     texts = ElementTree.parse(picture).getroot().iter('{http://www.w3.org/2000/svg}text')

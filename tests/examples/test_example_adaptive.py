@@ -94,7 +94,7 @@ def test_answer_is_of_all_steps():
 
     net.step.hybrid_forward = noted
     scores = net(sentence).scores.asnumpy()
-    left = np.array([1, *(float(each[2]) for each in states)])
+    left = np.array([1, *(each[2].item() for each in states)])
     shares = -np.diff([*left[:-1], 0])  # the last gets what is left
     mean = sum(share * each[0] for share, each in zip(shares, states))
     dense = net.answer.scores

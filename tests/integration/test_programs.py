@@ -483,6 +483,7 @@ def inverts_a_count(net, x):
     return ~ran, ran.bit_length()
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion '~' on bool")  # Python 3.12
 def test_what_counts_as_a_value_is_known_again_for_what_numbers_do_not_have():
     assert_is_eager(initialized(Written(inverts_a_count)), drawn(12))
 

@@ -250,7 +250,7 @@ def test_numbers_that_vary_do_so_in_later_scopes(net):
                 mx.nd.slice_axis(net.layer.dense(value), axis=1, begin=i % 4, end=i % 4 + 1)
                 for i, value in enumerate(values)
             ]
-        found = [float(result.asnumpy()) for result in results]
+        found = [result.asnumpy().item() for result in results]
         expected = [
             net.layer.dense(mx.nd.array(value)).asnumpy()[0, i % 4]
             for i, value in enumerate(values)

@@ -310,6 +310,7 @@ def test_a_weight_of_another_size_is_an_error_that_names_the_line(monkeypatch):
         ran(net, samples)
 
 
+@pytest.mark.filterwarnings('ignore:This process .* is multi-threaded')  # Python 3.12
 def test_a_child_finds_the_lock_free():
     """Which another thread had when the process was forked."""
     held, leave = threading.Event(), threading.Event()

@@ -16,11 +16,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-import gluon_edbatch as edb
 from gluon_edbatch.execute.native import compiler
 
 BOUNDS = {'float32': 1e-6, 'float64': 1e-14}

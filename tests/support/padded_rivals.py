@@ -12,15 +12,14 @@ from benchmarks.settings import PADDED_RIVALS, Settings
 from benchmarks.systems import build_system
 from benchmarks.workloads import load_workload
 
-RIVALS = [
-    pytest.param(
-        name,
-        marks=pytest.mark.skipif(
-            'torch' in name and find_spec('torch') is None, reason='PyTorch is not installed'
-        ),
-    )
-    for name in PADDED_RIVALS
-]
+
+def rivals(names):
+    """Return parameters of tests, which are skipped where a rival's library is not installed."""
+    missing = pytest.mark.skipif(find_spec('torch') is None, reason='PyTorch is not installed')
+    return [pytest.param(name, marks=[missing] * ('torch' in name)) for name in names]
+
+
+RIVALS = rivals(PADDED_RIVALS)
 
 
 def settings(name, system='fsm', mode='train', **fields):

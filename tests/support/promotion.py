@@ -11,10 +11,11 @@ import sys
 import warnings
 import zlib
 
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 import numpy as np
-
-import gluon_edbatch as edb
 
 NUMBERS = {
     'True': True,

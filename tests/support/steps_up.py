@@ -9,12 +9,14 @@ call by the user's model, which includes cells, is the user's.
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import gluon_edbatch as edb  # before MXNet, for later versions of NumPy
+
+# isort: split
 import mxnet as mx
 from mxnet import autograd, gluon
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-import gluon_edbatch as edb
 from gluon_edbatch.execute import backward
 from tests.support.models import VOCAB, random_trees, started
 

@@ -27,6 +27,7 @@ FAST = {
     'the documentation': 'docstrings',
     'found from outside': 'faults',
     'without MXNet': 'bundle exported',
+    'later versions of NumPy': 'numpy_compat',
     'examples': 'example_data example_words example_spans example_metrics',
     'the tests': 'suite',
 }

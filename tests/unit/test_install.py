@@ -75,7 +75,7 @@ def wheel(sdist, tmp_path_factory):
     """Built from the sdist: its path, and what was said."""
     source = tmp_path_factory.mktemp('unpacked')
     with tarfile.open(sdist) as archive:
-        archive.extractall(source)
+        archive.extractall(source, filter='data')
     return build('wheel', next(source.iterdir()), tmp_path_factory.mktemp('wheel'))
 
 
@@ -150,6 +150,14 @@ def test_metadata(metadata):
     assert metadata['Version'] == edb.__version__
     assert sorted(metadata['Requires-Python'].split(',')) == ['>=3.9']
     assert metadata['License-Expression'] == 'Apache-2.0'
+
+
+def test_wheel_lists_the_code_of_others(installed):
+    """Nothing is compiled into this one; scripts/check_install.py looks at others."""
+    (path,) = installed.glob('*.dist-info/sboms/*.cdx.json')
+    content = json.loads(path.read_text(encoding='utf-8'))
+    assert content['components'] == []
+    assert content['metadata']['component']['purl'] == f'pkg:pypi/gluon-edbatch@{edb.__version__}'
 
 
 # --- without a compiler --------------------------------------------------------------------------
@@ -467,3 +475,38 @@ def test_environment_of_another_checkout_is_refused(tmp_path):
         assert stamp.read_text() == 'of the other\ncpu\n'
     other.rmdir()  # what was moved away owns nothing
     assert 'from the checkout' not in environment_script(EDB_VENV=str(folder)).stderr
+
+
+# --- another Python ------------------------------------------------------------------------------
+
+
+def is_usable(python):
+    """Whether a name or path is that of a Python which makes environments."""
+    command = [shutil.which(python) or 'false', '-c', 'import venv, ensurepip']
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.mark.slow  # makes an environment
+def test_core_tests_pass_with_python_3_12(tmp_path):
+    """CI runs all tests with one Python only."""
+    found = ['python3.12', *map(str, Path.home().glob('.pyenv/versions/3.12.*/bin/python'))]
+    python = next(filter(is_usable, found), None)
+    if python is None:
+        pytest.skip('there is no Python 3.12')
+    checkout = tmp_path / 'checkout'
+    subprocess.run(['bash', str(ROOT / 'scripts/copy_checkout.sh'), str(checkout)], check=True)
+    variables = {
+        'EDB_VENV': str(tmp_path / 'environment'),
+        'EDB_PYTHON': python,
+        'EDB_EXTRAS': 'cpu,test',
+        'PYTHONPATH': '',
+    }
+    done = subprocess.run(
+        ['bash', str(checkout / 'scripts/test.sh'), '--fast'],
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=6 * HANG,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
