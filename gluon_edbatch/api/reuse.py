@@ -8,8 +8,8 @@ from typing import Any, Callable, Optional
 
 from ..errors import RecordError
 from ..record.hooks import current_recording
-from ..record.pieces import Mark, Piece, PortableForms
 from ..record.recording import Recording
+from ..record.replay import Mark, PortableForms, ReplayFragment
 from ..subgraph.node_type import Mode
 from ..subgraph.options import CompileOptions
 
@@ -76,8 +76,8 @@ class Reuse:
         self.check_every = check_every
         self.recorded = self.reused = self.checked = 0
         self._kinds = PortableForms()
-        self._pieces: OrderedDict[tuple, Piece] = OrderedDict()
-        # as long as pieces have them in their names
+        self._fragments: OrderedDict[tuple, ReplayFragment] = OrderedDict()
+        # as long as fragments have them in their names
         self._circumstances: weakref.WeakValueDictionary[tuple, _Circumstances] = (
             weakref.WeakValueDictionary()
         )
@@ -87,12 +87,12 @@ class Reuse:
 
     def __len__(self) -> int:
         """Return the number of samples that are kept."""
-        return len(self._pieces)
+        return len(self._fragments)
 
     def clear(self) -> None:
         """Forget all samples."""
         with self._lock:
-            self._pieces.clear()
+            self._fragments.clear()
             self._kinds = PortableForms()
 
     def __call__(self, key: Hashable, function: Callable[..., Any], *args: Any) -> Any:
@@ -103,18 +103,18 @@ class Reuse:
         of, last = (function, recording.mode, recording.options), self._last
         name = key, last if last is not None and last.of == of else self._circumstances_of(of)
         with self._lock:
-            piece = self._pieces.get(name)
-            if piece is not None:
-                self._pieces.move_to_end(name)
-        if piece is not None and (self._uses + 1) % self.check_every:
-            appended, result = piece.append_to(recording)
+            fragment = self._fragments.get(name)
+            if fragment is not None:
+                self._fragments.move_to_end(name)
+        if fragment is not None and (self._uses + 1) % self.check_every:
+            appended, result = fragment.append_to(recording)
             if appended:
                 self._uses += 1
                 self.reused += 1
                 return result
-        elif piece is not None and piece.fits(recording):
+        elif fragment is not None and fragment.fits(recording):
             self._uses += 1
-            return self._check(recording, name, piece, function, args)
+            return self._check(recording, name, fragment, function, args)
         return self._record(recording, name, function, args)[0]
 
     def _circumstances_of(self, of: tuple) -> _Circumstances:
@@ -125,36 +125,36 @@ class Reuse:
 
     def _record(
         self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]
-    ) -> tuple[Any, Optional[Piece]]:
+    ) -> tuple[Any, Optional[ReplayFragment]]:
         """Run the function; return its result and its recording, None if that cannot be reused."""
         begin, mode = Mark.of(recording), recording.mode
         result = function(*args)
         self.recorded += 1
-        piece = None
+        fragment = None
         if recording is current_recording() and recording.mode == mode:
-            piece = Piece.cut(self._kinds, recording, begin, result)
+            fragment = ReplayFragment.cut(self._kinds, recording, begin, result)
         with self._lock:
-            if piece is None:
-                self._pieces.pop(name, None)
+            if fragment is None:
+                self._fragments.pop(name, None)
             else:
-                self._pieces[name] = piece
-                while len(self._pieces) > self.limit:
-                    self._pieces.popitem(last=False)
-        return result, piece
+                self._fragments[name] = fragment
+                while len(self._fragments) > self.limit:
+                    self._fragments.popitem(last=False)
+        return result, fragment
 
     def _check(
         self,
         recording: Recording,
         name: _Name,
-        piece: Piece,
+        fragment: ReplayFragment,
         function: Callable[..., Any],
         args: Sequence[Any],
     ) -> Any:
         result, now = self._record(recording, name, function, args)
         self.checked += 1
-        if now is None or now.padded_calls != piece.padded_calls:
+        if now is None or now.padded_calls != fragment.padded_calls:
             return result  # that lengths differ was not known yet
-        site = piece.difference(now)
+        site = fragment.difference(now)
         if site is not None:
             raise RecordError(
                 f'what {name[0]!r} records is not what it recorded the first time, from the call '

@@ -253,7 +253,7 @@ class LoweredCall(NamedTuple):
         return self.low.out(self.node, ragged, output)
 
     @property
-    def arranged(self) -> bool:
+    def fused_attention(self) -> bool:
         """Whether an input has other axes than rows have."""
         return any(
             value is not None and value.arrangement is not Arrangement.ROWS for value in self.inputs

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from .attrs import Attrs
 
-MendingRule = Callable[[Any, Any], Any]
+WorkaroundRule = Callable[[Any, Any], Any]
 
 
 def sequence_last(rewriter: Any, node: Any) -> Any:

@@ -362,7 +362,7 @@ def slice_channel(call: LoweredCall) -> None:
 
 def _rows_to_join(call: LoweredCall) -> list[Value]:
     """Return the inputs of a concatenation."""
-    if call.arranged:
+    if call.fused_attention:
         raise Unsupported(f'has {call.op} by heads')
     values = call.all_rows()
     axis = call.attrs.axis('dim', call.rank, 1)

@@ -407,10 +407,10 @@ def sequence_mask(call: RaggedCall) -> Optional[At]:
 
 # Takes `Rewriter.add`, a `NodeView` and the ragged axis. Returns reductions over all values and
 # the operators that compute each value's result from them. None where there is no such form.
-ApartRule = Callable[[Callable[..., Any], Any, int], Any]
+DecompositionRule = Callable[[Callable[..., Any], Any, int], Any]
 
 
-def softmax_apart(logarithm: bool = False, sign: int = 1) -> ApartRule:
+def decomposed_softmax(logarithm: bool = False, sign: int = 1) -> DecompositionRule:
     """Return a rule for the softmax decomposition. The largest score is a constant there: it keeps
     numbers small, and cancels out."""
 

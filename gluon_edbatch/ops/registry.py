@@ -5,10 +5,10 @@ from enum import Enum
 from typing import Callable, Optional
 
 from .attrs import Attrs
-from .mxnet_workarounds import MendingRule
+from .mxnet_workarounds import WorkaroundRule
 from .native import NativeRule
 from .numbers import NumberRule
-from .padding_rules import ApartRule, LinksRule, PaddingRule
+from .padding_rules import DecompositionRule, LinksRule, PaddingRule
 from .row_rules import RowsRule
 from .whole import WholeRule
 
@@ -42,12 +42,12 @@ class Op:
     padding: Optional[PaddingRule] = None  # what it makes of padding (see `ops.padding_rules`)
     # of those that divide something among the values along an axis: what does the same by way of
     # reductions (see `ops.padding_rules`)
-    apart: Optional[ApartRule] = None
+    decomposition: Optional[DecompositionRule] = None
     # which padded axes are equally long, where shapes of the results do not tell
     links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None  # what it becomes in a program for rows (see `ops.native`)
     # the same of ragged values that the graph arranges by heads (see `ops.attention_fusion`)
-    arranged: Optional[NativeRule] = None
+    fused_attention: Optional[NativeRule] = None
     # what it becomes where the number among its attributes is data (see `ops.numbers`)
     number: Optional[NumberRule] = None
     # whether each element of the result depends on those at its place only, with gradients that are
@@ -75,7 +75,7 @@ class Op:
     # to take those of the batch
     statistics: Optional[ModeRule] = None
     # what does the same, of those that do harm in a graph (see `ops.mxnet_workarounds`)
-    mending: Optional[MendingRule] = None
+    workaround: Optional[WorkaroundRule] = None
     # whether the result is to have as many elements as the input, and MXNet does not see to it
     keeps_size: bool = False
     # whether its backward pass does not add to a gradient of a variable when asked to

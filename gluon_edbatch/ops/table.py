@@ -40,7 +40,7 @@ _unary(
     '_copy',
     padding=keeps,
     native=native.unary(AFFINE, lambda _: COPY),
-    arranged=attention_fusion.same,
+    fused_attention=attention_fusion.same,
 )
 _unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.function('Exp', 'y'))
 _unary('log', padding=_AT_ONE, native=native.function('Log', 'x'))
@@ -65,7 +65,10 @@ _unary('arccos cosh', padding=only_at(At.ZERO, At.FINITE))
 _unary('rsqrt cbrt rcbrt log10 log2', padding=_AT_ONE)
 _unary('arccosh _contrib_quadratic')
 _unary(
-    'BlockGrad', padding=keeps, native=native.stop_gradient, arranged=attention_fusion.stop_gradient
+    'BlockGrad',
+    padding=keeps,
+    native=native.stop_gradient,
+    fused_attention=attention_fusion.stop_gradient,
 )
 _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
@@ -87,7 +90,7 @@ _each(
     by_value=lambda attrs: not attrs.integers('axes'),
     padding=padding.dropout,
     native=native.dropout,
-    arranged=attention_fusion.dropout,
+    fused_attention=attention_fusion.dropout,
     is_view=True,
     noise=lambda attrs, training: training or attrs.get('mode') == 'always',
 )
@@ -98,14 +101,14 @@ _affine(
     '_mul_scalar',
     lambda attrs: (scalar(attrs), -0.0),
     padding=keeps,
-    arranged=attention_fusion.scaled(lambda call: scalar(call.attrs)),
+    fused_attention=attention_fusion.scaled(lambda call: scalar(call.attrs)),
     number=operand('broadcast_mul'),
 )
 _affine(
     '_div_scalar',
     lambda attrs: (inverse(scalar(attrs)), -0.0),
     padding=padding.scaled,
-    arranged=attention_fusion.scaled(lambda call: inverse(scalar(call.attrs))),
+    fused_attention=attention_fusion.scaled(lambda call: inverse(scalar(call.attrs))),
     number=operand('broadcast_div'),
 )
 for _name, _terms, _number in (
@@ -237,7 +240,7 @@ _each(
     whole=whole.batch_dot,
     padding=padding.matrices,
     native=native.batch_dot,
-    arranged=attention_fusion.batch_dot,
+    fused_attention=attention_fusion.batch_dot,
     heavy=True,
 )
 _each('_linalg_gemm2', rows=rows.batch_dot, whole=whole.matrices, never_adds=True)
@@ -274,16 +277,16 @@ _each(
     rows=rows.softmax,
     whole=whole.later('axis', -1),
     padding=padding.normalised(At.LOWEST, At.ZERO),
-    apart=padding.softmax_apart(),
+    decomposition=padding.decomposed_softmax(),
     native=native.softmax(Opcode.SOFTMAX),
-    arranged=attention_fusion.softmax,
+    fused_attention=attention_fusion.softmax,
 )
 _each(
     'log_softmax',
     rows=rows.normalised,
     whole=whole.along_first,
     padding=padding.normalised(At.LOWEST, At.ANY),
-    apart=padding.softmax_apart(logarithm=True),
+    decomposition=padding.decomposed_softmax(logarithm=True),
     native=native.softmax(Opcode.LOG_SOFTMAX),
 )
 _each(
@@ -291,7 +294,7 @@ _each(
     rows=rows.normalised,
     whole=whole.along_first,
     padding=padding.normalised(At.HIGHEST, At.ZERO),
-    apart=padding.softmax_apart(sign=-1),
+    decomposition=padding.decomposed_softmax(sign=-1),
 )
 _each(
     'LayerNorm',
@@ -319,7 +322,7 @@ _each(
     'argsort sort topk',
     rows=rows.other_axis('axis', -1),
     whole=whole.or_all(-1),
-    mending=mxnet_workarounds.sort,
+    workaround=mxnet_workarounds.sort,
 )
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all(None))
@@ -330,7 +333,7 @@ _each(
     by_value=lambda attrs: True,
     padding=padding.value_by_value,
     native=native.by_root_of_width,
-    arranged=attention_fusion.scaled(attention_fusion.by_root_of_columns),
+    fused_attention=attention_fusion.scaled(attention_fusion.by_root_of_columns),
 )
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -347,10 +350,10 @@ def _view(name: str, rule: Any, **facts: Any) -> None:
     _each(name, rows=rule, whole=whole.reshaped, native=native.reshape, **facts)
 
 
-_view('Reshape', rows.always, arranged=attention_fusion.reshape, keeps_size=True)
+_view('Reshape', rows.always, fused_attention=attention_fusion.reshape, keeps_size=True)
 _view('Flatten', rows.always)
 _view('reshape_like', rows.always, padding=padding.same_shape, is_view=False)
-_view('expand_dims', rows.new_axis, arranged=attention_fusion.reshape)
+_view('expand_dims', rows.new_axis, fused_attention=attention_fusion.reshape)
 _view('squeeze', rows.other_axes)
 _each(
     'transpose SwapAxis',
@@ -358,7 +361,7 @@ _each(
     whole=whole.transpose,
     padding=padding.alike,
     native=native.transpose,
-    arranged=attention_fusion.transpose,
+    fused_attention=attention_fusion.transpose,
 )
 _along('Concat', 'dim', 1, padding=padding.other_axis('dim', 1), native=native.concat)
 _each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
@@ -394,7 +397,7 @@ _each(
     by_value=lambda attrs: True,
     padding=padding.lookup,
     native=native.embedding,
-    arranged=attention_fusion.look_up,
+    fused_attention=attention_fusion.look_up,
     indices=(0,),
     weights=(1,),
     unread=(1,),
@@ -433,7 +436,7 @@ _each(
     rows=rows.sequence,
     whole=whole.sequence,
     indices=(1,),
-    mending=mxnet_workarounds.sequence_last,
+    workaround=mxnet_workarounds.sequence_last,
 )
 _each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each(
@@ -467,7 +470,10 @@ _each(
     heavy=True,
 )
 _each(
-    'Deconvolution', rows=rows.first_only, weights=(1, 2), mending=mxnet_workarounds.deconvolution
+    'Deconvolution',
+    rows=rows.first_only,
+    weights=(1, 2),
+    workaround=mxnet_workarounds.deconvolution,
 )
 _each('GroupNorm InstanceNorm', rows=rows.first_only, weights=(1, 2))
 _each(

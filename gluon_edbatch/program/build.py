@@ -21,9 +21,9 @@ from ..branching.program_graph import (
 from ..errors import ProgramError, RecordError
 from ..mx.symbols import symbol_function
 from ..subgraph.ir import Entry, Node, Subgraph
-from ..subgraph.mended import mended
 from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
+from ..subgraph.workarounds import mended
 from .abstract_values import Dynamic, SampleNumber, SampleTensor, apply, kind_of
 from .block_ir import Applied, IRBlock, Made, Place, needed
 

@@ -81,7 +81,7 @@ class Recording(Forms):
         self.padded: dict[int, Padded] = {}  # values, by number, as padded calls take them
         # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
         self.packed: dict[int, LazyArray] = {}
-        # of calls that other recordings recorded (see pieces.py): forms of their kinds, and types
+        # of calls that other recordings recorded (see replay.py): forms of their kinds, and types
         self.adopted: dict[Any, Ints] = {}
         self.trusted: set[NodeType] = set()
         self.disturbances = 0  # how often a block's attributes were set

@@ -64,23 +64,23 @@ def elements(
     axes = dict.fromkeys(ragged, _AXIS)
     found = ragged_axes(graph.subgraph, shapes, axes)
     if found is not None and found.across:
-        apart = _taken_apart(graph.subgraph, shapes, found)
-        graph = graph._replace(subgraph=apart)
-        found = ragged_axes(apart, shapes, axes)
+        split = _decomposed(graph.subgraph, shapes, found)
+        graph = graph._replace(subgraph=split)
+        found = ragged_axes(split, shapes, axes)
     if found is None or found.across:
         return None
     parts = _InTwo(graph, found.axes, arguments)
     return parts.elements() if {None, _AXIS}.intersection(parts.axes_of_heads) else None
 
 
-def _taken_apart(graph: Subgraph, shapes: Mapping[str, Shape], found: RaggedAxes) -> Subgraph:
+def _decomposed(graph: Subgraph, shapes: Mapping[str, Shape], found: RaggedAxes) -> Subgraph:
     """Return the graph with reductions in place of operators across values if there is a rule."""
 
     def rule(rewriter: Rewriter, node: NodeView) -> Optional[Operand]:
-        apart = op_of(node.op).apart
-        if node.index not in found.across or apart is None:
+        decompose = op_of(node.op).decomposition
+        if node.index not in found.across or decompose is None:
             return None
-        return apart(rewriter.add, node, found.axes[graph.nodes[node.index].inputs[0]])
+        return decompose(rewriter.add, node, found.axes[graph.nodes[node.index].inputs[0]])
 
     return rewrite(graph, shapes, rule)
 

@@ -28,7 +28,6 @@ from .additions import kind_of_addition
 from .elements import Elements, elements
 from .ir import Subgraph, operators_of
 from .lift import lift
-from .mended import mended
 from .numpy_mode import in_terms_of_nd
 from .options import CompileOptions
 from .own_gradient import own_gradients
@@ -39,6 +38,7 @@ from .segments import by_segments
 from .spec import ArenaKey, Spec, spec_of
 from .structure import unflatten
 from .trace import INPUT, StaticGraph, is_argument
+from .workarounds import mended
 
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
 _TRIAL_ROWS = 5  # rows of a batch, for passes

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.subgraph.gates import NodeBatch, NotConsecutive, PQTree, align
+from gluon_edbatch.subgraph.memory_layout import NodeBatch, NotConsecutive, PQTree, align
 from tests.support.cases import in_one_test
 
 

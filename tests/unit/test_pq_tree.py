@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.subgraph.gates import NodeKind, NotConsecutive, PQTree
+from gluon_edbatch.subgraph.memory_layout import NodeKind, NotConsecutive, PQTree
 from tests.support.cases import in_one_test
 
 

@@ -32,12 +32,12 @@ from ...ops.lowering_context import (
     width_of,
 )
 from ...ops.lowering_context import ShapedNode as Node
+from ...subgraph.axis_normalisation import values_first
 from ...subgraph.ir import Subgraph
 from ...subgraph.node_type import Kind, NodeType
 from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.trace import INPUT, is_argument
-from ...subgraph.values_first import values_first
 from ..cached.compiled_graph import argument_dtypes
 
 _WIDE = 8  # columns: a product of fewer takes longer than to copy them
@@ -305,9 +305,9 @@ class Lowering(LoweringContext):
 
     def _operator(self, node: Node) -> None:
         call, op = self.call(node.index), op_of(node.op)
-        rule = op.arranged if call.arranged else op.native
+        rule = op.fused_attention if call.fused_attention else op.native
         if rule is None:
-            raise Unsupported(f'has {node.op}{" by heads" if call.arranged else ""}')
+            raise Unsupported(f'has {node.op}{" by heads" if call.fused_attention else ""}')
         rule(call)
 
     def _result(self, position: int, head: Entry) -> None:

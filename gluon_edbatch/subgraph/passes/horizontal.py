@@ -2,9 +2,9 @@
 
 A cell with one ``Dense`` for each gate multiplies the same input by several weights. One product
 with the concatenated weights (a *pack*) computes all gates side by side. Elementwise operators on
-neighbours become one operator on both. Alignment of operands decides which gates are neighbours
-(`gates.align`). The sigmoids of an LSTM's three gates are one operator on one slice if these gates
-lie together, in the same order, in every array involved.
+neighbours become one operator on both. `memory_layout.align` decides which gates are neighbours.
+The sigmoids of an LSTM's three gates are one operator on one slice if these gates lie together, in
+the same order, in every array involved.
 
 Operators whose columns are not one slice stay apart: gathering columns costs more than it saves.
 """
@@ -16,8 +16,8 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from ...ops import op_of
-from ..gates import NodeBatch, align
 from ..ir import Attrs, Entry, Node, Subgraph
+from ..memory_layout import NodeBatch, align
 from ..rewrite import Operand, Rewriter
 
 MOST_ELEMENTS = 1 << 15  # of a gate in a batch; see `pays`

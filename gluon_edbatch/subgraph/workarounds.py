@@ -31,10 +31,12 @@ def mended(graph: Subgraph, shapes: dict[str, Shape], trial: bool = False) -> Su
         op = op_of(node.op)
         if op.keeps_size and not trial:
             _check_size(node)
-        return None if op.mending is None else op.mending(rewriter, node)
+        return None if op.workaround is None else op.workaround(rewriter, node)
 
     ops = map(op_of, graph.operators)
-    return rewrite(graph, shapes, rule) if any(op.mending or op.keeps_size for op in ops) else graph
+    return (
+        rewrite(graph, shapes, rule) if any(op.workaround or op.keeps_size for op in ops) else graph
+    )
 
 
 def _check_size(node: NodeView) -> None:

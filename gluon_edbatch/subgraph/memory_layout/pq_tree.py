@@ -53,7 +53,7 @@ class PQTree:
     >>> tree.reduce('cd')
     Traceback (most recent call last):
         ...
-    gluon_edbatch.subgraph.gates.pq_tree.NotConsecutive: no order has 'c', 'd' consecutive
+    gluon_edbatch.subgraph.memory_layout.pq_tree.NotConsecutive: no order has 'c', 'd' consecutive
     """
 
     __slots__ = ('kind', 'children', 'leaves', 'whole')

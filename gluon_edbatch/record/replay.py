@@ -132,7 +132,7 @@ def _parameters(node_type) -> tuple[tuple, ...]:
     return tuple((parameter.shape, parameter.dtype) for parameter in node_type.parameters)
 
 
-class Piece:
+class ReplayFragment:
     """A replay fragment: calls that depend on each other, numbers and NumPy arrays only.
 
     In `args`, computed values and numbers count from the first ones of the fragment. Values of
@@ -191,7 +191,7 @@ class Piece:
     @classmethod
     def cut(
         cls, kinds: PortableForms, recording: Recording, begin: Mark, result: Any
-    ) -> Optional['Piece']:
+    ) -> Optional['ReplayFragment']:
         """Return the fragment recorded since `begin`; None if it cannot be used again.
 
         A forced evaluation prevents a further use. So do calls that depend on outer values or
@@ -268,7 +268,7 @@ class Piece:
             [self._kinds.adopt(recording, number) for number in unknown]
         )
 
-    def difference(self, other: 'Piece') -> Optional[Site]:
+    def difference(self, other: 'ReplayFragment') -> Optional[Site]:
         """Return the user's line of the first call that differs in `other`; None without any."""
         theirs = list(other._calls())
         for node, (one, another) in enumerate(zip_longest(self._calls(), theirs)):
