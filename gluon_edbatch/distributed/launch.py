@@ -154,7 +154,7 @@ class Job:
         return True
 
     def _look(self) -> list[Process]:
-        """Copy the output of processes; return those that run. Wait a moment without output."""
+        """Copy the output of processes, or wait a moment for some; return those that run."""
         before = time.monotonic()
         # Nothing is read, nor counted as silence, while somebody holds the terminal.
         if self._flush():

@@ -129,7 +129,7 @@ class Evaluator:
             self.inside_s += time.perf_counter() - started
 
     def _restore(self, recording: Recording, calls: Calls, read: np.ndarray) -> bool:
-        """Let left-out partial sums wait again if one of them is read; return whether one is."""
+        """Schedule partial sums that were left out if a call reads one; return whether one does."""
         evaluation, args = recording.locations.evaluation, calls.args
         needed = any(
             [(evaluation[values[values >= 0]] == LEFT_OUT).any() for values in (args, read)]

@@ -73,7 +73,7 @@ class Handle(ABC):
 
     @abstractmethod
     def _part(self, step: Any) -> 'Handle':
-        """Return the handle for an index, or for another axis, of this one."""
+        """Return the handle of a part of this noted result: of an index, or with a further axis."""
 
 
 class NotedCall:

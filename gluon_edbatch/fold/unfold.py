@@ -74,7 +74,7 @@ class Unfold(Fold):
         self.block = block
 
     def _note(self, batch_axis: int, op: Any, op_key: Any, args: Sequence[Any]) -> Handle:
-        """Make the call, and return its result."""
+        """Run the call that was passed to `add`, and return its result."""
         named = isinstance(op, str)
         values = [_value(arg, self._index if named else None) for arg in args]
         with self._placed(self._ctx()):

@@ -92,7 +92,7 @@ def dropout(call: LoweredCall) -> None:
 
 
 def binary(function: Function) -> NativeRule:
-    """Return a rule for an elementwise function of two arguments, with broadcasting."""
+    """Return a native rule for an elementwise function of two arguments, with broadcasting."""
 
     def rule(call: LoweredCall) -> None:
         if function is ADD and None in call.inputs:

@@ -57,7 +57,7 @@ def known_links(*links: AxisLink) -> LinksRule:
 
 
 def same_axes(places: Places) -> list[AxisLink]:
-    """Return the equal axes of an operator on three arrays of one shape."""
+    """Return which axes are equally long, for an operator on three arrays of one shape."""
     return [
         AxisLink(
             tuple([axis if (position, axis) in places else None for position in range(3)]), axis
@@ -162,7 +162,8 @@ def only_at(wanted: At, result: At) -> Callable[[RaggedCall], At]:
 
 
 def scaled(call: RaggedCall) -> At:
-    """Return what a product with a number has in its padding; raise if the number is zero."""
+    """Return what a product with a number, or a quotient, has in its padding; a divisor of zero is
+    refused."""
     if call.attrs.number('scalar', 1) == 0:
         raise Unproved  # what divides
     return keeps(call)

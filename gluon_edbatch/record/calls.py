@@ -178,7 +178,7 @@ class Prefix:
         return prefix
 
     def make(self, key) -> 'Prefix':
-        """Return the node after an argument of the kind `key`; make it if needed."""
+        """Return the search tree's node after an argument of the kind `key`; make it if needed."""
         return self._others.setdefault(key, Prefix())
 
     def after_all(self, keys) -> 'Prefix':

@@ -58,7 +58,7 @@ def new_nested(numpy: bool, nested: Any, stores: list[Any], base: int) -> Any:
 
 
 def new_ragged(store, values: list[int]) -> RaggedArray:
-    """Return a ragged argument made of values of a store, given by number."""
+    """Return a ragged argument of some values, given by their numbers; all have one spec."""
     return RaggedArray(store, values)
 
 

@@ -104,7 +104,7 @@ def ragged_unknown(
 
 
 def _of_one_kind(recording: Any, values: Sequence[NDArray]) -> Sequence[NDArray]:
-    """Return the values; all on the user's own tape (see `execute.eager`) if one of them is."""
+    """Return values to join; if one is on the user's own tape (see `execute.eager`), all are."""
     if not any(value._store.spec.eager for value in values):
         return values
     return [value if value._store.spec.eager else _eager_copy(recording, value) for value in values]

@@ -66,7 +66,7 @@ class LeastDeep(Rule):
             self._mean[kind] = self._total[kind] / max(self._count[kind], 1)
 
     def _catch_up(self) -> None:
-        """Take nodes that ran since the last call out of the means."""
+        """Remove nodes that have run since this was last called from the mean depths."""
         frontier = self._frontier
         while self._seen < frontier.batches:
             begin, end = frontier.bounds[self._seen], frontier.bounds[self._seen + 1]

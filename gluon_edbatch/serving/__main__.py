@@ -111,7 +111,7 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
 
     from .front import IDLE, Connection, Front
     from .rpc import Service
-    from .workers import WorkerPool, freeze
+    from .worker_processes import WorkerPool, freeze
 
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):

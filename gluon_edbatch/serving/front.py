@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .open_inference import HEADER_LENGTH, Answer, Call, RequestError, check_model, error
 from .requests import LatencyEstimator
-from .workers import LOG, WorkerPool
+from .worker_processes import LOG, WorkerPool
 
 LEAST_OPEN = 32  # open requests that are never refused; from there on, speed is measured
 IDLE = 60  # seconds that a connection stays open between requests

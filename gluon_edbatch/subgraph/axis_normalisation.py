@@ -168,7 +168,7 @@ class _Mover:
         raise _KeptAsItIs
 
     def _same(self, call: _AxesCall, inputs: Sequence[Operand], **attrs: object) -> Operand:
-        """Apply the same operator to these inputs."""
+        """Apply the operator of a call to moved inputs."""
         attrs = {**call.node.attrs, **attrs}
         return self._new.add(call.node.op, inputs, call.after.moved, **attrs)
 

@@ -315,7 +315,7 @@ class _Search:
         return (bytearray, bytes(value)) if isinstance(value, bytearray) else None
 
     def _reached(self, value, path) -> None:
-        """Search the named attributes of an object that is not a container."""
+        """Fingerprint those attributes of an object that the code names."""
         if isinstance(value, gluon.Block):
             self.block(value, path)
         elif isinstance(value, _FUNCTIONS):

@@ -11,6 +11,7 @@ from typing import Any
 
 import mxnet as mx
 
+from ..mx.symbols import symbol_function
 from ..ops.attrs import Attrs, Shape
 from ..ops.whole import LiftedCall, apart, as_rows, shaped, side_by_side
 from .ir import Body, Entry, Node
@@ -58,7 +59,7 @@ class Loop:
             inputs[position] = side_by_side(call.repeated(position), call.inputs[position])
         for position in self.states:
             inputs[position] = as_rows(call.repeated(position), call.inputs[position])
-        results = mx.sym._internal._foreach(self.body.symbol, *inputs, **call.attrs)
+        results = symbol_function(FOREACH)(self.body.symbol, *inputs, **call.attrs)
         sequences = call.attrs.integer('num_out_data', 0)
         return mx.sym.Group(
             [

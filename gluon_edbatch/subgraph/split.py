@@ -154,7 +154,8 @@ def _looked_up(node_type: NodeType, tables: frozenset[str]) -> Optional[Split]:
 
 
 def _ids(node_type: NodeType, embeddings: list[Node]) -> Optional[tuple[tuple[int, ...], NodeType]]:
-    """Return arguments and type of what computes the ids of these look-ups; None if inseparable."""
+    """Return the arguments and the type that compute the ids of look-ups; None if that needs other
+    operators."""
     graph = node_type.graph.subgraph
     heads = [node.inputs[0] for node in embeddings]
     names = {graph.nodes[index].name for index in graph.ancestors(heads)}

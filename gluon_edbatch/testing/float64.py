@@ -147,7 +147,7 @@ def _count(more: int) -> None:
 
 
 def _known_eagerly() -> Optional[Known]:
-    """Return the arrays of this thread's eager run, outside scopes; None without such a run."""
+    """Return the arrays that this thread's eager run in float64 knows; None without such a run."""
     return _run.known if _run.eager and hooks.current_recording() is None else None
 
 

@@ -115,7 +115,7 @@ def _components(buffers: Sequence[Any], lists: Iterable[Iterable[Any]]) -> Itera
 
 
 def _best_order(buffers: list[Any], results: list[Sequence[Any]], links: list[_Link]) -> list[Any]:
-    """Return an order that satisfies each link, unless links before it exclude that."""
+    """Return an order of buffers that satisfies as many links as can be, the first ones first."""
     kept: list[_Link] = []
     order = _order(buffers, results, kept)
     while links:
