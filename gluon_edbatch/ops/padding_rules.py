@@ -162,8 +162,7 @@ def only_at(wanted: At, result: At) -> Callable[[RaggedCall], At]:
 
 
 def scaled(call: RaggedCall) -> At:
-    """Return what a product with a number, or a quotient, has in its padding; a divisor of zero is
-    refused."""
+    """Return what a product or quotient with a number has in its padding; refuse a zero."""
     if call.attrs.number('scalar', 1) == 0:
         raise Unproved  # what divides
     return keeps(call)

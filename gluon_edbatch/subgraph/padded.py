@@ -31,8 +31,7 @@ class PaddedGraph(NamedTuple):
     axes: dict[int, int]  # by the position of an argument, the axis along which it is padded
     lengths: tuple[int, ...] = ()  # the arguments of which the lengths are further inputs
     linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
-    # for each output the axes that are cut; which argument has the length that is left, and how
-    # much longer it is
+    # for each output the axes that are cut: the argument with the length, and how much more is left
     results: tuple[dict[int, tuple[int, int]], ...] = ()
     pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
     reason: str = ''  # why there is no graph

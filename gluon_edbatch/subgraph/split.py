@@ -154,8 +154,7 @@ def _looked_up(node_type: NodeType, tables: frozenset[str]) -> Optional[Split]:
 
 
 def _ids(node_type: NodeType, embeddings: list[Node]) -> Optional[tuple[tuple[int, ...], NodeType]]:
-    """Return the arguments and the type that compute the ids of look-ups; None if that needs other
-    operators."""
+    """Return the arguments and the type that compute ids of look-ups; None if they need others."""
     graph = node_type.graph.subgraph
     heads = [node.inputs[0] for node in embeddings]
     names = {graph.nodes[index].name for index in graph.ancestors(heads)}
