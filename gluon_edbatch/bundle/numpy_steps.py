@@ -94,7 +94,10 @@ def one_step(
         env[slot] = function(*[env[source] for source in sources], out=outs[target])  # type: ignore
 
     def over_argument(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        env[slot] = function(*[env[source] for source in sources], out=env[reuse])  # type: ignore
+        arrays, out = [env[source] for source in sources], env[reuse]  # type: ignore[index]
+        if np.broadcast_shapes(*[array.shape for array in arrays]) != out.shape:
+            out = None  # the result is wider than the argument
+        env[slot] = function(*arrays, out=out)
 
     def unary(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         env[slot] = function(env[sources[0]])
@@ -122,7 +125,11 @@ def of_parents(
         if y.shape[1] != 1:
             raise ValueError(f'{y.shape} is not one for each call')
         y = y[:, 0]
-        result = np.empty_like(x) if reuse is None else env[reuse]
+        shape = (len(x), *np.broadcast_shapes(x.shape[1:], y.shape[1:]))
+        if reuse is not None and shape == x.shape:
+            result = env[reuse]
+        else:
+            result = np.empty(shape, x.dtype)
         for begin, count in segments.slices():
             part = x[begin : begin + count]
             both = (y[:count], part) if turned else (part, y[:count])

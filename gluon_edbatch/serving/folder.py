@@ -94,5 +94,5 @@ def whose_fault(folder: Path, what: str) -> Iterator[None]:
         if isinstance(error, SyntaxError) and error.lineno:
             lines = [error.lineno]
         where = f':{lines[-1]}' if lines else ''
-        text = (str(error).splitlines() or [''])[0]
+        text = ' '.join(' '.join(str(error).splitlines()[:3]).split())[:300]
         raise FolderError(f'{path}{where}: {what}: {type(error).__name__}: {text}') from error

@@ -7,6 +7,7 @@ attributes of objects, classes and modules that the code names are tracked, whic
 small.
 """
 
+import dis
 import functools
 import os
 import sys
@@ -15,7 +16,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -50,7 +51,17 @@ _STATE_OF_FUNCTIONS = frozenset(('_used', 'saved_tensors'))
 
 # What the code mentions that the calls of a block, or of a class of functions, were found to run.
 _names: 'weakref.WeakKeyDictionary[Any, frozenset[str]]' = weakref.WeakKeyDictionary()
-_code_names: dict[int, tuple[types.CodeType, frozenset[str]]] = {}  # by id; the code pins it
+
+
+class _Names(NamedTuple):
+    """The names that a function and its inner functions mention."""
+
+    code: types.CodeType  # kept alive, as it is found by its address
+    mentioned: frozenset[str]  # strings included
+    of_variables: frozenset[str]  # those of global variables; strings, too, if it calls globals()
+
+
+_code_names: dict[int, _Names] = {}  # by id of the code
 
 
 class Same:
@@ -383,7 +394,7 @@ class _Search:
     def _variables(self, function, path) -> None:
         code, variables = function.__code__, function.__globals__
         names = _names_in(code)
-        self.mentioned |= names
+        self.mentioned |= names.mentioned
         self._versioned(versions.FUNCTION, function)
         if function.__defaults__:
             self._hold(function.__defaults__)
@@ -391,7 +402,7 @@ class _Search:
             if name != '__class__':
                 self.entries = None
                 self.add(_cell_contents(cell), name)
-        for name in sorted(names & variables.keys()):
+        for name in sorted(names.of_variables & variables.keys()):
             self.add(variables[name], name)
         if function.__defaults__ or function.__kwdefaults__:
             self.add((function.__defaults__, function.__kwdefaults__), f'the defaults of {path}')
@@ -442,18 +453,27 @@ def _cell_contents(cell: Any) -> Any:
         return None
 
 
-def _names_in(code: types.CodeType) -> frozenset[str]:
-    """Return the names that a function and its inner functions mention, strings included."""
+def _names_in(code: types.CodeType) -> _Names:
     known = _code_names.get(id(code))
     if known is None:
-        names = set(code.co_names)
+        mentioned, strings = set(code.co_names), set()
+        variables = {
+            step.argval
+            for step in dis.get_instructions(code)
+            if step.opname in ('LOAD_GLOBAL', 'LOAD_NAME')
+        }
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
-                names |= _names_in(constant)
+                inner = _names_in(constant)
+                mentioned |= inner.mentioned
+                variables |= inner.of_variables
             elif isinstance(constant, str) and constant.isidentifier():
-                names.add(constant)
-        known = _code_names[id(code)] = code, frozenset(names)
-    return known[1]
+                strings.add(constant)
+        if 'globals' in variables:
+            variables |= strings
+        known = _Names(code, frozenset(mentioned | strings), frozenset(variables))
+        _code_names[id(code)] = known
+    return known
 
 
 _LIBRARIES = tuple(

@@ -70,6 +70,7 @@ class Written(gluon.HybridBlock):
         super().__init__()
         self.function = function
         self.dense = gluon.nn.Dense(4, flatten=False, in_units=4)
+        self.score = gluon.nn.Dense(1, flatten=False, in_units=4)
 
     def hybrid_forward(self, F, *args):
         return self.function(self, F, *args)
@@ -156,6 +157,12 @@ OF_RAGGED = {
     ),
     'attention': lambda self, F, x, r: F.sum(
         F.softmax(F.broadcast_mul(r, F.expand_dims(x, axis=1)), axis=1) * r, axis=1
+    ),
+    'a narrow one first': lambda self, F, x, r: F.sum(
+        F.broadcast_mul(F.softmax(self.score(r), axis=1), self.dense(r)), axis=1
+    ),
+    'a narrow one and a row': lambda self, F, x, r: F.sum(
+        F.broadcast_mul(F.sigmoid(self.score(r)), F.expand_dims(x, axis=1)), axis=1
     ),
 }
 
