@@ -126,10 +126,8 @@ def of_parents(
             raise ValueError(f'{y.shape} is not one for each call')
         y = y[:, 0]
         shape = (len(x), *np.broadcast_shapes(x.shape[1:], y.shape[1:]))
-        if reuse is not None and shape == x.shape:
-            result = env[reuse]
-        else:
-            result = np.empty(shape, x.dtype)
+        wide = reuse is None or shape != x.shape
+        result = np.empty(shape, x.dtype) if wide else env[reuse]  # type: ignore[index]
         for begin, count in segments.slices():
             part = x[begin : begin + count]
             both = (y[:count], part) if turned else (part, y[:count])
