@@ -6,10 +6,10 @@ usage() {
     cat <<'EOT'
 usage: bash scripts/test.sh [--fast | PYTEST ARGUMENTS]
 
-  (nothing)         what CI runs, some 14 minutes on two cores: scripts/lint.sh, scripts/docs.sh,
+  (nothing)         what CI runs, some 12 minutes on two cores: scripts/lint.sh, scripts/docs.sh,
                     then all tests but the slow ones, and beside them the package installed with
                     Python 3.11 (scripts/test_install.sh --few), which says at the end what it found
-  --fast            some 3 minutes, for every commit: tests of each stage (tests/support/tiers.py)
+  --fast            some 2 minutes, for every commit: tests of each stage (tests/support/tiers.py)
   PYTEST ARGUMENTS  go to pytest, and nothing else is run: tests/unit/test_plan.py, -k NAME, -x,
                     -m slow (the tests that take minutes), -m "" (all of them), -n 0 (one process)
 
