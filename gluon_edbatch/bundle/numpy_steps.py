@@ -95,7 +95,7 @@ def one_step(
 
     def over_argument(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         arrays, out = [env[source] for source in sources], env[reuse]  # type: ignore[index]
-        if np.broadcast_shapes(*[array.shape for array in arrays]) != out.shape:
+        if len(arrays) > 1 and np.broadcast_shapes(*[each.shape for each in arrays]) != out.shape:
             out = None  # the result is wider than the argument
         env[slot] = function(*arrays, out=out)
 

@@ -11,9 +11,9 @@ _GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
 
 def convolution(call: RaggedCall) -> At:
     """Return FINITE for a window that moves by one position, which sees zeros behind the end."""
-    place, window = _window(call, ('stride', 'kernel', 'pad', 'dilate'), (1, 1, 0, 1))
-    stride, kernel, pad, dilate = window
-    if place < 0 or stride != 1 or any(call.states[1:]):
+    names = 'stride', 'kernel', 'pad', 'dilate'
+    stride, kernel, pad, dilate = _window(call, names, (1, 1, 0, 1))
+    if stride != 1 or any(call.states[1:]):
         raise Unproved
     call.across, call.longer = True, 2 * pad - dilate * (kernel - 1)
     first_input(call)
@@ -31,7 +31,7 @@ def pooling(call: RaggedCall) -> Optional[At]:
     if call.attrs.flag('global_pool'):
         call.want(0, At.LOWEST if kind == 'max' else At.ZERO)
         return None
-    _, (stride, kernel, pad) = _window(call, ('stride', 'kernel', 'pad'), (1, 1, 0))
+    stride, kernel, pad = _window(call, ('stride', 'kernel', 'pad'), (1, 1, 0))
     if stride != 1 or call.attrs.get('pooling_convention', 'valid') != 'valid':
         raise Unproved
     call.longer = 2 * pad - kernel + 1
@@ -41,15 +41,13 @@ def pooling(call: RaggedCall) -> Optional[At]:
     return At.FINITE if kind == 'sum' or not pad else At.ANY
 
 
-def _window(
-    call: RaggedCall, names: Sequence[str], otherwise: Sequence[int]
-) -> tuple[int, list[int]]:
-    """Return which axis of the window the ragged axis is, and the window's numbers along it."""
-    if call.attrs.get('layout', 'None') not in ('None', 'NCW', 'NCHW', 'NCDHW'):
-        raise Unproved
+def _window(call: RaggedCall, names: Sequence[str], otherwise: Sequence[int]) -> list[int]:
+    """Return a window's numbers along the ragged axis, which is one that the window moves along."""
     place = (call.input().axis or 0) - 2
+    if place < 0 or call.attrs.get('layout', 'None') not in ('None', 'NCW', 'NCHW', 'NCDHW'):
+        raise Unproved
     given = [call.attrs.integers(name) for name in names]
-    return place, [own[place] if own else other for own, other in zip(given, otherwise)]
+    return [own[place] if own else other for own, other in zip(given, otherwise)]
 
 
 def recurrent(call: RaggedCall) -> At:
@@ -61,48 +59,41 @@ def recurrent(call: RaggedCall) -> At:
     if call.attrs.flag('bidirectional'):
         if call.attrs.get('projection_size', 'None') != 'None' or call.attrs.number('p', 0):
             raise Unproved  # which devices drop values between layers is MXNet's to know
-        call.instead = _BothDirections(call.attrs, call.input().shape[2])
+        call.instead = _both_directions(call.attrs, call.input().shape[2])
     return finite(call)
 
 
-class _BothDirections:
-    """Apply a recurrent layer in both directions, each as a layer of its own.
+def _both_directions(attrs: Attrs, width: int) -> Callable[..., Any]:
+    """Return a function that applies a layer in both directions as layers of one direction each.
 
     The weights of all layers are one array: those of each layer and direction, to the input and to
     the state, and then the biases in the same order.
     """
+    size, layers = attrs.integer('state_size', 0), attrs.integer('num_layers', 0)
+    rows = _GATES[attrs['mode']] * size
+    counts = [rows * (each + size) for each in [width] * 2 + [2 * size] * (2 * layers - 2)]
+    of_one = {**attrs, 'num_layers': 1, 'bidirectional': False}
 
-    def __init__(self, attrs: Attrs, width: int):
-        self._attrs, self._width = attrs, width
-        self._size = attrs.integer('state_size', 0)
-        self._layers = attrs.integer('num_layers', 0)
-        self._rows = _GATES[attrs['mode']] * self._size
+    def own(add: Callable[..., Any], weights: Any, place: int) -> Any:
+        begin, bias = sum(counts[:place]), sum(counts) + 2 * rows * place
+        parts = (begin, begin + counts[place]), (bias, bias + 2 * rows)
+        cut = [add('slice_axis', [weights], axis=0, begin=a, end=b) for a, b in parts]
+        return add('Concat', cut, dim=0, num_args=2)
 
-    def __call__(self, rewriter: Any, inputs: Sequence[Any], lengths: Any) -> Any:
+    def instead(rewriter: Any, inputs: Sequence[Any], lengths: Any) -> Any:
         (x, weights, *states), add = inputs, rewriter.add
-        for layer in range(self._layers):
+        for layer in range(layers):
             both = []
             for turned in (False, True):
                 place = 2 * layer + turned
-                own = [self._part(add, weights, place)]
-                own += [_state(rewriter, state, place) for state in states]
-                result = add('RNN', [_turned(add, x, lengths, turned), *own], **self._of_one())
+                given = [own(add, weights, place)]
+                given += [_state(rewriter, state, place) for state in states]
+                result = add('RNN', [_turned(add, x, lengths, turned), *given], **of_one)
                 both.append(_turned(add, result, lengths, turned))
             x = add('Concat', both, dim=2, num_args=2)
         return x
 
-    def _of_one(self) -> dict[str, Any]:
-        """Return the attributes of one layer in one direction."""
-        return {**self._attrs, 'num_layers': 1, 'bidirectional': False}
-
-    def _part(self, add: Callable[..., Any], weights: Any, place: int) -> Any:
-        """Return the weights and biases of a layer in one direction, as one array."""
-        widths = [self._width] * 2 + [2 * self._size] * (2 * self._layers - 2)
-        counts = [self._rows * (width + self._size) for width in widths]
-        begin, bias = sum(counts[:place]), sum(counts) + 2 * self._rows * place
-        parts = (begin, begin + counts[place]), (bias, bias + 2 * self._rows)
-        cut = [add('slice_axis', [weights], axis=0, begin=a, end=b) for a, b in parts]
-        return add('Concat', cut, dim=0, num_args=2)
+    return instead
 
 
 def _state(rewriter: Any, states: Any, place: int) -> Any:

@@ -164,8 +164,7 @@ def packed_call(
 
 
 def _is_one_length(padded: PaddedGraph) -> bool:
-    """Return whether packed arguments have one length, and results that length along axis 1, if
-    along any."""
+    """Return whether packed arguments have one length, which results have along axis 1 at most."""
     return all_linked(padded.axes, padded.linked) and all(
         axis == 1 and not longer for axes in padded.results for axis, (_, longer) in axes.items()
     )

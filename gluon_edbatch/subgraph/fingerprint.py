@@ -58,7 +58,7 @@ class _Names(NamedTuple):
 
     code: types.CodeType  # kept alive, as it is found by its address
     mentioned: frozenset[str]  # strings included
-    of_variables: frozenset[str]  # those of global variables; strings, too, if it calls globals()
+    of_variables: frozenset[str]  # of global variables; strings, too, if it may look them up
 
 
 _code_names: dict[int, _Names] = {}  # by id of the code
@@ -460,7 +460,7 @@ def _names_in(code: types.CodeType) -> _Names:
         variables = {
             step.argval
             for step in dis.get_instructions(code)
-            if step.opname in ('LOAD_GLOBAL', 'LOAD_NAME')
+            if step.opname in ('LOAD_GLOBAL', 'LOAD_NAME', 'LOAD_FROM_DICT_OR_GLOBALS')
         }
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
@@ -469,10 +469,10 @@ def _names_in(code: types.CodeType) -> _Names:
                 variables |= inner.of_variables
             elif isinstance(constant, str) and constant.isidentifier():
                 strings.add(constant)
-        if 'globals' in variables:
+        if not variables.isdisjoint(('globals', 'vars', 'eval', 'exec')):
             variables |= strings
-        known = _Names(code, frozenset(mentioned | strings), frozenset(variables))
-        _code_names[id(code)] = known
+        every = frozenset(mentioned | strings)
+        known = _code_names[id(code)] = _Names(code, every, frozenset(variables))
     return known
 
 

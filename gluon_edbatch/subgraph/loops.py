@@ -7,11 +7,11 @@ padding.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import mxnet as mx
 
 from ..mx.symbols import symbol_function
+from ..ops import op_of
 from ..ops.attrs import Attrs, Shape
 from ..ops.whole import LiftedCall, apart, as_rows, shaped, side_by_side
 from .ir import Body, Entry, Node
@@ -51,6 +51,16 @@ class Loop:
         """Return the shapes of the body's variables, given those of the loop's inputs."""
         own = [shape[1:] if i in self.data else shape for i, shape in enumerate(shapes)]
         return dict(zip(self.names, own))
+
+    def draws_for_all_rows(self) -> bool:
+        """Return whether a step draws numbers that depend on no row, one for all samples then."""
+        of_rows: set[int] = set()
+        for place, node in enumerate(self.body.nodes):
+            if node.name in self.rowwise or any(entry.node in of_rows for entry in node.inputs):
+                of_rows.add(place)
+            elif op_of(node.op).draws(node.attrs, True):
+                return True
+        return False
 
     def side_by_side(self, call: LiftedCall) -> mx.sym.Symbol:
         """Return the loop over N samples. Inputs are (N, ...), but for those that all share."""
@@ -98,5 +108,4 @@ def _alive(rewriter: Rewriter, sequence: Operand, lengths: Operand) -> Operand:
     if len(sequence.shape) > 2:
         one = add('slice_axis', [add('Reshape', [one], shape=(0, 0, -1))], axis=2, begin=0, end=1)
         one = add('Reshape', [one], shape=(0, 0))
-    attrs: dict[str, Any] = {'use_sequence_length': True, 'axis': 0, 'value': 0}
-    return add('SequenceMask', [add('ones_like', [one]), lengths], **attrs)
+    return add('SequenceMask', [add('ones_like', [one]), lengths], use_sequence_length=True)

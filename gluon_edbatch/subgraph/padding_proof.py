@@ -83,8 +83,12 @@ def padding_of(
 def loop_keeps_rows_apart(loop: Loop, shapes: Sequence[Shape]) -> bool:
     """Return whether further rows change nothing in the rows that a step of a loop has, and all
     results have these rows. `shapes` are those of the loop's inputs."""
+    of_step = loop.of_step(shapes)
+    rows = {of_step[name][:1] for name in loop.rowwise}
+    if len(rows) != 1 or () in rows or loop.draws_for_all_rows():
+        return False
     body = Subgraph.of(loop.body.nodes, loop.body.heads)
-    padding = padding_of(body, loop.of_step(shapes), dict.fromkeys(loop.rowwise, 0), True)
+    padding = padding_of(body, of_step, dict.fromkeys(loop.rowwise, 0), True)
     return (
         padding.neutral
         and padding.masked is None
@@ -264,8 +268,9 @@ class _Walk:
         shapes = self._graph.infer(self._inputs)
         if shapes is None:
             raise Unproved('shapes cannot be inferred')
+        last = {entry.node: entry.output for entry in sorted(self._graph.uses)}  # that is read
         for index, (node, results) in enumerate(zip(self._graph.nodes, shapes)):
-            results = results[: self._read(index)]
+            results = results[: 1 + last.get(index, 0)]
             if node.is_variable and node.name in self._axes:
                 state = _Origin(self._at, frozenset([node.name]))
                 self.states[Entry(index)] = {self._axes[node.name]: state}
@@ -277,10 +282,6 @@ class _Walk:
             for output, shape in enumerate(results):
                 self._moved[Entry(index, output)] = Operand(made.node, output, shape)
         return [self._finite(head) for head in self._graph.heads]
-
-    def _read(self, index: int) -> int:
-        """Return how many results of a node count: those up to the last that is read."""
-        return 1 + max([each.output for each in self._graph.uses if each.node == index], default=0)
 
     def _finite(self, head: Entry) -> Entry:
         operand = self._moved[head]

@@ -272,6 +272,61 @@ def test_loops_that_padding_or_other_rows_might_change_run_one_by_one(step):
     assert scope.report().batches == len(LENGTHS)
 
 
+def noise_of_a_step(F, cell, words, state):
+    def step(word, states):
+        return word, [F.broadcast_add(states[0] + word, F.random.normal(shape=(1, WIDTH)))]
+
+    return F.contrib.foreach(step, words, [state])[1][0]
+
+
+def test_noise_that_depends_on_no_row_is_not_shared_by_samples():
+    net = started(Steps(noise_of_a_step))
+    words, state = sentences((1, None, WIDTH), [5])[0], mx.nd.zeros((1, WIDTH))
+    samples = [(words.copy(), state) for _ in range(4)]
+    with edb.batching():
+        values = [net(*sample) for sample in samples]
+    drawn = np.stack([value.asnumpy() for value in values])
+    assert len(np.unique(drawn[:, 0, 0])) == len(samples)
+
+
+def windows_in_steps(F, cell, words, state):
+    def step(word, states):
+        made = F.squeeze(cell(F.expand_dims(word, axis=1)), axis=1)
+        return made, [states[0] + made]
+
+    return F.contrib.foreach(step, words, [state])[1][0]
+
+
+def sums_of_numbers(F, cell, words, state):
+    numbers = F.reshape(F.slice_axis(words, axis=2, begin=0, end=1), shape=(-1,))
+    return F.contrib.foreach(lambda x, s: (x, [s[0] + x]), numbers, [F.sum(state, axis=1)])[1][0]
+
+
+def several_rows(F, cell, words, state):
+    def step(word, states):
+        return word, [F.broadcast_add(states[0], F.sum(word, axis=0, keepdims=True))]
+
+    twice = F.concat(state, state * 2, dim=0)
+    return F.contrib.foreach(step, words, [twice])[1][0]
+
+
+def test_loops_whose_arguments_have_several_numbers_of_rows_equal_eager():
+    net = started(Steps(several_rows))
+    samples = list(zip(sentences((1, None, WIDTH)), sentences((1, WIDTH), [1] * len(LENGTHS))))
+    assert_matches_eager(lambda x: net(*x), samples, blocks=[net], schedulers=['fsm'])
+
+
+@pytest.mark.parametrize('step', [windows_in_steps, sums_of_numbers])
+def test_loops_of_other_shapes_equal_eager(step):
+    """In inference: MXNet itself has no gradient of such a loop in a compiled graph."""
+    net = started(Steps(step, nn.Conv1D(1, 3, padding=1, in_channels=1)))
+    words, state = sentences((1, None, WIDTH)), mx.nd.ones((1, WIDTH))
+    with edb.batching():
+        values = [net(x, state) for x in words]
+    for value, x in zip(values, words):
+        np.testing.assert_allclose(value.asnumpy(), net(x, state).asnumpy(), rtol=1e-5, atol=1e-6)
+
+
 class Random(gluon.HybridBlock):
     """A random stack of layers and operators on (1, length, WIDTH)."""
 

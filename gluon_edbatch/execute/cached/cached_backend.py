@@ -47,16 +47,14 @@ class LoopTape:
     """The tape of a batch with loops of MXNet, which forget their steps in a backward pass. A
     further pass runs the batch again first."""
 
-    def __init__(self, tape: BatchTape, run_again: Callable[[], list[NDArray]]):
-        self._tape, self._run_again = tape, run_again
-        self._forgotten = False
+    def __init__(self, tape: BatchTape, run_again: Callable[[], BatchTape]):
+        self._tape: Optional[BatchTape] = tape  # until a backward pass
+        self._run_again = run_again
 
     def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of the arguments that the batch read."""
-        if self._forgotten:
-            self._tape = self._tape._replace(outputs=self._run_again())
-        self._forgotten = True
-        self._tape.backward(gradients)
+        tape, self._tape = self._tape or self._run_again(), None
+        tape.backward(gradients)
 
 
 def capabilities(node_type: NodeType) -> Optional[Capabilities]:
@@ -126,7 +124,7 @@ def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, Non
     if tape is None or not node_type.has_loops:
         return tape
 
-    def run_again() -> list[NDArray]:
+    def run_again() -> BatchTape:
         if node_type.random:
             raise BatchError(
                 f'a second backward pass through {node_type.name}, whose loop draws numbers: '
@@ -135,8 +133,9 @@ def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, Non
         copies = [output.copy() for output in outputs]
         with modes(mode.recording, mode.training):
             program.call(*inputs, out=copies)
-        kept = zip(copies, batch.writes)
-        return [copy for copy, write in kept if state.gradients[write.arena] is not None]
+        again = _tape(state, batch, copies)
+        assert again is not None  # as the first was
+        return again
 
     return LoopTape(tape, run_again)
 
