@@ -43,5 +43,6 @@ def all_arrays_on(ctx: mx.Context) -> Iterator[None]:
 def _is_handed_to_backward() -> bool:
     """Return whether MXNet made the array for a custom function's backward pass. It wraps that
     memory as arrays of ``cpu(0)``, whatever device it is on."""
-    callers = sys._getframe(2), sys._getframe(3)  # a comprehension has a frame of its own
-    return any(caller.f_code.co_filename == custom_function.__file__ for caller in callers)
+    caller = sys._getframe(2)
+    callers = caller, caller.f_back  # a comprehension has a frame of its own before Python 3.12
+    return any(each and each.f_code.co_filename == custom_function.__file__ for each in callers)
