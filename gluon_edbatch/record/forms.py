@@ -1,6 +1,7 @@
 """Find the batch signature of a call: work done once for each call signature, or once a scope."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Callable, Optional
 
 import mxnet as mx
@@ -68,6 +69,18 @@ class Forms(Inputs):
         self.taped = self.mode.recording
         self.forms_by_key, self.callees = self._modes.setdefault(self.mode, ({}, {}))
         self.known_by_name: dict[str, dict[tuple, Remembered]] = {}  # see `form_by`
+
+    @contextmanager
+    def in_mode(self, mode: Mode) -> Iterator[None]:
+        """Record as in another mode of autograd meanwhile."""
+        before = self.mode, self.forms_by_key, self.callees, self.known_by_name
+        self.mode = mode
+        self.forms_by_key, self.callees = self._modes.setdefault(mode, ({}, {}))
+        self.known_by_name = {}
+        try:
+            yield
+        finally:
+            self.mode, self.forms_by_key, self.callees, self.known_by_name = before
 
     def stores(self) -> list[Store]:
         """Return the stores that values refer to."""

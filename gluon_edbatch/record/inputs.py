@@ -11,12 +11,14 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
+from ..mx.host import upload
 from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, MutationGuard
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import NUMBERS, REMEMBERED, SMALL, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
 from .shared import Sharing
 from .sites import Site, current_site, site_at
+from .stores import Store
 
 SCALAR_DTYPE = np.float32
 ARRAYS = (NDArray, np.ndarray, *NUMBERS)
@@ -156,6 +158,34 @@ class Inputs(CallLog):
                 array.copy() if may_change else array, spec
             )
         return value
+
+    def handed_out_rows(self, arrays: Sequence[Any]) -> Optional[tuple[Store, list[int]]]:
+        """Return NumPy arrays of one shape and dtype as values for the user to keep, with their
+        store; None for other arrays."""
+        first = arrays[0]
+        if first.__class__ is not np.ndarray or first.size > SMALL or not first.ndim:
+            return None
+        for array in arrays:
+            if array.__class__ is not np.ndarray or (array.shape, array.dtype) != (
+                first.shape,
+                first.dtype,
+            ):
+                return None
+        rows = np.stack(arrays)
+        rows = rows.astype(np.float32) if rows.dtype == np.float64 else rows
+        if not self.has_dtype(rows) or not first.size:
+            return None
+        spec = spec_of(first.shape, rows.dtype, self.ctx)
+        store, ids = self.store(spec), []
+        for row in rows:
+            key = spec, row.tobytes()
+            value = self._small.get(key)
+            if value is None:
+                value = self._small[key] = self._append_array(row, spec)
+            ids.append(value._id)
+        for number in {*ids} - store.given.keys():
+            store.given[number] = partial(upload, self.arrays[-number // 2 - 1][1], spec.ctx)
+        return store, ids
 
     def _ndarray(self, array: NDArray) -> LazyArray:
         """Return a value with the present contents of an NDArray.

@@ -26,6 +26,7 @@ from . import control_flow
 from .calls import ANY, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
 from .element_calls import element_calls, rearranged, stacked, taken, with_values
+from .expressions import ExpressionArray, fused, record_held, without_expressions
 from .families import packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms, key_of
 from .function_calls import function_called
@@ -78,6 +79,7 @@ class Recording(Forms):
         self.is_over = False  # whether no call is left that reads parameters
         self.stacked_values: dict[tuple, tuple[Store, int]] = {}  # see `elements.stacked`
         self.varying: dict[tuple, Varying] = {}
+        self.expressions: list[ExpressionArray] = []  # those that were not recorded yet
         self.padded: dict[int, Padded] = {}  # values, by number, as padded calls take them
         # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
         self.packed: dict[int, LazyArray] = {}
@@ -256,6 +258,11 @@ class Recording(Forms):
 
     def operator(self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any]) -> Any:
         """Record a call of an operator, by its name in MXNet's registry, on arrays and numbers."""
+        if ExpressionArray in map(type, args):
+            found = fused(self, op, attrs, args)
+            if found is not None:
+                return found
+            args = without_expressions(args)
         shared = self.sharing.positions(op, args)
         arrays = [args[position] for position in shared]
         if arrays and self._ctx is None:
@@ -293,6 +300,9 @@ class Recording(Forms):
         except RecordError:
             if not any(leaf.__class__ is RaggedArray for leaf in leaves):
                 raise
+        found = fused(self, op, attrs, args)
+        if found is not None:
+            return found
         # Not for any number of values, but maybe for this one: as if they were stacked.
         return self.operator(op, attrs, [stacked(self, arg) for arg in args])
 
@@ -375,6 +385,9 @@ class Recording(Forms):
 
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""
+        if error is None:
+            record_held(self.expressions)
+        self.expressions.clear()
         self.model.look_at_parameters()
         if error is None:  # what is recorded depends on blocks no more
             self.model.look_at_blocks()
@@ -437,12 +450,9 @@ class Recording(Forms):
         known = self._sums.get(index)
         if known is None:
             form = self.forms[index]
-            before = self.mode, self.forms_by_key
-            self.mode, self.forms_by_key = form.node_type.mode, {}
-            try:
+            with self.in_mode(form.node_type.mode):
+                self.forms_by_key = {}
                 made = form_of_any_number(self, form)
-            finally:
-                self.mode, self.forms_by_key = before
             if self.closed:
                 made.release()
                 self.stores_by_kind.clear()

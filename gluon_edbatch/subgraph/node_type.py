@@ -264,6 +264,21 @@ class NodeType:
         drawn_twice = found is not None and found.whole is not None and self.random
         return None if drawn_twice else found
 
+    @cached_property
+    def ragged_axes(self) -> Optional[dict[int, tuple[int, int]]]:
+        """The axes along which the only result is ragged: which argument has that many values, and
+        how many more there are. None if padding is not proved to stay apart, or noise is drawn."""
+        if self.random or self.mode.numpy or len(self.outputs) > 1:
+            return None
+        axes = dict.fromkeys(self._ragged_inputs, 1)
+        padding = padding_of(self.graph.subgraph, self.trial_shapes, axes, of_results=True)
+        position = dict(zip(self._ragged_inputs, self.ragged))
+        if not padding.neutral or not padding.results[0] or padding.results[0].keys() == {1}:
+            return None
+        return {
+            axis: (position[name], longer) for axis, (name, longer) in padding.results[0].items()
+        }
+
     def why_by_length(self) -> str:
         """Why only calls with equal lengths are batched; empty if padding is proved harmless."""
         return self._analysed_padding().reason

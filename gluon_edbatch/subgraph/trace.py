@@ -148,6 +148,29 @@ def trace_operator(
     )
 
 
+Operator = tuple[str, tuple[tuple[str, str], ...], tuple[int, ...]]  # name, attributes, inputs
+
+
+def trace_operators(name: str, operators: Sequence[Operator], inputs: int) -> StaticGraph:
+    """Trace several operators as one graph, whose result is that of the last one.
+
+    Parameters
+    ----------
+    name : str
+    operators : sequence of (str, tuple, tuple of int)
+        Name, attributes and inputs of each. An input is the position of an array, or ~i for the
+        result of operator i.
+    inputs : int
+        Number of arrays.
+    """
+    arrays = [mx.sym.var(INPUT % i) for i in range(inputs)]
+    results: list[mx.sym.Symbol] = []
+    for op, attrs, read in operators:
+        symbols = [arrays[place] if place >= 0 else results[~place] for place in read]
+        results.append(symbol_function(op)(*symbols, **dict(attrs)))
+    return StaticGraph.of_symbol(name, results[-1])
+
+
 def trace_numbered(op: str, numbered: Numbered) -> StaticGraph:
     """Trace an operator whose number, an attribute, becomes its second input."""
     array, number = INPUT % 0, INPUT % 1
