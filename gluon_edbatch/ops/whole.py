@@ -214,6 +214,8 @@ def dot(call: LiftedCall) -> mx.sym.Symbol:
     if (across and len(left) != 2) or (along and len(right) != 2):
         raise NoRule('dot that transposes something else than a matrix')
     if all(call.batched):
+        if len(left) == len(right) == 2:  # of any size
+            return mx.sym.batch_dot(a, b, transpose_a=across, transpose_b=along)
         a = shaped(a, left if across else (prod(left[:-1]), left[-1]))
         b = shaped(b, right if along else (right[0], prod(right[1:])))
         result = mx.sym.batch_dot(a, b, transpose_a=across, transpose_b=along)

@@ -503,7 +503,7 @@ class CallLog(Entered):
     def operation(self, function, args, options):
         """Record a call of an operator, ``function(*args, **options)``. The function itself runs
         once for each new call signature."""
-        key, shared, every, computed = [function], (), args, False
+        key, shared, every, computed, fuses = [function], (), args, False, False
         for arg in args:
             if type(arg) is self.value_type:
                 value = arg
@@ -516,7 +516,8 @@ class CallLog(Entered):
                 args = self._with_values(args)
                 shared = self._shared_among(args)
                 if shared is None:
-                    return function(*every, **options)
+                    fuses = True
+                    break
                 for position, array in shared:
                     key.append(position)
                     key.append(id(array))
@@ -529,6 +530,8 @@ class CallLog(Entered):
             key.append(type(option))  # 1 is not True, nor 1.0
             key.append(option if _tells_itself(option) else exact(option))
         place = tuple(key)
+        if fuses:
+            return self.fused_operation(place, function, every, options)
         callee = self.callees.get(place)
         if callee is None:
             callee = self.callees[place] = Callee(None, function, options, shared, place)

@@ -1,53 +1,69 @@
-"""Fuse operators on ragged values whose results are not ragged along axis 1.
+"""Fuse operators whose results depend on how many values there are, but are no list of them.
 
-Attention weights ``softmax(batch_dot(q, r, transpose_b=True))`` of a ragged r are (1, 1, K), which
-is no list of values. Such a result stays an *expression*. An operator that reads it becomes part of
-it. Once a result does not depend on the number of values (``batch_dot(weights, r)``), the whole
-expression is recorded as one call, as that of a block would be. So it has one type for any number
-of values. An expression that is read in another way is recorded operator by operator, with its
-length.
+Attention weights ``softmax(batch_dot(q, r, transpose_b=True))`` of a ragged r are (1, 1, K). So are
+``softmax(dot(q, m, transpose_b=True))`` of matrices m (K, H) whose numbers of rows differ. Such a
+result stays an *expression*. An operator that reads it becomes part of it. Once a result does not
+depend on the number of values (``batch_dot(weights, r)``), the whole expression is recorded as one
+call, as that of a block would be. So it has one type for any number of values. An expression that
+is read in another way is recorded operator by operator, with its length.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
-import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..ops import op_of
-from ..subgraph.node_type import Mode, NodeType
-from ..subgraph.trace import Operator, trace_operators
+from ..ops.attrs import Shape
+from ..ops.whole import NoRule
+from ..subgraph.matrices import of_any_rows
+from ..subgraph.node_type import Kind, Mode
+from ..subgraph.spec import Spec, spec_of
+from ..subgraph.trace import Operator, StaticGraph, trace_operators
+from .calls import Form
 from .element_calls import stacked
 from .forms import key_of
 from .lazy import ARITHMETIC, METHODS, LazyArray, RaggedArray, operand
 from .packed import unpacked
-from .remembered import operator_maker
+from .remembered import decide_padding_anew, keep, operator_maker, operator_types, tracing
 
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
+_MOST_KINDS = 4096  # of operators on matrices
 _STORE = LazyArray.__dict__['_store']
 _numbers: dict[str, set[tuple]] = {}
+# By operator and kinds of arguments: shapes of the first call, and matrices that differ in rows.
+_first_shapes: dict[tuple, tuple[tuple[Shape, ...], frozenset[int]]] = {}
 
 
-class Expression(NamedTuple):
-    """Operators, each on values or on results of operators before it."""
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """Operators, each on values or on results of operators before it; and what is known of them."""
 
     operators: tuple[Operator, ...]
-    values: tuple[LazyArray, ...]
+    matrices: tuple[int, ...]  # positions of values of which the rows are the values along an axis
     mode: Mode  # in which they were called
+    result: Spec  # for some number of values
+    # the axes of the result that depend on it: on that of which argument, and how much longer
+    axes: dict[int, tuple[int, int]]
+    form: Callable[[Sequence[LazyArray]], Optional[Form]]  # if there are no such axes
 
-    def record(self, recording: Any) -> Any:
-        """Record operator by operator, with the lengths of the ragged values; return the last
-        result."""
+    def length(self, values: Sequence[LazyArray], position: int) -> int:
+        """Return how many values an argument has."""
+        return values[position].shape[0 if position in self.matrices else 1]
+
+    def record(self, recording: Any, values: Sequence[LazyArray]) -> Any:
+        """Record operator by operator, with the lengths of the values; return the last result."""
         results: list[Any] = []
         with recording.in_mode(self.mode):
-            values = [stacked(recording, value) for value in self.values]
+            values = [stacked(recording, value) for value in values]
             for op, attrs, inputs in self.operators:
                 args = [values[place] if place >= 0 else results[~place] for place in inputs]
-                results.append(recording.operator(op, attrs, args))
+                results.append(recording.operator(op, attrs, args, False))
         return results[-1]
 
 
@@ -56,52 +72,47 @@ class ExpressionArray(LazyArray):
 
     __slots__ = ()
 
-    def __init__(self, recording: Any, expression: Expression, node_type: NodeType):
-        _STORE.__set__(self, (recording, expression, node_type))
+    def __init__(self, recording: Any, expression: Expression, values: Sequence[LazyArray]):
+        _STORE.__set__(self, (recording, expression, values))
 
     def __del__(self):
         pass  # the base class's would free a handle
 
     def recorded(self) -> LazyArray:
         """Record the expression, and return this object as the value."""
-        recording, expression, _ = _STORE.__get__(self)
+        recording, expression, values = _STORE.__get__(self)
         recording.check_alive()
-        value = expression.record(recording)
-        self.__class__ = LazyArray  # type: ignore[assignment]
+        value = expression.record(recording, values)
+        self.__class__ = LazyArray
         self._store, self._id = value._store, value._id
         return self
 
-    @property
-    def _store(self):  # type: ignore[override]
-        return self.recorded()._store
-
-    @property
-    def _id(self):  # type: ignore[override]
-        return self.recorded()._id
+    _store = property(lambda self: self.recorded()._store)
+    _id = property(lambda self: self.recorded()._id)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Tuple of array dimensions."""
-        _, expression, node_type = _STORE.__get__(self)
-        shape = list(node_type.outputs[0].shape)
-        for axis, (source, longer) in node_type.ragged_axes.items():
-            shape[axis] = expression.values[source].shape[1] + longer
+        _, expression, values = _STORE.__get__(self)
+        shape = list(expression.result.shape)
+        for axis, (source, longer) in expression.axes.items():
+            shape[axis] = expression.length(values, source) + longer
         return tuple(shape)
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return len(_STORE.__get__(self)[2].outputs[0].shape)
+        return len(_STORE.__get__(self)[1].result.shape)
 
     @property
     def dtype(self):
         """NumPy scalar type."""
-        return _STORE.__get__(self)[2].outputs[0].dtype
+        return _STORE.__get__(self)[1].result.dtype
 
     @property
     def context(self) -> mx.Context:
         """Device of the value."""
-        return _STORE.__get__(self)[2].ctx
+        return _STORE.__get__(self)[1].result.ctx
 
     ctx = context
 
@@ -130,86 +141,215 @@ for _name in ARITHMETIC:
     setattr(ExpressionArray, f'__{_name}__', _arithmetic(f'__{_name}__'))
 
 
-def fused(recording: Any, op: str, attrs: tuple, args: Sequence[Any]) -> Any:
-    """Return the result of an operator on ragged values or expressions, recorded as one call with
-    these, or a new expression; None if neither is proved to be right."""
-    expression = _joined(recording, op, attrs, args)
-    if expression is None:
+def fused(
+    recording: Any,
+    op: str,
+    attrs: tuple,
+    args: Sequence[Any],
+    matrices: frozenset[int] = frozenset(),
+) -> Any:
+    """Return the result of an operator on ragged values, matrices or expressions, recorded as one
+    call with these, or a new expression; None if neither is proved to be right."""
+    reads = _reads(recording, args, matrices)
+    if reads is None:
         return None
-    operators, values, _ = expression
-    key = operators, *map(key_of, values)
-    form = recording.forms_by_key.get(key)
-    if form is None:
-        form = recording.forms_by_key[key] = _form(recording, expression) or False
-    if not form:
+    parts, values = reads
+    places: dict[Any, int] = {}
+    pattern = tuple([places.setdefault(_identity(value), len(places)) for value in values])
+    key = op, attrs, *[part.key for part in parts], pattern
+    known = recording.forms_by_key.get(key)
+    values = [values[pattern.index(place)] for place in range(len(places))]
+    if known is None:
+        known = _expression(recording, op, attrs, parts, pattern, values) or False
+        recording.forms_by_key[key] = known
+    if not known:
         return None
-    if form.node_type.neutral:
-        return recording.append_call(form, values)
-    if form.node_type.ragged_axes is None:
-        return recording._by_elements(form, values)
-    if any([not value._ids for value in values if value.__class__ is RaggedArray]):
+    if not known.axes:
+        form = known.form(values)
+        result = None if form is None else recording.append_call(form, values)
+    elif any([value.__class__ is RaggedArray and not value._ids for value in values]):
         return None
-    value = ExpressionArray(recording, expression, form.node_type)
-    recording.expressions.append(value)
-    return value
+    else:
+        result = ExpressionArray(recording, known, values)
+        recording.expressions.append(result)
+    recording.joined = op, attrs, args, result
+    return result
 
 
-def _joined(recording: Any, op: str, attrs: tuple, args: Sequence[Any]) -> Optional[Expression]:
-    """Return an operator together with the expressions that it reads; None if it cannot join."""
-    known = _numbers.setdefault(op, set())
-    if op_of(op).number is not None and attrs not in known:
-        if len(known) >= _MOST_NUMBERS:
-            return None
-        known.add(attrs)
-    if recording.mode.numpy or recording.sharing.positions(op, args):
-        return None
-    operators: dict[Operator, int] = {}
+def fused_again(recording: Any, op: str, attrs: tuple, args: Sequence[Any]) -> Any:
+    """Return the result of an operator that was fused on other arguments of these classes; None if
+    it is not to be fused with these."""
+    if any([arg.__class__ is not LazyArray for arg in args]):
+        return fused(recording, op, attrs, args)
+    matrices = rows_that_differ(op, attrs, args)
+    return fused(recording, op, attrs, args, matrices) if matrices else None
+
+
+class _FusedInput(NamedTuple):
+    """An argument of an operator: an expression, or a value."""
+
+    key: Any  # what expressions of one kind have in common
+    expression: Optional[Expression] = None
+    is_matrix: bool = False
+
+
+def _reads(
+    recording: Any, args: Sequence[Any], matrices: frozenset[int]
+) -> Optional[tuple[list[_FusedInput], list[LazyArray]]]:
+    """Return what an operator reads, and all values of that; None if the operator cannot join."""
+    parts: list[Any] = []
     values: list[Any] = []
-    places: dict[tuple, int] = {}
-
-    def place_of(value: Any) -> int:
-        ragged = value.__class__ is RaggedArray
-        key = value._store, id(value._ids) if ragged else value._id, ragged
-        if key not in places:
-            places[key] = len(values)
-            values.append(value)
-        return places[key]
-
-    inputs = []
+    lengths = set()
     for arg in args:
         if arg.__class__ is not ExpressionArray:
-            inputs.append(place_of(unpacked(recording, recording.values([arg]))[0]))
+            parts.append(None)
             continue
-        owner, inner, _ = _STORE.__get__(arg)
+        owner, inner, own = _STORE.__get__(arg)
         if owner is not recording or inner.mode != recording.mode:
             return None
-        moved = list(map(place_of, inner.values))
+        parts.append(_FusedInput(inner, inner))
+        lengths.update([inner.length(own, place) for place in inner.matrices])
+    for position, arg in enumerate(args):
+        if parts[position] is not None:
+            values.extend(_STORE.__get__(arg)[2])
+            continue
+        if not (arg.__class__ is LazyArray and not arg._store.packed):
+            if recording.is_weight(arg):
+                return None
+            (arg,) = unpacked(recording, recording.values([arg]))
+        is_matrix = position in matrices or (
+            arg.__class__ is LazyArray and arg.ndim > 1 and arg.shape[0] in lengths
+        )
+        parts[position] = _FusedInput(
+            arg._store.spec.arena if is_matrix else key_of(arg), None, is_matrix
+        )
+        values.append(arg)
+    return parts, values
+
+
+def _identity(value: Any) -> Any:
+    return ('ragged', id(value._ids)) if value.__class__ is RaggedArray else value._id
+
+
+def rows_that_differ(op: str, attrs: tuple, leaves: Sequence[Any]) -> frozenset[int]:
+    """Return the positions of matrices that have other numbers of rows in other calls."""
+    shapes = tuple([leaf.shape for leaf in leaves])
+    key = op, attrs, *[(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+    if len(_first_shapes) > _MOST_KINDS:
+        _first_shapes.clear()
+    first, known = _first_shapes.setdefault(key, (shapes, frozenset()))
+    differ = frozenset(
+        [i for i, (one, other) in enumerate(zip(shapes, first)) if one != other and len(one) > 1]
+    )
+    if differ - known:
+        known |= differ
+        _first_shapes[key] = first, known
+        decide_padding_anew()
+    return known
+
+
+def _expression(
+    recording: Any,
+    op: str,
+    attrs: tuple,
+    parts: Sequence[_FusedInput],
+    pattern: Sequence[int],
+    values: Sequence[LazyArray],
+) -> Optional[Expression]:
+    """Return what is known of an operator with the expressions that it reads; None if it is not
+    recorded with them. `pattern` has the places in `values` of all values that these read."""
+    varying = _numbers.setdefault(op, set())
+    if op_of(op).number is not None and attrs not in varying:
+        if len(varying) >= _MOST_NUMBERS:
+            return None
+        varying.add(attrs)
+    if recording.mode.numpy:
+        return None
+    operators: dict[Operator, int] = {}
+    matrices: set[int] = set()
+    inputs: list[int] = []
+    left = iter(pattern)
+    for part in parts:
+        if part.expression is None:
+            inputs.append(next(left))
+            matrices.update(inputs[-1:] if part.is_matrix else ())
+            continue
+        inner = part.expression
+        count = 1 + max([place for _, _, read in inner.operators for place in read])
+        moved = [next(left) for _ in range(count)]
+        matrices.update([moved[place] for place in inner.matrices])
         results: list[int] = []
         for name, options, read in inner.operators:
-            own = tuple([moved[i] if i >= 0 else ~results[~i] for i in read])
+            own = tuple([moved[place] if place >= 0 else ~results[~place] for place in read])
             results.append(operators.setdefault((name, options, own), len(operators)))
         inputs.append(~results[-1])
-    last = op, attrs, tuple(inputs)
-    if last in operators:
-        operators = {each: i for each, i in operators.items() if i <= operators[last]}
-    operators[last] = len(operators)
-    return Expression(tuple(operators), tuple(values), recording.mode)
-
-
-def _form(recording: Any, expression: Expression) -> Any:
-    """Return the form of the calls of an expression; None if MXNet refuses such arguments, or if it
-    has several results."""
-    operators, values, _ = expression
-    name = '+'.join([op for op, _, _ in operators])
+    last = operators.setdefault((op, attrs, tuple(inputs)), len(operators))
+    ordered, mode = tuple(operators)[: last + 1], recording.mode
     try:
-        form = recording._form_of(
-            operator_maker(name, operators),
-            values,
-            lambda: trace_operators(name, operators, len(values)),
-        )
-    except (RecordError, mx.base.MXNetError):
+        if matrices:
+            return _of_matrices(recording, values, ordered, tuple(sorted(matrices)), mode)
+        return _of_ragged(recording, values, ordered, mode)
+    except (RecordError, NoRule, mx.base.MXNetError):
         return None
-    return form if form.outputs == 1 and not form.node_type.alone else None
+
+
+def _graph(operators: tuple[Operator, ...], count: int) -> StaticGraph:
+    return trace_operators('+'.join([op for op, _, _ in operators]), operators, count)
+
+
+def _of_ragged(
+    recording: Any, values: Sequence[LazyArray], operators: tuple[Operator, ...], mode: Mode
+) -> Optional[Expression]:
+    """Return an expression of ragged values."""
+    graph = _graph(operators, len(values))
+    form = recording._form_of(operator_maker(graph.name, operators), values, lambda: graph)
+    node_type = form.node_type
+    axes = {} if node_type.neutral or node_type.elements else node_type.ragged_axes
+    if form.outputs > 1 or node_type.alone or axes is None:
+        return None
+    return Expression(operators, (), mode, node_type.outputs[0], axes, lambda _: form)
+
+
+def _of_matrices(
+    recording: Any,
+    values: Sequence[LazyArray],
+    operators: tuple[Operator, ...],
+    matrices: tuple[int, ...],
+    mode: Mode,
+) -> Optional[Expression]:
+    """Return an expression of matrices, whose rows are packed (see `packed`)."""
+    if any([value.__class__ is RaggedArray for value in values]):
+        return None
+    specs = [
+        (value._store.spec, Kind.PACKED if place in matrices else Kind.ROWS)
+        for place, value in enumerate(values)
+    ]
+    key = 'matrices', operators, tuple([(spec.arena, kind) for spec, kind in specs])
+    lifted: Any = operator_types.get(key)
+    if lifted is None:
+        own = [spec for spec, _ in specs]
+        lifted = of_any_rows(_graph(operators, len(values)), own, matrices) or False
+        with tracing:
+            keep(operator_types, key, lifted)
+    if not lifted:
+        return None
+    shape, dtype = lifted.result
+    result = spec_of(shape, dtype, specs[0][0].ctx)
+    if lifted.axes:
+        return Expression(operators, matrices, mode, result, lifted.axes, lambda _: None)
+    maker = operator_maker(lifted.graph.name, (operators, matrices))
+    node_type = recording.type_of(maker, specs, lambda: lifted.graph, packed=(False,))
+    if node_type.alone or node_type.whole or not recording.runs(node_type):
+        return None
+    forms: dict[int, Form] = {}
+
+    def form_for(values: Sequence[LazyArray]) -> Optional[Form]:
+        length, *others = {values[place].shape[0] for place in matrices}
+        if not others and length not in forms:
+            forms[length] = recording.new_form(node_type, 1, length=length)
+        return None if others else forms[length]
+
+    return Expression(operators, matrices, mode, result, {}, form_for)
 
 
 def record_held(expressions: list[Any]) -> None:

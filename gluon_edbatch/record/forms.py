@@ -299,8 +299,8 @@ class Forms(Inputs):
             remember(known, key, kind)
 
     def remembered_form(self, form: Form) -> Optional[Remembered]:
-        """Return what makes this form in another recording; None for calls on packed sequences."""
-        if form.length:
+        """Return what makes this form in another recording; None if it returns packed sequences."""
+        if any([store.packed for store in form.stores]):
             return None
         results = [(store.kind, store.spec, store.shown) for store in form.stores]
         alone = form.again(-1, [None] * form.outputs, None, None)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from operator import is_
 from typing import Any, Optional, Union
 from weakref import WeakMethod
 
@@ -26,7 +27,14 @@ from . import control_flow
 from .calls import ANY, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
 from .element_calls import element_calls, rearranged, stacked, taken, with_values
-from .expressions import ExpressionArray, fused, record_held, without_expressions
+from .expressions import (
+    ExpressionArray,
+    fused,
+    fused_again,
+    record_held,
+    rows_that_differ,
+    without_expressions,
+)
 from .families import packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms, key_of
 from .function_calls import function_called
@@ -79,6 +87,9 @@ class Recording(Forms):
         self.is_over = False  # whether no call is left that reads parameters
         self.stacked_values: dict[tuple, tuple[Store, int]] = {}  # see `elements.stacked`
         self.varying: dict[tuple, Varying] = {}
+        # operators that joined others, by function and keyword arguments; and the last such call
+        self.joins: dict[tuple, tuple[str, tuple]] = {}
+        self.joined: Optional[tuple] = None
         self.expressions: list[ExpressionArray] = []  # those that were not recorded yet
         self.padded: dict[int, Padded] = {}  # values, by number, as padded calls take them
         # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
@@ -158,9 +169,32 @@ class Recording(Forms):
                 self.remember(callee, kinds, prefix.form)
         return self.append_call(prefix.form, values)
 
+    def fused_operation(self, place, function, args, options) -> Any:
+        """Call MXNet's function of an operator on arguments that are not all values. If it fuses an
+        operator with them, and returns the result, later calls skip the function."""
+        known = self.joins.get(place)
+        found = None if known is None else fused_again(self, *known, args)
+        if found is not None:
+            return found
+        self.joined = None
+        result = function(*args, **options)
+        self._learn_to_fuse(place, args, result)
+        return result
+
+    def _learn_to_fuse(self, place, args, result) -> None:
+        if self.joined is not None and self.joined[-1] is result:
+            op, attrs, of, _ = self.joined
+            if len(of) == len(args) and all(map(is_, of, args)):
+                self.joins[place] = op, attrs
+
     def _operation_unknown(self, callee, args):
         """Run MXNet's function of an operator and see what it records. If that is one call of these
         arguments whose results it returns, later calls skip the function."""
+        known = None if callee.shared else self.joins.get(callee.place)
+        found = None if known is None else fused_again(self, *known, args)
+        if found is not None:
+            return found
+        self.joined = None
         packed = known_packed(self, callee, args)
         if packed is not None:
             return packed.record_found(self, callee, [arg._store for arg in args], args)
@@ -169,6 +203,7 @@ class Recording(Forms):
         for position, array in callee.shared:
             every.insert(position, array)
         result = callee.function(*every, **callee.options)
+        self._learn_to_fuse(callee.place, every, result)
         if len(self.node_forms) == calls + 1:
             form = self.forms[self.node_forms[calls]]
             if (
@@ -183,14 +218,14 @@ class Recording(Forms):
                         self.remember(callee, [arg._store for arg in args], form)
                     if form.length and callee.function in HAND_ON:
                         key = but_for_lengths([arg._store for arg in args])
-                        callee.packed[key] = self.forms_by_key[(form.node_type,)]
+                        callee.packed[key] = self.forms_by_key.get((form.node_type,))
         return result
 
     def _is_to_be_remembered(self, callee, args, form: Form) -> bool:
         """Return whether the kinds of its arguments alone decide about an operator's form. Varying
         numbers, shared arrays, padding and packing depend on more."""
         return (
-            not (callee.shared or self.pads or form.length)
+            not (callee.shared or self.pads)
             and op_of(form.node_type.made_with[0]).number is None
             and all([arg.__class__ is self.value_type and not arg._store.packed for arg in args])
         )
@@ -256,8 +291,11 @@ class Recording(Forms):
             form = self.forms_by_key[key] = self.form_of_block(block, template, leaves, state)
         return self.append_call(form, leaves)
 
-    def operator(self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any]) -> Any:
-        """Record a call of an operator, by its name in MXNet's registry, on arrays and numbers."""
+    def operator(
+        self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any], fuses: bool = True
+    ) -> Any:
+        """Record a call of an operator, by its name in MXNet's registry, on arrays and numbers. It
+        may become part of an expression if it `fuses`."""
         if ExpressionArray in map(type, args):
             found = fused(self, op, attrs, args)
             if found is not None:
@@ -292,6 +330,11 @@ class Recording(Forms):
                     op, attrs, leaves, shared, arrays
                 )
             self.shared.update([(id(array), array) for array in arrays])
+            if fuses and form.node_type.whole and not shared:
+                matrices = rows_that_differ(op, attrs, leaves)
+                found = fused(self, op, attrs, leaves, matrices) if matrices else None
+                if found is not None:
+                    return found
             if form.lengths == ANY or form.node_type.neutral or op == 'Reshape' or shared:
                 return self.append_call(form, leaves)
             found = self._by_elements(form, leaves)
@@ -300,7 +343,7 @@ class Recording(Forms):
         except RecordError:
             if not any(leaf.__class__ is RaggedArray for leaf in leaves):
                 raise
-        found = fused(self, op, attrs, args)
+        found = fused(self, op, attrs, args) if fuses else None
         if found is not None:
             return found
         # Not for any number of values, but maybe for this one: as if they were stacked.
@@ -385,6 +428,7 @@ class Recording(Forms):
 
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""
+        self.joined = None
         if error is None:
             record_held(self.expressions)
         self.expressions.clear()

@@ -6,6 +6,8 @@ between, each operator works on one axis more, by a rule of this module. An oper
 independent (see `rowwise`) needs no rule.
 """
 
+from collections.abc import Collection
+
 import mxnet as mx
 
 from ..ops import op_of
@@ -16,7 +18,9 @@ from .loops import FOREACH, Loop
 from .padding_proof import loop_keeps_rows_apart
 
 
-def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
+def lift(
+    graph: Subgraph, shapes: dict[str, Shape], along: Collection[str] = (), as_values: bool = False
+) -> Subgraph:
     """Return the subgraph for a batch with an extra axis.
 
     Parameters
@@ -25,11 +29,15 @@ def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
     shapes : dict
         Shapes of the inputs of one call, (n, ...) each. In the result they are (N n, ...). The
         calls share all other variables, whose shapes MXNet must know.
+    along : collection of str, default ()
+        Inputs of which the result takes (N, n, ...), for any n.
+    as_values : bool, default False
+        Whether results keep the extra axis.
 
     Returns
     -------
     Subgraph
-        A result that is (p, ...) for one call is (N p, ...).
+        A result that is (p, ...) for one call is (N p, ...), or (N, p, ...) with `as_values`.
 
     Raises
     ------
@@ -46,7 +54,7 @@ def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
     for index, (node, own) in enumerate(zip(graph.nodes, found)):
         if node.is_variable:
             symbol, differs = graph.variable(node.name), node.name in shapes
-            symbol = shaped(symbol, own[0]) if differs else symbol
+            symbol = shaped(symbol, own[0]) if differs and node.name not in along else symbol
         else:
             call = LiftedCall(
                 node.op,
@@ -63,7 +71,10 @@ def lift(graph: Subgraph, shapes: dict[str, Shape]) -> Subgraph:
                 batched.add(Entry(index, output))
     if not batched.issuperset(graph.heads):
         raise NoRule('a result that does not depend on the inputs')
-    results = [as_rows(symbols[head], found[head.node][head.output]) for head in graph.heads]
+    results = [symbols[head] for head in graph.heads]
+    if not as_values:
+        ends = [found[head.node][head.output] for head in graph.heads]
+        results = list(map(as_rows, results, ends))
     return Subgraph(mx.sym.Group(results))
 
 

@@ -329,10 +329,12 @@ class _WideRecording(Recording):
         result = super().operator_called(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
         return result if out is not None else _each(result, self._widened)
 
-    def operator(self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any]) -> Any:
+    def operator(
+        self, op: str, attrs: tuple[tuple[str, str], ...], args: Sequence[Any], fuses: bool = True
+    ) -> Any:
         """Record an operator, with float64 for float32 in its attributes."""
         keys, vals = _wide_dtypes(op, [key for key, _ in attrs], [value for _, value in attrs])
-        return super().operator(op, tuple(zip(keys, vals)), args)
+        return super().operator(op, tuple(zip(keys, vals)), args, fuses)
 
     def new_constant(self, key: tuple, values: np.ndarray, ctx: mx.Context) -> LazyArray:
         """Make a constant, to be known by a key."""
