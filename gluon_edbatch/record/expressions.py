@@ -73,16 +73,18 @@ class ExpressionArray(LazyArray):
     __slots__ = ()
 
     def __init__(self, recording: Any, expression: Expression, values: Sequence[LazyArray]):
-        _STORE.__set__(self, (recording, expression, values))
+        _STORE.__set__(self, (recording, expression, values, recording.user_place()))
 
     def __del__(self):
         pass  # the base class's would free a handle
 
     def recorded(self) -> LazyArray:
         """Record the expression, and return this object as the value."""
-        recording, expression, values = _STORE.__get__(self)
+        recording, expression, values, place = _STORE.__get__(self)
         recording.check_alive()
+        begin = len(recording.node_forms)
         value = expression.record(recording, values)
+        recording.move_calls(begin, *place)
         self.__class__ = LazyArray
         self._store, self._id = value._store, value._id
         return self
@@ -93,7 +95,7 @@ class ExpressionArray(LazyArray):
     @property
     def shape(self) -> tuple[int, ...]:
         """Tuple of array dimensions."""
-        _, expression, values = _STORE.__get__(self)
+        _, expression, values, _ = _STORE.__get__(self)
         shape = list(expression.result.shape)
         for axis, (source, longer) in expression.axes.items():
             shape[axis] = expression.length(values, source) + longer
@@ -204,7 +206,7 @@ def _reads(
         if arg.__class__ is not ExpressionArray:
             parts.append(None)
             continue
-        owner, inner, own = _STORE.__get__(arg)
+        owner, inner, own, _ = _STORE.__get__(arg)
         if owner is not recording or inner.mode != recording.mode:
             return None
         parts.append(_FusedInput(inner, inner))

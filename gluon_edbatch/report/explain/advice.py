@@ -21,7 +21,8 @@ ROUNDS = (
 )
 FOR_ADDITIONS = (
     'Collect the values in a list and add them up by edb.add_n(values), which is one call whatever '
-    'their number; or read no partial sum before the last one.'
+    'their number; or read no partial sum before the last one. Where the next step reads each sum '
+    '(a recurrence), nothing is to be done.'
 )
 _OTHER_SCHEDULERS = 'sufficient', 'agenda', 'depth'  # those that learn nothing and take no seconds
 

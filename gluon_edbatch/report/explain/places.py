@@ -123,7 +123,7 @@ class _Places:
         batched_needs = {block: self._batched_needs[number].get(2 * block, 0) for block in by_block}
         large = [bar for bar in bars if self._large[bar.evaluation]]
         asked = [self._asked[evaluation] for evaluation in sorted({bar.evaluation for bar in bars})]
-        return [
+        reasons = [
             *block_reasons(uses, needed, block_needs),
             *merged(
                 reason
@@ -141,6 +141,10 @@ class _Places:
             *dependency_reason(uses, needed, len(bars)),
             *self._costs.get(number, ()),
         ]
+        most = len(bars) - 1  # nothing can save more
+        if not bars or waiting:
+            return reasons
+        return [each._replace(batches=min(each.batches, most)) for each in reasons]
 
 
 def _needs(groups: Groups) -> dict[int, dict[int, int]]:
