@@ -37,6 +37,7 @@ class Opcode(IntEnum):
     POSITIONS = 20
     LAYER_NORM = 21
     ATTENTION = 22
+    WINDOW = 23
 
 
 class Function(NamedTuple):

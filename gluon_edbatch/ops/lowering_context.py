@@ -23,6 +23,7 @@ class Arrangement(Enum):
     POSITIONS = 'positions'  # the same for all rows, whose axis it does not have
     HEADS = 'heads'  # (N, heads, K, columns)
     MERGED = 'merged'  # (N times heads, K, columns)
+    CHANNELS = 'channels'  # (N, columns, K)
 
 
 class Scores(NamedTuple):
@@ -257,6 +258,13 @@ class LoweredCall(NamedTuple):
         """Whether an input has other axes than rows have."""
         return any(
             value is not None and value.arrangement is not Arrangement.ROWS for value in self.inputs
+        )
+
+    @property
+    def by_channels(self) -> bool:
+        """Whether the first input has its channels in front of the values."""
+        return bool(self.inputs) and (
+            self.inputs[0] is not None and self.inputs[0].arrangement is Arrangement.CHANNELS
         )
 
     def give(self, value: Value) -> None:

@@ -8,6 +8,7 @@ from typing import Callable, Optional
 
 from . import attention_fusion
 from .attrs import Attrs, Shape
+from .channels import from_rows as channels_first
 from .instructions import (
     ADD,
     AFFINE,
@@ -284,7 +285,7 @@ def slice_axes(call: LoweredCall) -> None:
 def transpose(call: LoweredCall) -> None:
     """Lower a transposition that swaps two groups of neighbouring axes."""
     lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
-    if attention_fusion.by_heads(call):
+    if attention_fusion.by_heads(call) or channels_first(call):
         return
     axes = call.attrs.order(call.op, rank)
     if axes[:lead] != list(range(lead)) or rank == lead:

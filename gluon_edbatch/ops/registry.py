@@ -48,6 +48,8 @@ class Op:
     native: Optional[NativeRule] = None  # what it becomes in a program for rows (see `ops.native`)
     # the same of ragged values that the graph arranges by heads (see `ops.attention_fusion`)
     fused_attention: Optional[NativeRule] = None
+    # the same of ragged values that the graph arranges channels first (see `ops.channels`)
+    channels: Optional[NativeRule] = None
     # what it becomes where the number among its attributes is data (see `ops.numbers`)
     number: Optional[NumberRule] = None
     # whether each element of the result depends on those at its place only, with gradients that are

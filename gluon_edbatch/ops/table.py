@@ -2,7 +2,7 @@
 
 from typing import Any, Optional
 
-from . import attention_fusion, mxnet_workarounds, native, numbers, sequence_rules, whole
+from . import attention_fusion, channels, mxnet_workarounds, native, numbers, sequence_rules, whole
 from . import padding_rules as padding
 from . import row_rules as rows
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
@@ -254,6 +254,12 @@ _each('_linalg_makediag _linalg_maketrian', whole=whole.vectors)
 
 # --- along axes ----------------------------------------------------------------------------------
 
+_OVER_VALUES = {
+    'sum': channels.over_values(Opcode.SEGMENT_SUM),
+    'mean': channels.over_values(Opcode.SEGMENT_SUM, 1),
+    'max': channels.over_values(Opcode.SEGMENT_EXTREME),
+    'min': channels.over_values(Opcode.SEGMENT_EXTREME, 1),
+}
 for _name, _reduced, _rule in (
     ('sum', padding.reduced(At.ZERO), native.reduce(mean=False)),
     ('mean', padding.mean, native.reduce(mean=True)),
@@ -270,6 +276,7 @@ for _name, _reduced, _rule in (
         whole=whole.reduction,
         padding=_reduced,
         native=_rule,
+        channels=_OVER_VALUES.get(_name),
         never_adds=_name == 'mean',
     )
 _each(
@@ -362,6 +369,7 @@ _each(
     padding=padding.alike,
     native=native.transpose,
     fused_attention=attention_fusion.transpose,
+    channels=channels.to_rows,
 )
 _along('Concat', 'dim', 1, padding=padding.other_axis('dim', 1), native=native.concat)
 _each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
@@ -466,6 +474,7 @@ _each(
     'Convolution',
     rows=rows.first_only,
     padding=sequence_rules.convolution,
+    channels=channels.convolution,
     weights=(1, 2),
     heavy=True,
 )
@@ -481,7 +490,12 @@ _each(
     rows=rows.batch_norm,
     statistics=lambda attrs, training: training and not attrs.flag('use_global_stats'),
 )
-_each('Pooling', rows=rows.first_only, padding=sequence_rules.pooling)
+_each(
+    'Pooling',
+    rows=rows.first_only,
+    padding=sequence_rules.pooling,
+    channels=channels.pooling,
+)
 _each('LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)
 _each('UpSampling', rows=rows.upsampling)
 

@@ -20,7 +20,7 @@ from .rowwise import Verdict, analyse
 from .trace import INPUT, StaticGraph
 
 _FEW = 4  # operators that cost less for each length than to pad and to cut
-_DEAR = {'RNN', FOREACH}  # operators that never do
+_DEAR = {'Convolution', 'RNN', FOREACH}  # operators that never do
 
 
 class PaddedGraph(NamedTuple):

@@ -123,6 +123,45 @@ def test_a_second_convolution_sees_zeros_behind_the_first(second):
     assert batches(net, samples) == len(PADDED)
 
 
+class TextCNN(gluon.HybridBlock):
+    """Two convolutions over (N, L, C) that keep the length, and what becomes of their results."""
+
+    def __init__(self, end, size, dilation):
+        super().__init__()
+        self.end = end
+        around = {'padding': dilation * (size - 1) // 2, 'dilation': dilation}
+        with self.name_scope():
+            self.first = nn.Conv1D(4, size, in_channels=WIDTH, activation='tanh', **around)
+            self.second = nn.Conv1D(3, size, in_channels=4, use_bias=False, **around)
+
+    def hybrid_forward(self, F, x):
+        return self.end(F, self.second(self.first(F.swapaxes(x, 1, 2)) * 2))
+
+
+ENDS = {
+    'rows': lambda F, y: F.swapaxes(y, 1, 2),
+    'max': lambda F, y: F.max(y, axis=2),
+    'min': lambda F, y: F.min(y, axis=2),
+    'mean': lambda F, y: F.mean(F.sigmoid(y), axis=2),
+    'sum': lambda F, y: F.sum(y + y.square(), axis=2),
+    'pool': lambda F, y: F.flatten(F.Pooling(y, global_pool=True, pool_type='max', kernel=(1,))),
+}
+
+
+@pytest.mark.parametrize('end', ENDS)
+@pytest.mark.parametrize('size, dilation', [(1, 1), (3, 1), (5, 2)])
+def test_convolutions_that_keep_the_length_are_products_of_rows(end, size, dilation):
+    net = started(TextCNN(ENDS[end], size, dilation))
+    samples = sentences((1, None, WIDTH), (*LENGTHS, 1, 2))
+    assert_matches_eager(net, samples, schedulers=['fsm'])
+    for _ in range(2):
+        with edb.batching() as scope:
+            values = [net(x) for x in samples]
+        edb.forward(values)
+    (entry,) = [each for each in scope.report().types if each.name.startswith('TextCNN')]
+    assert entry.batches == 1 and 'native' in entry.passes
+
+
 def test_strides_batch_by_length():
     net = among_others(nn.Conv1D(4, 3, strides=2, in_channels=WIDTH))
     samples = sentences((1, WIDTH, None))

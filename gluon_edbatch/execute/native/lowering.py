@@ -13,6 +13,7 @@ import numpy as np
 from ... import debug
 from ...ops import Arithmetic, op_of
 from ...ops.attrs import Shape
+from ...ops.channels import as_rows
 from ...ops.instructions import (
     HELD,
     Instruction,
@@ -305,9 +306,15 @@ class Lowering(LoweringContext):
 
     def _operator(self, node: Node) -> None:
         call, op = self.call(node.index), op_of(node.op)
-        rule = op.fused_attention if call.fused_attention else op.native
+        rule, how = op.native, ''
+        if call.by_channels:
+            rule, how = op.channels, ' of channels'
+            if rule is None and op.elementwise and op.native is not None:
+                rule = as_rows(op.native)
+        elif call.fused_attention:
+            rule, how = op.fused_attention, ' by heads'
         if rule is None:
-            raise Unsupported(f'has {node.op}{" by heads" if call.fused_attention else ""}')
+            raise Unsupported(f'has {node.op}{how}')
         rule(call)
 
     def _result(self, position: int, head: Entry) -> None:

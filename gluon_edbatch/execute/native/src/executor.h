@@ -412,6 +412,7 @@ template <typename T> class alignas(64) Executor {
         layer_norm(out, a, parameter(i.parameter), parameter(i.bias), i.i0, T(i.f0));
         break;
       case kAttention: attention(i).forward(out, a, b, value(third(i))); break;
+      case kWindow: window(out, a, parents_, i.i0, i.i1, i.i2, false); break;
       default: throw std::runtime_error("unknown instruction");
     }
   }
@@ -508,6 +509,9 @@ template <typename T> class alignas(64) Executor {
                               kept_value(v, "attention"), da, db, gradient(v));
         break;
       }
+      case kWindow:
+        if (da) window(dy, da, parents_, i.i0, i.i1, i.i2, true);
+        break;
       default: throw std::runtime_error("unknown instruction");
     }
   }

@@ -221,6 +221,27 @@ template <typename Body> void segments(int64_t count, const int32_t* parents, Bo
   }
 }
 
+// Lays for each value `size` others side by side, `step` apart and the first `before` values ahead,
+// a group of columns for each column of `x`; zeros beyond the row's values. Or adds the gradient.
+template <typename T>
+void window(const Rows<T>& out, const Rows<T>& x, const int32_t* parents, int64_t size,
+            int64_t step, int64_t before, bool back) {
+  segments(x.count, parents, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t j = 0; j < size; ++j) {
+        const int64_t from = row + j * step - before;
+        const bool inside = begin <= from && from < end;
+        T* __restrict y = out[row] + j;
+        T* __restrict z = inside ? x[from] : nullptr;
+        if (back) {
+          for (int64_t c = 0; inside && c < x.width; ++c) z[c] += y[c * size];
+        } else {
+          for (int64_t c = 0; c < x.width; ++c) y[c * size] = inside ? z[c] : T(0);
+        }
+      }
+  });
+}
+
 // Rows of `a` divided by the number of values of each.
 template <typename T>
 void per_value(const Rows<T>& a, int64_t values, const int32_t* parents, int64_t first) {

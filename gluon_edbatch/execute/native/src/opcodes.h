@@ -32,7 +32,8 @@ enum Opcode : int64_t {
   kSegmentPick = 19,
   kPositions = 20,
   kLayerNorm = 21,
-  kAttention = 22
+  kAttention = 22,
+  kWindow = 23
 };
 
 enum Place : int64_t {

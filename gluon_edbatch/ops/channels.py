@@ -1,0 +1,92 @@
+"""Lower ragged values whose axes the graph arranges channels first, (N, C, K), as convolutions do.
+
+Values stay where they are, a row of C columns each. A convolution along K is a product: a window of
+rows is laid side by side (`Opcode.WINDOW`), and multiplied by the weight.
+"""
+
+from typing import Callable
+
+from .attrs import Shape
+from .instructions import Opcode
+from .lowering_context import Arrangement, LoweredCall, Unsupported, Value
+
+Rule = Callable[[LoweredCall], None]
+_SWAPPED = [0, 2, 1]
+
+
+def from_rows(call: LoweredCall) -> bool:
+    """Arrange rows channels first if a transposition does so; return whether it does."""
+    x = call.x
+    found = x.ragged and len(x.shape) == 1 and call.attrs.order(call.op, 3) == _SWAPPED
+    if found:
+        call.give(x._replace(arrangement=Arrangement.CHANNELS))
+    return found
+
+
+def to_rows(call: LoweredCall) -> None:
+    """Lower a transposition of (N, C, K) back to rows."""
+    if call.attrs.order(call.op, 3) != _SWAPPED:
+        raise Unsupported(f'has {call.op} of channels')
+    call.give(call.x._replace(arrangement=Arrangement.ROWS))
+
+
+def as_rows(rule: Rule) -> Rule:
+    """Return the rule for an operator on single numbers, by its rule for rows."""
+
+    def of_channels(call: LoweredCall) -> None:
+        if any(value.arrangement is not Arrangement.CHANNELS for value in call.all_rows()):
+            raise Unsupported(f'has {call.op} of channels and others')
+        shapes: list[Shape] = [(rows, count, of) for rows, of, count in call.node.shapes]
+        rows = [value._replace(arrangement=Arrangement.ROWS) for value in call.inputs]
+        rule(call._replace(node=call.node._replace(shapes=shapes), inputs=rows))
+        made = call.low.values[call.node.index, 0]
+        call.give(made._replace(arrangement=Arrangement.CHANNELS))
+
+    return of_channels
+
+
+def convolution(call: LoweredCall) -> None:
+    """Lower a convolution that moves by one position and keeps the number of values."""
+    (x, *weights), low, attrs = call.inputs, call.low, call.attrs
+    (size,) = attrs.integers('kernel')
+    (step,), (before,) = attrs.integers('dilate') or (1,), attrs.integers('pad') or (0,)
+    if (
+        any(value.parameter < 0 for value in weights)
+        or attrs.integers('stride') not in ((), (1,))
+        or attrs.integer('num_group', 1) != 1
+        or 2 * before != step * (size - 1)
+    ):
+        raise Unsupported('has a convolution that is no product of rows')
+    view = x.view
+    if size > 1:
+        view = low.new(size * x.shape[0], True)
+        low.emit(Opcode.WINDOW, view, x.view, numbers=(size, step, before))
+    out = low.new(call.shape[1], True)
+    low.emit(
+        Opcode.PRODUCT,
+        out,
+        view,
+        parameter=low.parameter(weights[0]),
+        bias=low.parameter(weights[1]) if len(weights) > 1 else -1,
+        numbers=(0, 1, 0),
+    )
+    call.give(Value(call.shape[1:2], out, True, arrangement=Arrangement.CHANNELS))
+
+
+def pooling(call: LoweredCall) -> None:
+    """Lower the largest value, or the sum, of all positions."""
+    kind = call.attrs.get('pool_type', 'max')
+    if not call.attrs.flag('global_pool') or kind not in ('max', 'sum'):
+        raise Unsupported('has Pooling of some positions')
+    over_values(Opcode.SEGMENT_EXTREME if kind == 'max' else Opcode.SEGMENT_SUM)(call)
+
+
+def over_values(op: Opcode, number: int = 0) -> Rule:
+    """Return a rule for reductions of all positions, axis 2."""
+
+    def rule(call: LoweredCall) -> None:
+        if call.op != 'Pooling' and call.attrs.axes(3) != {2}:
+            raise Unsupported(f'has {call.op} along channels')
+        call.low.emit(op, call.out(False), call.x.view, numbers=(number,))
+
+    return rule
