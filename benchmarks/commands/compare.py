@@ -92,7 +92,8 @@ def _make(commit: str, folder: Path) -> None:
 
 def _row(settings: Settings, before: Path, turns: int) -> dict[str, Any]:
     """Measure two sides in turns."""
-    argument = json.dumps(asdict(settings))
+    data = settings.data and str(Path(settings.data).resolve())  # each side has its own directory
+    argument = json.dumps({**asdict(settings), 'data': data})
     sides = [start(root, _PROGRAM, argument) for root in (before, ROOT)]
     try:
         count = max(int(_answer(side)) for side in sides)

@@ -213,7 +213,7 @@ class _ProgramMaker:
             self._long.add((index, 0))
 
     def _target(self, index: int) -> Optional[int]:
-        """Return the number of the result that a node computes; None for other nodes."""
+        """Return which of the cell's results a node computes; None if it computes none."""
         entry = (index, 0)
         if self.heads.count(entry) == 1:
             place = self.heads.index(entry)

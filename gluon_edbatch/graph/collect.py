@@ -177,7 +177,7 @@ class Pending:
         return len(inner)
 
     def left_out(self) -> Optional[Calls]:
-        """Return all calls that were left out, in the order of recording; None without any."""
+        """Return all recorded calls that evaluations skipped, in order; None without any."""
         found: Optional[Calls] = None
         for _, calls, places in self._left_out:
             left = calls.select(places)

@@ -56,8 +56,8 @@ class Ran(NamedTuple):
 
 
 class BlockRunner:
-    """Run each block of a network once. `foreign` has the ``id`` of containers that are not the
-    program's own."""
+    """Run each block of a network once, on abstract values, to compile the network as a program.
+    `foreign` has the ``id`` of the lists, dicts and sets that were there before the program ran."""
 
     def __init__(self, net: gluon.Block, training: bool, ctx: mx.Context):
         self._shared = Shared(training, ctx)

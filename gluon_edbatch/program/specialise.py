@@ -186,7 +186,7 @@ class _AllWays:
     def _share(
         self, where: Where, paths: list[Path], now: list[bool], before: tuple[bool, ...]
     ) -> None:
-        """Mark tensors that one path shares as shared on all paths."""
+        """Mark a tensor that all samples share on one path as shared on all paths."""
         more = {(where, path) for path, own, other in zip(paths, now, before) if own and not other}
         if more:
             self._decided.shared.update(more)

@@ -46,7 +46,7 @@ class ModelWatch:
         return mark
 
     def containers_of(self, block: gluon.Block) -> Optional[tuple]:
-        """Return the containers that forms of a block compare at each call (see `Form.mutable`)."""
+        """Return a block's lists, dicts and sets, which are compared at each call (see `Form`)."""
         if block in self._containers:
             known = self._containers[block]
             if known is None or known[1] == contents(known[0]):

@@ -48,10 +48,11 @@ class PackedCall(NamedTuple):
     block: Optional[gluon.Block]
     mutable: Optional[tuple]
     forms: dict[int, Form]
+    shortest: int = 1  # length
 
     def length(self, leaves: Sequence[LazyArray]) -> int:
-        """Return the common length of all packed arguments; 0 if there are several lengths, or if
-        another argument does not fit the type."""
+        """Return the common length of all packed arguments; 0 if there are several lengths, or a
+        window does not fit in it, or if another argument does not fit the type."""
         lengths = set()
         for position, leaf in enumerate(leaves):
             store = leaf._store
@@ -59,7 +60,7 @@ class PackedCall(NamedTuple):
                 lengths.add(store.shape[1])
             elif store.packed or store.spec.arena is not self.node_type.arguments[position].arena:
                 return 0
-        return lengths.pop() if len(lengths) == 1 else 0
+        return max(lengths) if len(lengths) == 1 and max(lengths) >= self.shortest else 0
 
     def is_wanted(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
         """Return whether packing costs less than calls by length. It does if the arguments are
@@ -91,7 +92,7 @@ class PackedCall(NamedTuple):
         return form
 
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
-        """Return the call's arguments, packed where the form needs that."""
+        """Return the arguments of a call, with sentences packed as rows."""
         values = list(leaves)
         for position in self.positions:
             values[position] = packed_value(recording, leaves[position])
@@ -160,7 +161,8 @@ def packed_call(
     if node_type is None or not node_type.fits() or not _pays[node_type]:
         return None
     forms.watch_parameters(maker.name, node_type)
-    return PackedCall(node_type, tuple(padded.axes), padded.pays, block, mutable, {})
+    shortest = max(padded.shortest.values(), default=1)
+    return PackedCall(node_type, tuple(padded.axes), padded.pays, block, mutable, {}, shortest)
 
 
 def _is_one_length(padded: PaddedGraph) -> bool:

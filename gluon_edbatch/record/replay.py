@@ -97,7 +97,7 @@ class PortableForms:
         return number
 
     def forms(self, recording: Recording) -> Ints:
-        """Return the indices of these forms in a recording, by number; -1 for a new one."""
+        """Return the index that each known call signature has in a recording; -1 if it has none yet."""
         known = recording.adopted.get(self)
         if known is None:
             known = recording.adopted[self] = Ints()

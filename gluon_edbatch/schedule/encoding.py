@@ -79,7 +79,7 @@ class BaseEncoding(_Encoding):
     name = 'E_base'
 
     def follow(self, run: Run) -> Callable[[], State]:
-        """Return a function that returns the state of a run."""
+        """Return a function that returns which types are ready in a schedule under way."""
         return run.frontier.kinds
 
 

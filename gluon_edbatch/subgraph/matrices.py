@@ -66,7 +66,7 @@ def of_any_rows(
     }
     lifted = lift(graph.subgraph, shapes, along, as_values=True)
     padding = padding_of(lifted, of_calls, dict.fromkeys(along, 1), of_results=True)
-    if not padding.neutral or not all_linked(along, padding.linked):
+    if not padding.neutral or padding.shortest or not all_linked(along, padding.linked):
         return None
     axes = {
         axis - 1: (names.index(name), longer) for axis, (name, longer) in padding.results[0].items()

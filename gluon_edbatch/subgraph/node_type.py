@@ -241,9 +241,11 @@ class NodeType:
     def _analysed_padding(self) -> Padding:
         if any(map(is_sparse, self.parameters)):
             return Padding(False, 'rows of tables with sparse gradients are looked up by shape')
-        return padding_of(
-            self.graph.subgraph, self.trial_shapes, dict.fromkeys(self._ragged_inputs, 1)
-        )
+        axes = dict.fromkeys(self._ragged_inputs, 1)
+        padding = padding_of(self.graph.subgraph, self.trial_shapes, axes)
+        if padding.shortest:
+            return Padding(False, 'a window may be longer than there are values')
+        return padding
 
     @property
     def _ragged_inputs(self) -> list[str]:
@@ -273,7 +275,12 @@ class NodeType:
         axes = dict.fromkeys(self._ragged_inputs, 1)
         padding = padding_of(self.graph.subgraph, self.trial_shapes, axes, of_results=True)
         position = dict(zip(self._ragged_inputs, self.ragged))
-        if not padding.neutral or not padding.results[0] or padding.results[0].keys() == {1}:
+        if (
+            not padding.neutral
+            or padding.shortest
+            or not padding.results[0]
+            or padding.results[0].keys() == {1}
+        ):
             return None
         return {
             axis: (position[name], longer) for axis, (name, longer) in padding.results[0].items()

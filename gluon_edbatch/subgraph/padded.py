@@ -33,6 +33,7 @@ class PaddedGraph(NamedTuple):
     linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
     # for each output the axes that are cut: the argument with the length, and how much more is left
     results: tuple[dict[int, tuple[int, int]], ...] = ()
+    shortest: dict[int, int] = {}  # arguments in which a window is to fit, with their least lengths
     pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
     reason: str = ''  # why there is no graph
     original: Any = None  # the block's
@@ -43,11 +44,7 @@ class PaddedGraph(NamedTuple):
         return (
             self.graph is not None
             and all(length[a] == length[b] for a, b in self.linked)
-            and all(
-                length[position] + longer > 0
-                for axes in self.results
-                for position, longer in axes.values()
-            )
+            and all(length[position] >= least for position, least in self.shortest.items())
         )
 
 
@@ -120,6 +117,7 @@ def padded_graph(
             {axis: (position[name], longer) for axis, (name, longer) in axes.items()}
             for axes in padding.results
         ),
+        {position[name]: least for name, least in padding.shortest.items()},
         len(graph.subgraph.operators) > _FEW or not _DEAR.isdisjoint(graph.subgraph.operators),
         original=graph,
     )

@@ -9,6 +9,7 @@ batch only with calls of equal lengths, which need no padding.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
@@ -48,6 +49,8 @@ class Padding(NamedTuple):
     # for each result the axes along which it is padded; of which input that is the length, and how
     # much longer it is
     results: tuple[dict[int, tuple[str, int]], ...] = ()
+    # the least length of an input in which a window is to fit, as MXNet refuses shorter ones
+    shortest: Mapping[str, int] = MappingProxyType({})
 
 
 def padding_of(
@@ -77,7 +80,7 @@ def padding_of(
     except mx.base.MXNetError:
         return Padding(False, 'shapes fit some numbers of values only')
     masked = Subgraph.of(walk.rewriter.nodes, heads) if walk.lengths else None
-    return Padding(True, '', frozenset(walk.linked), masked, results)
+    return Padding(True, '', frozenset(walk.linked), masked, results, walk.shortest)
 
 
 def loop_keeps_rows_apart(loop: Loop, shapes: Sequence[Shape]) -> bool:
@@ -91,6 +94,7 @@ def loop_keeps_rows_apart(loop: Loop, shapes: Sequence[Shape]) -> bool:
     padding = padding_of(body, of_step, dict.fromkeys(loop.rowwise, 0), True)
     return (
         padding.neutral
+        and not padding.shortest
         and padding.masked is None
         and all(set(axes) == {0} for axes in padding.results)
         and all_linked(loop.rowwise, padding.linked)
@@ -124,7 +128,7 @@ def ragged_axes(
         walk.heads()
     except (Unproved, mx.base.MXNetError):
         return None
-    if any(len(own) > 1 for own in walk.states.values()):
+    if walk.shortest or any(len(own) > 1 for own in walk.states.values()):
         return None
     own = {entry: axis for entry, states in walk.states.items() for axis in states}
     return RaggedAxes(own, frozenset(walk.across))
@@ -254,6 +258,7 @@ class _Walk:
         self.lengths: dict[tuple[str, int, int], Operand] = {}
         self.states: dict[Entry, dict[int, _Origin]] = {}
         self.across: set[int] = set()
+        self.shortest: dict[str, int] = {}  # see `Padding`
         self._graph, self._at, self._add = graph, at, self.rewriter.add
         self._axes = {name: axis for name, axis in axes.items() if name in graph.variables}
         self._inputs = dict(shapes)
@@ -335,6 +340,8 @@ class _Walk:
                 instead = call.instead(self.rewriter, inputs, lengths)
             if at is not None and link.result is not None:
                 result = origin._replace(at=at, longer=origin.longer + call.longer)
+                for source in origin.sources if result.longer < 0 else ():
+                    self.shortest[source] = max(self.shortest.get(source, 1), 1 - result.longer)
                 if results[0][link.result] != _LENGTH + result.longer:
                     raise Unproved(f'{node.op} cuts the padded axis')
                 for output, shape in enumerate(results):

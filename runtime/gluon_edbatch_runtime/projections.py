@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 28  # of one table of products; then it begins anew
 
 
 class Given(NamedTuple):
-    """Numbers of the user: the first row by value (from the end), and their memory."""
+    """The numbers that the user gave: the row of each value, and the array of these rows."""
 
     row_of: np.ndarray
     memory: np.ndarray

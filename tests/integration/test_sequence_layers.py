@@ -195,6 +195,23 @@ def test_a_sentence_shorter_than_the_window_is_the_error_of_eager_gluon():
             net(samples[2])
 
 
+@pytest.mark.parametrize('end', ['rows', 'max'])
+def test_a_sentence_shorter_than_the_window_is_no_number(end):
+    """Where the end has no length, padding must not hide that the window does not fit."""
+    net = started(TextCNN(ENDS[end], 3, 1))
+    net.second = nn.Conv1D(3, 6, in_channels=4)
+    net.second.initialize()
+    for lengths in ((6, 9, 5), (6, 9, 7), (6, 9, 5)):
+        with edb.batching():
+            if 5 not in lengths:
+                values = [net(x) for x in sentences((1, None, WIDTH), lengths)]
+                continue
+            [net(x) for x in sentences((1, None, WIDTH), lengths[:2])]
+            with pytest.raises(edb.RecordError, match='ksize'):
+                net(sentences((1, None, WIDTH), lengths[2:])[0])
+    assert len(edb.forward(values)) == 3
+
+
 def test_images_of_different_heights_batch():
     net = among_others(nn.Conv2D(3, (3, 2), padding=(1, 0), in_channels=2))
     samples = sentences((1, 2, None, 4))
