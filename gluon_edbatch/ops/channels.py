@@ -4,7 +4,8 @@ Values stay where they are, a row of C columns each. A convolution along K is a 
 rows is laid side by side (`Opcode.WINDOW`), and multiplied by the weight.
 """
 
-from typing import Callable
+import math
+from typing import Callable, Optional
 
 from .attrs import Shape
 from .instructions import Opcode
@@ -25,7 +26,7 @@ def from_rows(call: LoweredCall) -> bool:
 
 def to_rows(call: LoweredCall) -> None:
     """Lower a transposition of (N, C, K) back to rows."""
-    if call.attrs.order(call.op, 3) != _SWAPPED:
+    if call.attrs.order(call.op, 3) != _SWAPPED or call.x.tail:
         raise Unsupported(f'has {call.op} of channels')
     call.give(call.x._replace(arrangement=Arrangement.ROWS))
 
@@ -34,27 +35,32 @@ def as_rows(rule: Rule) -> Rule:
     """Return the rule for an operator on single numbers, by its rule for rows."""
 
     def of_channels(call: LoweredCall) -> None:
-        if any(value.arrangement is not Arrangement.CHANNELS for value in call.all_rows()):
+        inputs = call.all_rows()
+        if any(value.arrangement is not Arrangement.CHANNELS for value in inputs) or (
+            len({value.tail for value in inputs}) > 1
+        ):
             raise Unsupported(f'has {call.op} of channels and others')
         shapes: list[Shape] = [(rows, count, of) for rows, of, count in call.node.shapes]
         rows = [value._replace(arrangement=Arrangement.ROWS) for value in call.inputs]
         rule(call._replace(node=call.node._replace(shapes=shapes), inputs=rows))
         made = call.low.values[call.node.index, 0]
-        call.give(made._replace(arrangement=Arrangement.CHANNELS))
+        call.give(made._replace(arrangement=Arrangement.CHANNELS, tail=inputs[0].tail))
 
     return of_channels
 
 
 def convolution(call: LoweredCall) -> None:
-    """Lower a convolution that moves by one position and keeps the number of values."""
+    """Lower a convolution that moves by one position, and gives as many values or fewer."""
     (x, *weights), low, attrs = call.inputs, call.low, call.attrs
     (size,) = attrs.integers('kernel')
     (step,), (before,) = attrs.integers('dilate') or (1,), attrs.integers('pad') or (0,)
+    fewer = step * (size - 1) - 2 * before
     if (
         any(value.parameter < 0 for value in weights)
         or attrs.integers('stride') not in ((), (1,))
         or attrs.integer('num_group', 1) != 1
-        or 2 * before != step * (size - 1)
+        or (x.tail and before)  # which would see values that are none
+        or fewer < 0
     ):
         raise Unsupported('has a convolution that is no product of rows')
     view = x.view
@@ -70,7 +76,8 @@ def convolution(call: LoweredCall) -> None:
         bias=low.parameter(weights[1]) if len(weights) > 1 else -1,
         numbers=(0, 1, 0),
     )
-    call.give(Value(call.shape[1:2], out, True, arrangement=Arrangement.CHANNELS))
+    given = Value(call.shape[1:2], out, True, arrangement=Arrangement.CHANNELS)
+    call.give(given._replace(tail=x.tail + fewer))
 
 
 def pooling(call: LoweredCall) -> None:
@@ -78,15 +85,36 @@ def pooling(call: LoweredCall) -> None:
     kind = call.attrs.get('pool_type', 'max')
     if not call.attrs.flag('global_pool') or kind not in ('max', 'sum'):
         raise Unsupported('has Pooling of some positions')
-    over_values(Opcode.SEGMENT_EXTREME if kind == 'max' else Opcode.SEGMENT_SUM)(call)
+    _reduce(call, *(_GREATEST if kind == 'max' else _SUM))
 
 
-def over_values(op: Opcode, number: int = 0) -> Rule:
-    """Return a rule for reductions of all positions, axis 2."""
+def over_values(op: Opcode, number: int, other: Optional[float]) -> Rule:
+    """Return a rule for reductions of all positions, axis 2, which ignore the number `other`."""
 
     def rule(call: LoweredCall) -> None:
-        if call.op != 'Pooling' and call.attrs.axes(3) != {2}:
+        if call.attrs.axes(3) != {2}:
             raise Unsupported(f'has {call.op} along channels')
-        call.low.emit(op, call.out(False), call.x.view, numbers=(number,))
+        _reduce(call, op, number, other)
 
     return rule
+
+
+_SUM = Opcode.SEGMENT_SUM, 0, 0.0
+_GREATEST = Opcode.SEGMENT_EXTREME, 0, -math.inf
+REDUCTIONS = {
+    'sum': over_values(*_SUM),
+    'mean': over_values(Opcode.SEGMENT_SUM, 1, None),
+    'max': over_values(*_GREATEST),
+    'min': over_values(Opcode.SEGMENT_EXTREME, 1, math.inf),
+}
+
+
+def _reduce(call: LoweredCall, op: Opcode, number: int, other: Optional[float]) -> None:
+    x, low = call.x, call.low
+    view = x.view
+    if x.tail:
+        if other is None:
+            raise Unsupported(f'has {call.op} of fewer values')
+        view = low.new(x.view.width, True)
+        low.emit(Opcode.TAIL, view, x.view, numbers=(x.tail,), reals=(other,))
+    low.emit(op, call.out(False), view, numbers=(number,))

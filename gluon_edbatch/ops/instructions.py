@@ -38,6 +38,7 @@ class Opcode(IntEnum):
     LAYER_NORM = 21
     ATTENTION = 22
     WINDOW = 23
+    TAIL = 24
 
 
 class Function(NamedTuple):

@@ -46,6 +46,7 @@ class Value(NamedTuple):
     line: int = 0  # elements from one line to the next, if columns of a parameter; else 0
     arrangement: Arrangement = Arrangement.ROWS
     scores: Optional[Scores] = None  # what is in no register
+    tail: int = 0  # how many of the last values of each row are none
 
     @property
     def lead(self) -> int:

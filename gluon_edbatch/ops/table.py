@@ -254,12 +254,6 @@ _each('_linalg_makediag _linalg_maketrian', whole=whole.vectors)
 
 # --- along axes ----------------------------------------------------------------------------------
 
-_OVER_VALUES = {
-    'sum': channels.over_values(Opcode.SEGMENT_SUM),
-    'mean': channels.over_values(Opcode.SEGMENT_SUM, 1),
-    'max': channels.over_values(Opcode.SEGMENT_EXTREME),
-    'min': channels.over_values(Opcode.SEGMENT_EXTREME, 1),
-}
 for _name, _reduced, _rule in (
     ('sum', padding.reduced(At.ZERO), native.reduce(mean=False)),
     ('mean', padding.mean, native.reduce(mean=True)),
@@ -276,7 +270,7 @@ for _name, _reduced, _rule in (
         whole=whole.reduction,
         padding=_reduced,
         native=_rule,
-        channels=_OVER_VALUES.get(_name),
+        channels=channels.REDUCTIONS.get(_name),
         never_adds=_name == 'mean',
     )
 _each(

@@ -99,7 +99,7 @@ class StateParts:
             self._add(item, (*path, key))
 
     def _known(self, value: Any, items: list[tuple[Any, Any]]) -> Any:
-        """Return what is known of a value at compile time but for its items; add these to `items`."""
+        """Return what is known of a value at compile time; add its items to `items`."""
         kind = type(value)
         if isinstance(value, SampleNumber):
             return spec_of(value)

@@ -186,10 +186,13 @@ def _type_for(
         or any(map(is_sparse, padded.original.parameters.values()))
     ):
         return None
-    facts = {} if by_position else {'packed': tuple(map(bool, padded.results))}
+    facts: dict[str, Any] = {}
+    if not by_position:
+        shortest = max(padded.shortest.values(), default=1)
+        facts = {'packed': tuple(map(bool, padded.results)), 'shortest': shortest}
     try:
         node_type = forms.type_of(maker, specs, lambda: padded.original, **facts)
-    except RecordError:  # a window is longer than the length that types are tried with
+    except RecordError:  # its shapes fit some lengths only
         return None
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None

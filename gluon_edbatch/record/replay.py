@@ -97,7 +97,7 @@ class PortableForms:
         return number
 
     def forms(self, recording: Recording) -> Ints:
-        """Return the index that each known call signature has in a recording; -1 if it has none yet."""
+        """Return the index of each known call signature in a recording; -1 if it has none."""
         known = recording.adopted.get(self)
         if known is None:
             known = recording.adopted[self] = Ints()

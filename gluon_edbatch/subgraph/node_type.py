@@ -427,6 +427,7 @@ def make_type(
     scalars: tuple[int, ...] = (),
     padded: tuple[tuple[int, int], ...] = (),
     packed: tuple[bool, ...] = (),
+    shortest: int = 1,
 ) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
@@ -436,6 +437,8 @@ def make_type(
         See `NodeType`.
     leaves : sequence of (Spec, Kind)
         The array arguments.
+    shortest : int, default 1
+        The least length of packed arguments.
     eager : bool, default False
         Whether calls run on the user's own tape even if nothing in the subgraph asks for it.
     scalars : tuple of int
@@ -461,7 +464,7 @@ def make_type(
     )
     if graph.function is not None:
         return _type_of_function(made, graph, leaves, ctx)
-    shapes, dtypes = _of_inputs(graph.subgraph, leaves, lengths)
+    shapes, dtypes = _of_inputs(graph.subgraph, leaves, lengths, shortest)
     if mode.numpy and not graph.scalars:
         shown = {**shapes, **{INPUT % position: () for position in scalars}}
         try:
@@ -533,7 +536,10 @@ def make_type(
 
 
 def _of_inputs(
-    graph: Subgraph, leaves: Sequence[tuple[Spec, Kind]], lengths: Optional[tuple[int, ...]]
+    graph: Subgraph,
+    leaves: Sequence[tuple[Spec, Kind]],
+    lengths: Optional[tuple[int, ...]],
+    shortest: int,
 ) -> tuple[dict[str, Shape], dict[str, Any]]:
     """Return shapes and dtypes of the inputs that a graph has."""
     shapes, dtypes = {}, {}
@@ -544,7 +550,7 @@ def _of_inputs(
         if kind is Kind.RAGGED:
             shapes[name] = spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:]
         elif kind is Kind.PACKED:
-            shapes[name] = (1, _TRIAL_LENGTH) + spec.shape[1:]
+            shapes[name] = (1, max(_TRIAL_LENGTH, shortest)) + spec.shape[1:]
     return graph.known(shapes), graph.known(dtypes)
 
 

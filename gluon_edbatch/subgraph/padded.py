@@ -6,7 +6,8 @@ cut to its own. So no gradient comes from the padding. If masks need the length,
 argument of the block's graph.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
@@ -33,7 +34,9 @@ class PaddedGraph(NamedTuple):
     linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
     # for each output the axes that are cut: the argument with the length, and how much more is left
     results: tuple[dict[int, tuple[int, int]], ...] = ()
-    shortest: dict[int, int] = {}  # arguments in which a window is to fit, with their least lengths
+    shortest: Mapping[int, int] = MappingProxyType(
+        {}
+    )  # arguments in which a window is to fit, with their least lengths
     pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
     reason: str = ''  # why there is no graph
     original: Any = None  # the block's

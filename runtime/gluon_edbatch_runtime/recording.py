@@ -112,7 +112,7 @@ class Recording(CallLog):
         return new_value(self, store, -2 * len(self.arrays))
 
     def value(self, given: Any) -> Value:
-        """Return an argument as a value of this recording: arrays and values of others are copied."""
+        """Return an argument as a value of this recording: arrays and others are copied."""
         if isinstance(given, Value):
             return given if given.log is self else self.array(given.asnumpy())
         array = np.asarray(given)

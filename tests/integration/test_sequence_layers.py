@@ -124,12 +124,13 @@ def test_a_second_convolution_sees_zeros_behind_the_first(second):
 
 
 class TextCNN(gluon.HybridBlock):
-    """Two convolutions over (N, L, C) that keep the length, and what becomes of their results."""
+    """Two convolutions over (N, L, C), and what becomes of their results."""
 
-    def __init__(self, end, size, dilation):
+    def __init__(self, end, size, dilation, padding=None):
         super().__init__()
         self.end = end
-        around = {'padding': dilation * (size - 1) // 2, 'dilation': dilation}
+        same = dilation * (size - 1) // 2  # keeps the length
+        around = {'padding': same if padding is None else padding, 'dilation': dilation}
         with self.name_scope():
             self.first = nn.Conv1D(4, size, in_channels=WIDTH, activation='tanh', **around)
             self.second = nn.Conv1D(3, size, in_channels=4, use_bias=False, **around)
@@ -152,7 +153,23 @@ ENDS = {
 @pytest.mark.parametrize('size, dilation', [(1, 1), (3, 1), (5, 2)])
 def test_convolutions_that_keep_the_length_are_products_of_rows(end, size, dilation):
     net = started(TextCNN(ENDS[end], size, dilation))
-    samples = sentences((1, None, WIDTH), (*LENGTHS, 1, 2))
+    assert_is_one_native_batch(net, sentences((1, None, WIDTH), (*LENGTHS, 1, 2)))
+
+
+@pytest.mark.parametrize('end', ['max', 'min', 'sum', 'pool'])
+@pytest.mark.parametrize('size, dilation', [(2, 1), (4, 1), (3, 2)])
+def test_convolutions_that_give_fewer_values_are_products_of_rows(end, size, dilation):
+    net = started(TextCNN(ENDS[end], size, dilation, padding=0))
+    assert_is_one_native_batch(net, sentences((1, None, WIDTH), (9, 11, 12, 10, 9)))
+
+
+@pytest.mark.parametrize('end', ['mean', 'rows'])
+def test_other_ends_of_convolutions_that_give_fewer_values(end):
+    net = started(TextCNN(ENDS[end], 3, 1, padding=0))
+    assert_matches_eager(net, sentences((1, None, WIDTH), (9, 7, 12)), schedulers=['fsm'])
+
+
+def assert_is_one_native_batch(net, samples):
     assert_matches_eager(net, samples, schedulers=['fsm'])
     for _ in range(2):
         with edb.batching() as scope:

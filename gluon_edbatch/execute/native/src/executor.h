@@ -413,6 +413,7 @@ template <typename T> class alignas(64) Executor {
         break;
       case kAttention: attention(i).forward(out, a, b, value(third(i))); break;
       case kWindow: window(out, a, parents_, i.i0, i.i1, i.i2, false); break;
+      case kTail: tail(out, a, parents_, i.i0, T(i.f0), false); break;
       default: throw std::runtime_error("unknown instruction");
     }
   }
@@ -511,6 +512,9 @@ template <typename T> class alignas(64) Executor {
       }
       case kWindow:
         if (da) window(dy, da, parents_, i.i0, i.i1, i.i2, true);
+        break;
+      case kTail:
+        if (da) tail(da, dy, parents_, i.i0, T(0), true);
         break;
       default: throw std::runtime_error("unknown instruction");
     }

@@ -242,6 +242,18 @@ void window(const Rows<T>& out, const Rows<T>& x, const int32_t* parents, int64_
   });
 }
 
+// Copies, or adds, the values of each row but for the last `count`; copies have `other` there.
+template <typename T>
+void tail(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t count, T other,
+          bool adds) {
+  segments(a.count, parents, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t c = 0; c < a.width; ++c)
+        if (adds) out[row][c] += row < end - count ? a[row][c] : T(0);
+        else out[row][c] = row < end - count ? a[row][c] : other;
+  });
+}
+
 // Rows of `a` divided by the number of values of each.
 template <typename T>
 void per_value(const Rows<T>& a, int64_t values, const int32_t* parents, int64_t first) {

@@ -33,7 +33,8 @@ enum Opcode : int64_t {
   kPositions = 20,
   kLayerNorm = 21,
   kAttention = 22,
-  kWindow = 23
+  kWindow = 23,
+  kTail = 24
 };
 
 enum Place : int64_t {
