@@ -292,6 +292,21 @@ class Forms(Inputs):
             known = block_kinds(callee.block, form.node_type.made_with[1], mode)
         self.remember_form(known, kept(kinds), form)
 
+    def remember_packed(self, callee: Callee, key: tuple, packed: Any) -> None:
+        """Let later scopes find how calls are packed (see `packed.packed_before`)."""
+        if self._ctx is not None:
+            mode = self.mode, self.options, self._ctx
+            if callee.block is None:
+                known = operator_kinds(callee.place, *mode)
+            else:
+                known = block_kinds(callee.block, packed.node_type.made_with[1], mode)
+            alone = packed._replace(block=None, mutable=None, forms={})
+            remember(known, ('packed', *kept(list(key))), alone)
+
+    def is_watched(self, node_type: NodeType) -> bool:
+        """Return whether a remembered type is valid, with its parameters watched from now on."""
+        return node_type in self.watched or self.watch_type(node_type)
+
     def remember_form(self, known: dict[tuple, Remembered], key: tuple, form: Form) -> None:
         """Let later scopes find a form by `key` in the signature cache `known`."""
         kind = self.remembered_form(form)

@@ -23,7 +23,7 @@ from ..subgraph.padded import PaddedGraph
 from ..subgraph.padding_proof import all_linked
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.trace import INPUT
-from .calls import Callee, Form, Number, Ragged
+from .calls import Callee, Form, Number, Ragged, kept
 from .forms import Forms
 from .lazy import LazyArray
 from .remembered import Maker, decide_padding_anew
@@ -115,13 +115,25 @@ class PackedCall(NamedTuple):
         return recording.append_call(form, values)
 
 
+def packed_before(recording: Any, callee: Callee, key: tuple) -> Optional[PackedCall]:
+    """Return how packed calls with arguments of these kinds are recorded, if one was in this scope
+    or an earlier one. `key` is from `but_for_lengths`."""
+    packed = callee.packed.get(key)
+    if packed is None and callee.known:
+        known = callee.known.get(('packed', *kept(list(key))))
+        if known is not None and recording.is_watched(known.node_type):
+            packed = known._replace(block=callee.block, mutable=callee.mutable, forms={})
+            callee.packed[key] = packed
+    return packed
+
+
 def known_packed(recording: Any, callee: Callee, args: Sequence[Any]) -> Optional[PackedCall]:
     """Return how an operator's packed calls are recorded, if one of another length was."""
-    if not callee.packed or not all(
+    if not (callee.packed or callee.known) or not all(
         [arg.__class__ is recording.value_type and arg._store.packed for arg in args]
     ):
         return None
-    packed = callee.packed.get(but_for_lengths([arg._store for arg in args]))
+    packed = packed_before(recording, callee, but_for_lengths([arg._store for arg in args]))
     return packed if packed is not None and packed.length(args) else None
 
 

@@ -46,6 +46,7 @@ from .packed import (
     PackedCall,
     but_for_lengths,
     known_packed,
+    packed_before,
     packed_if_free,
     unpacked,
 )
@@ -143,7 +144,7 @@ class Recording(Forms):
         prefix = callee.first.after_all(kinds)
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
         key = but_for_lengths(kinds)
-        packed = callee.packed.get(key)
+        packed = packed_before(self, callee, key)
         if packed is not None and not packed.changed() and packed.is_wanted(self, values):
             return packed.record_found(self, callee, kinds, values)
         like, padded = self._like_but_for_rows(callee, kinds, values), None
@@ -153,6 +154,7 @@ class Recording(Forms):
             if padded is not None and padded.is_wanted(self, values):
                 if padded.__class__ is PackedCall:
                     callee.packed[key] = padded
+                    self.remember_packed(callee, key, padded)
                 else:
                     self.pads = True
                 return padded.record(self, values)
@@ -218,7 +220,10 @@ class Recording(Forms):
                         self.remember(callee, [arg._store for arg in args], form)
                     if form.length and callee.function in HAND_ON:
                         key = but_for_lengths([arg._store for arg in args])
-                        callee.packed[key] = self.forms_by_key.get((form.node_type,))
+                        known = self.forms_by_key.get((form.node_type,))
+                        if known is not None:
+                            callee.packed[key] = known
+                            self.remember_packed(callee, key, known)
         return result
 
     def _is_to_be_remembered(self, callee, args, form: Form) -> bool:
