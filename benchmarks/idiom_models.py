@@ -243,6 +243,32 @@ class NumPyLastToAll(LastToAll):
         return mx.np.dot(weights, memory)
 
 
+class Hierarchical(edb.AutoBatchMixin, gluon.Block):
+    """Attend to the words of each sentence, and to the sentences, by operators outside of blocks.
+
+    The model is that of Yang et al., "Hierarchical Attention Networks", 2016, without its GRUs.
+    """
+
+    def __init__(self, width: int):
+        super().__init__()
+        self._width = width
+        with self.name_scope():
+            for name in ('of_words', 'of_sentences'):
+                setattr(self, name, nn.Dense(width, 'tanh', flatten=False, in_units=width))
+                setattr(self, f'weigh_{name}', nn.Dense(1, flatten=False, in_units=width))
+
+    def forward(self, document):
+        sentences = [
+            self._attended(self.of_words, self.weigh_of_words, words) for words in document
+        ]
+        return self._attended(self.of_sentences, self.weigh_of_sentences, sentences)
+
+    def _attended(self, layer: gluon.Block, weigh: gluon.Block, values: list[Any]) -> Any:
+        ragged = edb.ragged(values)
+        weights = edb.nd.softmax(weigh(layer(ragged)), axis=1)
+        return edb.nd.batch_dot(weights, ragged, transpose_a=True).reshape((-1, self._width))
+
+
 class Related(edb.AutoBatchMixin, gluon.Block):
     """The example's model for a pair of sentences, on the sample that comes with it."""
 
@@ -262,6 +288,11 @@ def _words(draw: np.random.RandomState, width: int, count: int) -> list[list[np.
     """Return sentences of different lengths as lists of words, NumPy arrays (1, width) each."""
     lengths = draw.randint(2, LONGEST + 1, count).tolist()
     return [list(_draw(draw, (length, 1, width))) for length in lengths]
+
+
+def _documents(draw: np.random.RandomState, width: int, count: int) -> list[Any]:
+    """Return documents, lists of 2 to 8 sentences (see `_words`)."""
+    return [_words(draw, width, draw.randint(2, 9)) for _ in range(count)]
 
 
 def _sentences(axis: int, least: int, most: int) -> Callable[..., list[mx.nd.NDArray]]:
@@ -301,6 +332,7 @@ MODELS = {
     },
     'LSTM with attention': Model(LastToAll, _words),
     'LSTM with attention, NumPy mode': Model(NumPyLastToAll, _words, numpy=True),
+    'hierarchical attention by operators': Model(Hierarchical, _documents),
     'SICK Tree-LSTM': Model(Related, _pairs),
     'SICK Tree-LSTM, NumPy mode': Model(
         lambda width: Related(width, NumPySICKModel), _pairs, numpy=True

@@ -173,7 +173,7 @@ def fused(
         return None
     else:
         result = ExpressionArray(recording, known, values)
-        recording.expressions.append(result)
+        _keep(recording, result)
     recording.joined = op, attrs, args, result
     return result
 
@@ -296,7 +296,10 @@ def _expression(
 
 
 def _graph(operators: tuple[Operator, ...], count: int) -> StaticGraph:
-    return trace_operators('+'.join([op for op, _, _ in operators]), operators, count)
+    graph = trace_operators('+'.join([op for op, _, _ in operators]), operators, count)
+    if len(graph.subgraph.heads) > 1:
+        raise NoRule('an operator with several results')
+    return graph
 
 
 def _of_ragged(
@@ -307,7 +310,7 @@ def _of_ragged(
     form = recording._form_of(operator_maker(graph.name, operators), values, lambda: graph)
     node_type = form.node_type
     axes = {} if node_type.neutral or node_type.elements else node_type.ragged_axes
-    if form.outputs > 1 or node_type.alone or axes is None:
+    if node_type.alone or axes is None:
         return None
     return Expression(operators, (), mode, node_type.outputs[0], axes, lambda _: form)
 
@@ -354,14 +357,27 @@ def _of_matrices(
     return Expression(operators, matrices, mode, result, {}, form_for)
 
 
+def _keep(recording: Any, value: ExpressionArray) -> None:
+    """Remember a value, which is recorded as its scope ends if somebody still refers to it."""
+    kept = recording.expressions
+    kept.append(value)
+    if len(kept) % _MOST_KINDS == 0:  # of many, most are gone
+        recording.expressions = [each for each in kept if _is_held(each, 4)]
+
+
+def _is_held(value: Any, own: int) -> bool:
+    """Return whether there are other references than `own` to an expression that is none yet."""
+    return value.__class__ is ExpressionArray and sys.getrefcount(value) > own
+
+
 def record_held(expressions: list[Any]) -> None:
     """Record the expressions that somebody still refers to, as their scope ends."""
     while expressions:
         value = expressions.pop()
-        if value.__class__ is ExpressionArray and sys.getrefcount(value) > 2:
+        if _is_held(value, 3):
             value.recorded()
 
 
 def without_expressions(args: Sequence[Any]) -> list[Any]:
     """Return arguments with recorded values in the place of expressions."""
-    return [arg.recorded() if arg.__class__ is ExpressionArray else arg for arg in args]
+    return [arg.recorded() if isinstance(arg, LazyArray) else arg for arg in args]

@@ -62,6 +62,7 @@ class Inputs(CallLog):
         result: list[Any] = []
         numbers = []
         for arg in args:
+            arg = arg.recorded() if isinstance(arg, LazyArray) else arg
             kind = arg.__class__
             if (kind in VALUES or kind is RaggedArray) and arg._store.recording is self:
                 result.append(arg)

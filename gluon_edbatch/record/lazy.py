@@ -107,6 +107,10 @@ class LazyArray(NDArray):
     def _compute(self) -> NDArray:
         return self._store.read(self._id)
 
+    def recorded(self) -> 'LazyArray':
+        """Return this object as a recorded value: itself, but for expressions."""
+        return self
+
     def made(self) -> Optional[np.ndarray]:
         """Return what an array made in the scope, as by ``mx.nd.zeros``, held then; else None."""
         if self._id >= 0:

@@ -110,6 +110,7 @@ class Recording(Forms):
             return self._operation_unknown(callee, args)
         if holds_each(args):
             return for_each(callee.block, args)
+        args = tuple(without_expressions(args))
         try:
             return self._static_or_not(callee, args)
         except Exception as error:
@@ -186,7 +187,8 @@ class Recording(Forms):
     def _learn_to_fuse(self, place, args, result) -> None:
         if self.joined is not None and self.joined[-1] is result:
             op, attrs, of, _ = self.joined
-            if len(of) == len(args) and all(map(is_, of, args)):
+            apart = len({*map(id, args)}) == len(args)  # else their order is unknown
+            if apart and len(of) == len(args) and all(map(is_, of, args)):
                 self.joins[place] = op, attrs
 
     def _operation_unknown(self, callee, args):

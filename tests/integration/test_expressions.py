@@ -204,6 +204,39 @@ def test_blocks_and_joins():
     assert_matches_eager(by_layer, matrices((4, 4, 4)), unpack=True)
 
 
+class TwoInputs(gluon.HybridBlock):
+    def hybrid_forward(self, F, one, both):
+        return F.sum(one * both[0] + both[1], axis=-1)
+
+
+def test_what_reads_an_expression_evaluates_nothing():
+    """Blocks, with lists as well, `ragged`, `stack`, `concat`, and functions of several results."""
+    layer, two = gluon.nn.Dense(3, flatten=False), TwoInputs()
+    layer.initialize(mx.init.Xavier())
+
+    def attend(q, m, dot):
+        weights = scores(q, m, dot)
+        several = edb.nd.split(weights, num_outputs=2, axis=-1)
+        best = edb.nd.topk(weights, k=2, axis=-1, ret_typ='both')
+        return [
+            layer(edb.nd.swapaxes(weights, -1, -2)),
+            two(weights, [weights.tanh(), weights]),
+            edb.ragged([weights, weights]).sum(axis=1),
+            edb.concat([weights, weights]),
+            edb.nd.stack(weights, weights * 2, axis=0),
+            dot(weights, m),
+            *several,
+            *best,
+        ]
+
+    for kind, model in ((vectors, of_ragged(attend)), (matrices, OfMatrices(attend))):
+        assert_matches_eager(model, kind((4, 6, 2, 8)), unpack=True, training=[False])
+        with edb.batching() as scope:
+            results = [model(*sample) for sample in kind((4, 6, 2, 8))]
+        edb.forward([each for some in results for each in some])
+        assert scope.report().evaluations == 1
+
+
 def test_no_values():
     """An empty ragged value acts as one of zeros, as outside of scopes."""
     model = of_ragged(PROGRAMS['attention'])
