@@ -259,7 +259,7 @@ class _ProgramMaker:
         self.steps.append(product(self._slots[source], slots, joined, target, known))
 
     def _projection(self, source: Entry, joined: Joined, suffices: bool) -> Optional[int]:
-        """Return the slot of the product, if it is one of a plain argument."""
+        """Return a new slot for a plain argument times a weight; None for other values."""
         for slot, position in self.inputs:
             if slot == self._slots[source] and source not in self._long:
                 if position in self.projections:

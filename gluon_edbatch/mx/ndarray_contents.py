@@ -26,7 +26,7 @@ _ENTRY = 24  # bytes of a place on the tape: a node, and which of its outputs
 
 
 def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes, bytes]]:
-    """Return an array's contents once the engine has computed it; does not count as a touch.
+    """Return an array's contents once the engine has computed it; the mutation guard sees no read.
 
     The result has bytes for shape, dtype and device; contents; and place on autograd's tape (empty
     if on none). It is None for arrays of `most` elements or more, empty or sparse ones, arrays on

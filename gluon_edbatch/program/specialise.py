@@ -142,7 +142,7 @@ class _AllWays:
     # --- states ----------------------------------------------------------------------------------
 
     def _to(self, state: State, first: _From) -> tuple[int, list[Any]]:
-        """Return the block in which a state goes on, and what that block takes."""
+        """Return the block of the program that goes on from a state, and its inputs."""
         where = tuple([(id(each.flow), each.block.number) for each in state])
         parts = StateParts(state, self._runner.foreign)
         widened = self._widening(parts, where, first)

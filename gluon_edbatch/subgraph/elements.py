@@ -153,7 +153,7 @@ class _InTwo:
         return Subgraph.of(rewriter.nodes, [head.entry for head in heads])
 
     def _part(self, subgraph: Subgraph) -> SubgraphPart:
-        """Return a part with its inputs numbered from 0."""
+        """Return a part of the call's graph, with its own inputs numbered from 0."""
         graph, prefix = self._graph, len(INPUT % 0) - 1
         inputs = sorted(int(name[prefix:]) for name in subgraph.variables if is_argument(name))
         renamed = {INPUT % old: INPUT % new for new, old in enumerate(inputs)}

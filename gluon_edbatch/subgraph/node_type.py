@@ -604,8 +604,8 @@ def _lifted(
 ) -> tuple[Optional[Subgraph], str]:
     """Return the subgraph for batches with an extra axis, or None and the operator without a rule.
 
-    Ragged values of one row each are one dense value if all calls have as many as in `shapes`;
-    `trial` says that they need not.
+    Ragged values of one row each are one dense value if all calls have as many as in `shapes`. With
+    `trial`, they may have other numbers.
     """
     if (
         trial

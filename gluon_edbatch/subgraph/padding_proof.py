@@ -56,7 +56,7 @@ class Padding(NamedTuple):
 def padding_of(
     graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int], of_results: bool = False
 ) -> Padding:
-    """Analyse the padding of some inputs.
+    """Return whether padding of some inputs changes results, and under which conditions.
 
     Parameters
     ----------
