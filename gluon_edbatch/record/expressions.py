@@ -35,7 +35,7 @@ from .remembered import decide_padding_anew, keep, operator_maker, operator_type
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
 _MOST_KINDS = 4096  # of operators on matrices
 _STORE = LazyArray.__dict__['_store']
-_numbers: dict[str, set[tuple]] = {}
+_numbers: dict[tuple, set[tuple]] = {}  # by operator, and the expressions that it reads
 # By operator and kinds of arguments: shapes of the first call, and matrices that differ in rows.
 _first_shapes: dict[tuple, tuple[tuple[Shape, ...], frozenset[int]]] = {}
 
@@ -260,11 +260,14 @@ def _expression(
 ) -> Optional[Expression]:
     """Return what is known of an operator with the expressions that it reads; None if it is not
     recorded with them. `pattern` has the places in `values` of all values that these read."""
-    varying = _numbers.setdefault(op, set())
-    if op_of(op).number is not None and attrs not in varying:
-        if len(varying) >= _MOST_NUMBERS:
+    if op_of(op).number is not None:
+        if len(_numbers) > _MOST_KINDS:
+            _numbers.clear()
+        joined = [part.expression and part.expression.operators for part in parts]
+        met = _numbers.setdefault((op, *joined), set())
+        if len(met) >= _MOST_NUMBERS and attrs not in met:
             return None
-        varying.add(attrs)
+        met.add(attrs)
     if recording.mode.numpy:
         return None
     operators: dict[Operator, int] = {}
@@ -376,8 +379,3 @@ def record_held(expressions: list[Any]) -> None:
         value = expressions.pop()
         if _is_held(value, 3):
             value.recorded()
-
-
-def without_expressions(args: Sequence[Any]) -> list[Any]:
-    """Return arguments with recorded values in the place of expressions."""
-    return [arg.recorded() if isinstance(arg, LazyArray) else arg for arg in args]

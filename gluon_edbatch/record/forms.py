@@ -303,10 +303,6 @@ class Forms(Inputs):
             alone = packed._replace(block=None, mutable=None, forms={})
             remember(known, ('packed', *kept(list(key))), alone)
 
-    def is_watched(self, node_type: NodeType) -> bool:
-        """Return whether a remembered type is valid, with its parameters watched from now on."""
-        return node_type in self.watched or self.watch_type(node_type)
-
     def remember_form(self, known: dict[tuple, Remembered], key: tuple, form: Form) -> None:
         """Let later scopes find a form by `key` in the signature cache `known`."""
         kind = self.remembered_form(form)

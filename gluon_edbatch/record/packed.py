@@ -121,7 +121,9 @@ def packed_before(recording: Any, callee: Callee, key: tuple) -> Optional[Packed
     packed = callee.packed.get(key)
     if packed is None and callee.known:
         known = callee.known.get(('packed', *kept(list(key))))
-        if known is not None and recording.is_watched(known.node_type):
+        if known is not None and (
+            known.node_type in recording.watched or recording.watch_type(known.node_type)
+        ):
             packed = known._replace(block=callee.block, mutable=callee.mutable, forms={})
             callee.packed[key] = packed
     return packed
@@ -173,8 +175,8 @@ def packed_call(
     if node_type is None or not node_type.fits() or not _pays[node_type]:
         return None
     forms.watch_parameters(maker.name, node_type)
-    shortest = max(padded.shortest.values(), default=1)
-    return PackedCall(node_type, tuple(padded.axes), padded.pays, block, mutable, {}, shortest)
+    positions, least = tuple(padded.axes), padded.least_length
+    return PackedCall(node_type, positions, padded.pays, block, mutable, {}, least)
 
 
 def _is_one_length(padded: PaddedGraph) -> bool:
@@ -200,8 +202,8 @@ def _type_for(
         return None
     facts: dict[str, Any] = {}
     if not by_position:
-        shortest = max(padded.shortest.values(), default=1)
-        facts = {'packed': tuple(map(bool, padded.results)), 'shortest': shortest}
+        of_results = tuple(map(bool, padded.results))
+        facts = {'packed': of_results, 'shortest': padded.least_length}
     try:
         node_type = forms.type_of(maker, specs, lambda: padded.original, **facts)
     except RecordError:  # its shapes fit some lengths only

@@ -33,7 +33,6 @@ from .expressions import (
     fused_again,
     record_held,
     rows_that_differ,
-    without_expressions,
 )
 from .families import packed_operator_call, padded_block_call, padded_operator_call
 from .forms import Forms, key_of
@@ -110,7 +109,9 @@ class Recording(Forms):
             return self._operation_unknown(callee, args)
         if holds_each(args):
             return for_each(callee.block, args)
-        args = tuple(without_expressions(args))
+        for arg in args:
+            if arg.__class__ is ExpressionArray:
+                arg.recorded()  # and is a value from now on
         try:
             return self._static_or_not(callee, args)
         except Exception as error:
@@ -307,7 +308,6 @@ class Recording(Forms):
             found = fused(self, op, attrs, args)
             if found is not None:
                 return found
-            args = without_expressions(args)
         shared = self.sharing.positions(op, args)
         arrays = [args[position] for position in shared]
         if arrays and self._ctx is None:

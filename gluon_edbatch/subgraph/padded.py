@@ -34,12 +34,16 @@ class PaddedGraph(NamedTuple):
     linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
     # for each output the axes that are cut: the argument with the length, and how much more is left
     results: tuple[dict[int, tuple[int, int]], ...] = ()
-    shortest: Mapping[int, int] = MappingProxyType(
-        {}
-    )  # arguments in which a window is to fit, with their least lengths
+    # the least lengths of arguments in which a window is to fit
+    shortest: Mapping[int, int] = MappingProxyType({})
     pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
     reason: str = ''  # why there is no graph
     original: Any = None  # the block's
+
+    @property
+    def least_length(self) -> int:
+        """The least length of arguments that are all equally long."""
+        return max(self.shortest.values(), default=1)
 
     def takes(self, shapes: Sequence[Shape]) -> bool:
         """Return whether the graph is for arguments of these shapes: some lengths must be equal."""

@@ -345,6 +345,9 @@ class _WideRecording(Recording):
         wide = self._widened(array)
         return super().append_read(array, key) if wide is array else self._ndarray(wide)
 
+    def handed_out_rows(self, arrays: Sequence[Any]) -> None:
+        """Return None: each array is widened (see `_array`)."""
+
     def _array(self, array: Any, fresh: bool = False) -> LazyArray:
         if isinstance(array, NDArray):
             return super()._array(self._widened(array), fresh)
