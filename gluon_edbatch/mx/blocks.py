@@ -6,6 +6,7 @@ from typing import Any
 import mxnet as mx
 from mxnet import gluon
 
+RECURRENT_LAYERS = frozenset((gluon.rnn.RNN, gluon.rnn.LSTM, gluon.rnn.GRU))
 CALL_CACHED_OP: Any = gluon.HybridBlock._call_cached_op  # runs the graph of a hybridized block
 
 

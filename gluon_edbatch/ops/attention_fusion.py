@@ -11,7 +11,13 @@ from typing import Callable
 from .instructions import AFFINE, Opcode, View
 from .lowering_context import Arrangement, LoweredCall, Scores, Unsupported, Value, width_of
 
+Rule = Callable[[LoweredCall], None]
 _SWAPPED = [0, 2, 1, 3]
+
+
+def by_heads(rule: Rule) -> dict[Arrangement, Rule]:
+    """Return a rule for all arrangements of attention."""
+    return dict.fromkeys((Arrangement.POSITIONS, Arrangement.HEADS, Arrangement.MERGED), rule)
 
 
 def positions(call: LoweredCall) -> None:
@@ -50,7 +56,7 @@ def transpose(call: LoweredCall) -> None:
     call.give(x._replace(arrangement=Arrangement.ROWS))
 
 
-def by_heads(call: LoweredCall) -> bool:
+def heads_first(call: LoweredCall) -> bool:
     """Arrange rows by heads if a transposition does so; return whether it does."""
     x = call.x
     found = x.ragged and len(x.shape) == 2 and _swaps(call)

@@ -15,7 +15,7 @@ Rule = Callable[[LoweredCall], None]
 _SWAPPED = [0, 2, 1]
 
 
-def from_rows(call: LoweredCall) -> bool:
+def channels_first(call: LoweredCall) -> bool:
     """Arrange rows channels first if a transposition does so; return whether it does."""
     x = call.x
     found = x.ragged and len(x.shape) == 1 and call.attrs.order(call.op, 3) == _SWAPPED

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from .instructions import BINARY, UNARY, Function, Opcode, Place, Spread
+from .instructions import BINARY, UNARY, Function, Opcode, Place, Product, Recurrence, Spread
 
 _READS = {'': 'kFromNothing', 'x': 'kFromArgument', 'y': 'kFromResult', 'xy': 'kFromArgument'}
 _REALS = ('', 'first', 'first, second')
@@ -29,7 +29,7 @@ struct Slope {  // a function's name for messages, and what its gradient reads
 
 def header() -> str:
     """Return the text of ``opcodes.h``."""
-    enums = [_enum(each) for each in (Opcode, Place, Spread)]
+    enums = [_enum(each) for each in (Opcode, Product, Recurrence, Place, Spread)]
     return '\n'.join(
         [
             _HEAD,

@@ -39,6 +39,7 @@ class Opcode(IntEnum):
     ATTENTION = 22
     WINDOW = 23
     TAIL = 24
+    RECURRENT = 25
 
 
 class Function(NamedTuple):
@@ -85,6 +86,23 @@ class Spread(IntEnum):
     TILE = 2  # all columns, again and again
 
 
+class Recurrence(IntEnum):
+    """Kinds of recurrent cells; their names in lower case are MXNet's modes."""
+
+    LSTM = 0
+    GRU = 1
+    RNN_TANH = 2
+    RNN_RELU = 3
+
+
+class Product(IntEnum):
+    """What becomes of the sum that a product computes."""
+
+    WRITTEN = 0
+    ADDED = 1
+    STEPS = 2  # a recurrence computes it, step by step; only the gradient of its weight is left
+
+
 class Place(IntEnum):
     """Where the rows of a register are stored."""
 
@@ -125,8 +143,12 @@ class Instruction(NamedTuple):
 
     @property
     def third(self) -> View:
-        """The third view that attention reads: its values; `a` and `b` are queries and keys."""
-        return View(*self.numbers[1:]) if self.op is Opcode.ATTENTION else NO_VIEW
+        """The third view that is read: the values of attention, or the cells of an LSTM."""
+        if self.op is Opcode.ATTENTION:
+            return View(*self.numbers[1:])
+        if self.op is Opcode.RECURRENT and self.numbers[3] >= 0:
+            return View(self.numbers[3], 0, self.out.width)
+        return NO_VIEW
 
     def __str__(self) -> str:
         name, numbers = self.op.name, self.numbers
@@ -210,6 +232,9 @@ def read_backward(instruction: Instruction) -> list[View]:
         return {'x': [a], 'y': [out], '': []}[UNARY[instruction.numbers[0]].needs]
     if op is Opcode.BINARY:
         return {'xy': [a, b], '': []}[BINARY[instruction.numbers[0]].needs]
+    if op is Opcode.RECURRENT:
+        others = {Recurrence.LSTM: [instruction.third], Recurrence.GRU: [b]}
+        return [a, *others.get(Recurrence(instruction.numbers[0]), [])]
     return {
         Opcode.PRODUCT: [a],
         Opcode.LOOKUP: [a],

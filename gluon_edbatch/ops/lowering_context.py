@@ -24,6 +24,7 @@ class Arrangement(Enum):
     HEADS = 'heads'  # (N, heads, K, columns)
     MERGED = 'merged'  # (N times heads, K, columns)
     CHANNELS = 'channels'  # (N, columns, K)
+    STEPS = 'steps'  # (K, N, columns)
 
 
 class Scores(NamedTuple):
@@ -255,18 +256,10 @@ class LoweredCall(NamedTuple):
         return self.low.out(self.node, ragged, output)
 
     @property
-    def fused_attention(self) -> bool:
-        """Whether an input has other axes than rows have."""
-        return any(
-            value is not None and value.arrangement is not Arrangement.ROWS for value in self.inputs
-        )
-
-    @property
-    def by_channels(self) -> bool:
-        """Whether the first input has its channels in front of the values."""
-        return bool(self.inputs) and (
-            self.inputs[0] is not None and self.inputs[0].arrangement is Arrangement.CHANNELS
-        )
+    def arrangement(self) -> Arrangement:
+        """Arrangement of the axes of an input, if it differs from that of rows."""
+        given = [value.arrangement for value in self.inputs if value is not None]
+        return next((each for each in given if each is not Arrangement.ROWS), Arrangement.ROWS)
 
     def give(self, value: Value) -> None:
         """Set the result to a value."""

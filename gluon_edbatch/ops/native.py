@@ -8,7 +8,7 @@ from typing import Callable, Optional
 
 from . import attention_fusion
 from .attrs import Attrs, Shape
-from .channels import from_rows as channels_first
+from .channels import channels_first
 from .instructions import (
     ADD,
     AFFINE,
@@ -20,7 +20,8 @@ from .instructions import (
     binary_function,
     unary_function,
 )
-from .lowering_context import LoweredCall, Unsupported, Value, width_of
+from .lowering_context import Arrangement, LoweredCall, Unsupported, Value, width_of
+from .recurrence import steps_first
 
 NativeRule = Callable[[LoweredCall], None]
 
@@ -285,7 +286,7 @@ def slice_axes(call: LoweredCall) -> None:
 def transpose(call: LoweredCall) -> None:
     """Lower a transposition that swaps two groups of neighbouring axes."""
     lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
-    if attention_fusion.by_heads(call) or channels_first(call):
+    if attention_fusion.heads_first(call) or channels_first(call) or steps_first(call):
         return
     axes = call.attrs.order(call.op, rank)
     if axes[:lead] != list(range(lead)) or rank == lead:
@@ -363,7 +364,7 @@ def slice_channel(call: LoweredCall) -> None:
 
 def _rows_to_join(call: LoweredCall) -> list[Value]:
     """Return the inputs of a concatenation."""
-    if call.fused_attention:
+    if call.arrangement is not Arrangement.ROWS:
         raise Unsupported(f'has {call.op} by heads')
     values = call.all_rows()
     axis = call.attrs.axis('dim', call.rank, 1)

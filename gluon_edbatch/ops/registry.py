@@ -1,15 +1,17 @@
 """The registry of MXNet's operators: one entry for each, read by all stages."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Callable, Optional
 
 from .attrs import Attrs
+from .lowering_context import Arrangement
 from .mxnet_workarounds import WorkaroundRule
 from .native import NativeRule
 from .numbers import NumberRule
 from .padding_rules import DecompositionRule, LinksRule, PaddingRule
-from .row_rules import RowsRule
+from .row_rules import MovedRows, RowsRule
 from .whole import WholeRule
 
 Affine = Callable[[Attrs], tuple[float, float]]  # what it multiplies by, and adds
@@ -38,6 +40,8 @@ class Op:
     name: str  # MXNet's own, which graphs have; never an alias
     # whether a batched input gives a batched output, row by row (see `ops.row_rules`)
     rows: Optional[RowsRule] = None
+    # of those that move the axis of the rows, or take it elsewhere: where results have it
+    moved_rows: Optional[MovedRows] = None
     whole: Optional[WholeRule] = None  # the operator on one axis more (see `ops.whole`)
     padding: Optional[PaddingRule] = None  # what it makes of padding (see `ops.padding_rules`)
     # of those that divide something among the values along an axis: what does the same by way of
@@ -46,10 +50,8 @@ class Op:
     # which padded axes are equally long, where shapes of the results do not tell
     links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None  # what it becomes in a program for rows (see `ops.native`)
-    # the same of ragged values that the graph arranges by heads (see `ops.attention_fusion`)
-    fused_attention: Optional[NativeRule] = None
-    # the same of ragged values that the graph arranges channels first (see `ops.channels`)
-    channels: Optional[NativeRule] = None
+    # the same of ragged values of which the graph arranges the axes otherwise
+    arranged: Mapping[Arrangement, NativeRule] = field(default_factory=dict)
     # what it becomes where the number among its attributes is data (see `ops.numbers`)
     number: Optional[NumberRule] = None
     # whether each element of the result depends on those at its place only, with gradients that are

@@ -1,8 +1,8 @@
 """Row rules: whether a batched input of an operator gives a batched output, row by row.
 
 A rule returns True if axis 0 of the results runs over the batch's rows, in order, and each row
-depends on the same rows of the inputs only. The analysis itself checks that each row keeps a whole
-number of positions.
+depends on the same rows of the inputs only. Few operators move that axis, or take it elsewhere. The
+analysis itself checks that each row keeps a whole number of positions.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ class OpCall:
 
 
 RowsRule = Callable[[OpCall], bool]
+# Takes the axis that the rows have in the batched inputs, and returns theirs in the results.
+MovedRows = Callable[[OpCall, int], Optional[int]]
 
 
 def always(call: OpCall) -> bool:
@@ -90,7 +92,17 @@ def upsampling(call: OpCall) -> bool:
 
 
 def transpose(call: OpCall) -> bool:
-    return call.attrs.order(call.op, len(call.inputs[0]))[:1] == [0]
+    return transposed(call, 0) == 0
+
+
+def transposed(call: OpCall, axis: int) -> int:
+    """Return where a transposition moves the axis of the rows."""
+    return call.attrs.order(call.op, len(call.inputs[0])).index(axis)
+
+
+def recurrent(call: OpCall, axis: int) -> Optional[int]:
+    """Return the axis of the rows in the results of a recurrent layer over (steps, rows, ...)."""
+    return 1 if axis == 1 and first_only(call) else None
 
 
 def dot(call: OpCall) -> bool:

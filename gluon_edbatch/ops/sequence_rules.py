@@ -5,8 +5,8 @@ from typing import Any, Callable, Optional
 
 from .attrs import Attrs
 from .padding_rules import At, RaggedCall, Unproved, finite, first_input
+from .recurrence import GATES
 
-_GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
 
 
 def convolution(call: RaggedCall) -> At:
@@ -70,7 +70,7 @@ def _both_directions(attrs: Attrs, width: int) -> Callable[..., Any]:
     the state, and then the biases in the same order.
     """
     size, layers = attrs.integer('state_size', 0), attrs.integer('num_layers', 0)
-    rows = _GATES[attrs['mode']] * size
+    rows = GATES[attrs['mode']] * size
     counts = [rows * (each + size) for each in [width] * 2 + [2 * size] * (2 * layers - 2)]
     of_one = {**attrs, 'num_layers': 1, 'bidirectional': False}
 

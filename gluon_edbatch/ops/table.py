@@ -2,11 +2,22 @@
 
 from typing import Any, Optional
 
-from . import attention_fusion, channels, mxnet_workarounds, native, numbers, sequence_rules, whole
+from . import (
+    attention_fusion,
+    channels,
+    mxnet_workarounds,
+    native,
+    numbers,
+    recurrence,
+    sequence_rules,
+    whole,
+)
 from . import padding_rules as padding
 from . import row_rules as rows
+from .attention_fusion import by_heads
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
-from .native import inverse, scalar
+from .lowering_context import Arrangement
+from .native import NativeRule, inverse, scalar
 from .numbers import NUMPY_ARITHMETIC, operand
 from .padding_rules import At, AxisLink, finite, keeps, known_links, only_at, same_axes
 from .registry import Affine, Arithmetic, Op, always, register
@@ -15,6 +26,11 @@ from .registry import Affine, Arithmetic, Op, always, register
 def _each(names: str, **facts: Any) -> None:
     for name in names.split():
         register(Op(name, **facts))
+
+
+def _of_channels(rule: Optional[NativeRule]) -> dict[Arrangement, NativeRule]:
+    """Return the rules of an operator that has one for values arranged channels first."""
+    return {} if rule is None else {Arrangement.CHANNELS: rule}
 
 
 # --- elementwise, of one array -------------------------------------------------------------------
@@ -40,7 +56,7 @@ _unary(
     '_copy',
     padding=keeps,
     native=native.unary(AFFINE, lambda _: COPY),
-    fused_attention=attention_fusion.same,
+    arranged=by_heads(attention_fusion.same),
 )
 _unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.function('Exp', 'y'))
 _unary('log', padding=_AT_ONE, native=native.function('Log', 'x'))
@@ -68,7 +84,7 @@ _unary(
     'BlockGrad',
     padding=keeps,
     native=native.stop_gradient,
-    fused_attention=attention_fusion.stop_gradient,
+    arranged=by_heads(attention_fusion.stop_gradient),
 )
 _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
@@ -90,7 +106,7 @@ _each(
     by_value=lambda attrs: not attrs.integers('axes'),
     padding=padding.dropout,
     native=native.dropout,
-    fused_attention=attention_fusion.dropout,
+    arranged=by_heads(attention_fusion.dropout),
     is_view=True,
     noise=lambda attrs, training: training or attrs.get('mode') == 'always',
 )
@@ -101,14 +117,14 @@ _affine(
     '_mul_scalar',
     lambda attrs: (scalar(attrs), -0.0),
     padding=keeps,
-    fused_attention=attention_fusion.scaled(lambda call: scalar(call.attrs)),
+    arranged=by_heads(attention_fusion.scaled(lambda call: scalar(call.attrs))),
     number=operand('broadcast_mul'),
 )
 _affine(
     '_div_scalar',
     lambda attrs: (inverse(scalar(attrs)), -0.0),
     padding=padding.scaled,
-    fused_attention=attention_fusion.scaled(lambda call: inverse(scalar(call.attrs))),
+    arranged=by_heads(attention_fusion.scaled(lambda call: inverse(scalar(call.attrs)))),
     number=operand('broadcast_div'),
 )
 for _name, _terms, _number in (
@@ -240,7 +256,7 @@ _each(
     whole=whole.batch_dot,
     padding=padding.matrices,
     native=native.batch_dot,
-    fused_attention=attention_fusion.batch_dot,
+    arranged=by_heads(attention_fusion.batch_dot),
     heavy=True,
 )
 _each('_linalg_gemm2', rows=rows.batch_dot, whole=whole.matrices, never_adds=True)
@@ -270,7 +286,7 @@ for _name, _reduced, _rule in (
         whole=whole.reduction,
         padding=_reduced,
         native=_rule,
-        channels=channels.REDUCTIONS.get(_name),
+        arranged=_of_channels(channels.REDUCTIONS.get(_name)),
         never_adds=_name == 'mean',
     )
 _each(
@@ -280,7 +296,7 @@ _each(
     padding=padding.normalised(At.LOWEST, At.ZERO),
     decomposition=padding.decomposed_softmax(),
     native=native.softmax(Opcode.SOFTMAX),
-    fused_attention=attention_fusion.softmax,
+    arranged=by_heads(attention_fusion.softmax),
 )
 _each(
     'log_softmax',
@@ -334,7 +350,7 @@ _each(
     by_value=lambda attrs: True,
     padding=padding.value_by_value,
     native=native.by_root_of_width,
-    fused_attention=attention_fusion.scaled(attention_fusion.by_root_of_columns),
+    arranged=by_heads(attention_fusion.scaled(attention_fusion.by_root_of_columns)),
 )
 
 # --- shapes --------------------------------------------------------------------------------------
@@ -351,19 +367,23 @@ def _view(name: str, rule: Any, **facts: Any) -> None:
     _each(name, rows=rule, whole=whole.reshaped, native=native.reshape, **facts)
 
 
-_view('Reshape', rows.always, fused_attention=attention_fusion.reshape, keeps_size=True)
+_view('Reshape', rows.always, arranged=by_heads(attention_fusion.reshape), keeps_size=True)
 _view('Flatten', rows.always)
 _view('reshape_like', rows.always, padding=padding.same_shape, is_view=False)
-_view('expand_dims', rows.new_axis, fused_attention=attention_fusion.reshape)
+_view('expand_dims', rows.new_axis, arranged=by_heads(attention_fusion.reshape))
 _view('squeeze', rows.other_axes)
 _each(
     'transpose SwapAxis',
     rows=rows.transpose,
+    moved_rows=rows.transposed,
     whole=whole.transpose,
     padding=padding.alike,
     native=native.transpose,
-    fused_attention=attention_fusion.transpose,
-    channels=channels.to_rows,
+    arranged={
+        **by_heads(attention_fusion.transpose),
+        Arrangement.CHANNELS: channels.to_rows,
+        Arrangement.STEPS: recurrence.to_rows,
+    },
 )
 _along('Concat', 'dim', 1, padding=padding.other_axis('dim', 1), native=native.concat)
 _each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
@@ -399,7 +419,7 @@ _each(
     by_value=lambda attrs: True,
     padding=padding.lookup,
     native=native.embedding,
-    fused_attention=attention_fusion.look_up,
+    arranged=by_heads(attention_fusion.look_up),
     indices=(0,),
     weights=(1,),
     unread=(1,),
@@ -443,8 +463,10 @@ _each(
 _each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each(
     'RNN',
+    moved_rows=rows.recurrent,
     whole=whole.rnn,
     padding=sequence_rules.recurrent,
+    arranged={Arrangement.STEPS: recurrence.layer},
     never_adds=True,
     noise=lambda attrs, training: training,
 )
@@ -468,7 +490,7 @@ _each(
     'Convolution',
     rows=rows.first_only,
     padding=sequence_rules.convolution,
-    channels=channels.convolution,
+    arranged=_of_channels(channels.convolution),
     weights=(1, 2),
     heavy=True,
 )
@@ -488,7 +510,7 @@ _each(
     'Pooling',
     rows=rows.first_only,
     padding=sequence_rules.pooling,
-    channels=channels.pooling,
+    arranged=_of_channels(channels.pooling),
 )
 _each('LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)
 _each('UpSampling', rows=rows.upsampling)

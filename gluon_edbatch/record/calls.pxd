@@ -47,7 +47,7 @@ cdef class Callee:
     cdef public object block, function, options, hooks, pre_hooks, mutable
     cdef public tuple shared, place
     cdef public dict known
-    cdef public bint recorded
+    cdef public bint recorded, has_states
     cdef public Py_ssize_t children
     cdef public Prefix first
     cdef public dict of_any_rows, families, packed

@@ -18,7 +18,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..mx import ndarray_contents
-from ..mx.blocks import is_recorded
+from ..mx.blocks import RECURRENT_LAYERS, is_recorded
 from ..mx.invoke import invoke
 from ..mx.methods import unhooked
 from ..mx.mutation_guard import GuardedArray, GuardedNumpyArray
@@ -216,6 +216,7 @@ class Callee:
         self.recorded = block is None or is_recorded(block)  # other blocks run
         # How many ragged arguments are made of a last argument that is a list of children.
         self.children = getattr(block, 'values_of_child', 0) if self.recorded else 0
+        self.has_states = type(block) in RECURRENT_LAYERS  # that it makes if it is given none
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
         self.first = Prefix()  # where the search for the form of a call begins
@@ -385,6 +386,8 @@ class CallLog(Entered):
 
     def call(self, callee, args):
         """Record a call and return its results as lazy values."""
+        if callee.has_states and len(args) == 2 and callee.block.skip_states:
+            args = args[:1]  # the layer's graph makes them, too
         results = self._call_of_known_kind(callee, args)
         if results is None and self._know_kind(callee, args):
             results = self._call_of_known_kind(callee, args)

@@ -1,15 +1,15 @@
 """Prove that each row of a Symbol's results depends on that row of its inputs only.
 
 Operators have rules for their rows (`ops.row_rules`), or none. An entry of the graph is *batched*
-if its axis 0 runs over the rows of the batch, in order, with a whole number of positions for each
-row. An entry is *constant* if it does not depend on the inputs. Shapes are inferred for two numbers
-of rows. So a reshape that names the batch size, or a mean over all rows, is found without running
-anything.
+if one of its axes runs over the rows of the batch, in order, with a whole number of positions for
+each row. That is axis 0, except between transpositions, as around a recurrent layer. An entry is
+*constant* if it does not depend on the inputs. Shapes are inferred for two numbers of rows. So a
+reshape that names the batch size, or a mean over all rows, is found without running anything.
 """
 
 import re
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 
@@ -58,36 +58,37 @@ def analyse(graph: Subgraph, row_shapes: dict[str, Shape], training: bool) -> Ro
             Verdict.DEPENDENT, f'its shapes do not fit a batch of several calls: {misfit}', []
         )
     unknown: list[str] = []
-    batched: dict[int, bool] = {}  # nodes
+    axes: dict[int, Optional[int]] = {}  # of the rows, by node; None of a constant
     try:
         for index, node in enumerate(graph.nodes):
             if node.is_variable:
-                batched[index] = node.name in row_shapes
+                axes[index] = 0 if node.name in row_shapes else None
                 continue
+            own = [axes[entry.node] for entry in node.inputs]
             call = OpCall(
                 node.op,
                 node.attrs,
-                [batched[entry.node] for entry in node.inputs],
+                [axis is not None for axis in own],
                 [trials[0][entry.node][entry.output] for entry in node.inputs],
                 trials[0][index],
             )
-            result = (
-                any(call.batched) and not _is_of_axis(call) and _is_batched(call, training, unknown)
+            axes[index] = axis = (
+                _rows_axis(call, {*own} - {None}, training, unknown)
+                if any(call.batched) and not _is_of_axis(call)
+                else None
             )
-            if not result and op_of(call.op).draws(call.attrs, training):
+            if axis is None and op_of(call.op).draws(call.attrs, training):
                 raise _Dependent(
                     f'{call.op} draws noise that depends on no argument, which is to '
                     f'be another for each call'
                 )
-            if result:
-                for shapes in zip(*(trial[index] for trial in trials)):
-                    _factor(call.op, *shapes)
-            batched[index] = result
+            for shapes in zip(*(trial[index] for trial in trials)) if axis is not None else ():
+                _factor(call.op, axis, *shapes)
         factors = []
         for index, output in graph.heads:
-            if not batched[index]:
+            if axes[index] is None:
                 raise _Dependent('a result does not depend on the inputs')
-            factors.append(_factor('result', *(trial[index][output] for trial in trials)))
+            factors.append(_factor('result', 0, *(trial[index][output] for trial in trials)))
     except _Dependent as dependent:
         return RowwiseResult(dependent.verdict, dependent.reason, [])
     if unknown:
@@ -125,13 +126,13 @@ def _infer(graph: Subgraph, row_shapes: dict[str, Shape], rows: int) -> list[lis
     return found
 
 
-def _factor(op: str, first: Shape, second: Shape) -> int:
-    """Return how many positions on axis 0 each row of the batch has."""
-    if not first:
+def _factor(op: str, axis: int, first: Shape, second: Shape) -> int:
+    """Return how many positions on an axis each row of the batch has."""
+    if len(first) <= axis:
         raise _Dependent(f'{op} has a result without axes')
-    factors = [divmod(shape[0], rows) for shape, rows in zip((first, second), _TRIAL_ROWS)]
+    factors = [divmod(shape[axis], rows) for shape, rows in zip((first, second), _TRIAL_ROWS)]
     if factors[0] != factors[1] or factors[0][1] or not factors[0][0]:
-        raise _Dependent(f'{op} does not keep axis 0 as the batch axis')
+        raise _Dependent(f'{op} does not keep axis {axis} as the batch axis')
     return factors[0][0]
 
 
@@ -141,17 +142,25 @@ def _is_of_axis(call: OpCall) -> bool:
     return axis is not None and axis % len(call.inputs[0]) != 0
 
 
-def _is_batched(call: OpCall, training: bool, unknown: list[str]) -> bool:
+def _rows_axis(call: OpCall, axes: set[Any], training: bool, unknown: list[str]) -> int:
+    """Return the axis that the rows have in the results; `axes` are those of the inputs."""
     op = op_of(call.op)
     if op.statistics is not None and op.statistics(call.attrs, training):
         raise _Dependent(
             f'{call.op} in training mode takes its statistics over the batch', Verdict.STATISTICS
         )
+    if len(axes) == 1:
+        (axis,) = axes
+        moved = op.moved_rows(call, axis) if op.moved_rows else None
+        if op.elementwise and len(call.inputs) == 1:
+            moved = axis
+        if moved is not None:
+            return moved
+    if axes != {0} or (op.rows is not None and not op.rows(call)):
+        raise _Dependent(f'{call.op}{_shown(call)} mixes the rows of the batch')
     if op.rows is None:
         unknown.append(call.op)
-    elif not op.rows(call):
-        raise _Dependent(f'{call.op}{_shown(call)} mixes the rows of the batch')
-    return True
+    return 0
 
 
 def _shown(call: OpCall) -> str:

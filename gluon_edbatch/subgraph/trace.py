@@ -10,6 +10,7 @@ import mxnet as mx
 from mxnet import gluon
 
 from ..errors import ControlFlowError, RecordError, UnrecordableError
+from ..mx.blocks import RECURRENT_LAYERS
 from ..mx.symbols import symbol_function
 from ..ops import op_of
 from ..ops.numbers import Numbered
@@ -219,6 +220,8 @@ def _check_hooks(block: gluon.Block, outermost: gluon.Block) -> None:
 def _run(block, template, inputs):
     variables = iter([_of_mode(mx.sym.var(INPUT % i)) for i in range(inputs)])
     arguments = [unflatten(argument, variables) for argument in template]
+    if type(block) in RECURRENT_LAYERS and len(arguments) == 1:
+        arguments.append(block.begin_state(0, func=mx.sym.zeros))
     try:
         return block.forward(*arguments)
     except Exception as error:

@@ -33,6 +33,7 @@ from ...ops.lowering_context import (
     width_of,
 )
 from ...ops.lowering_context import ShapedNode as Node
+from ...ops.recurrence import folded_into_layer
 from ...subgraph.axis_normalisation import values_first
 from ...subgraph.ir import Subgraph
 from ...subgraph.node_type import Kind, NodeType
@@ -198,6 +199,8 @@ class Lowering(LoweringContext):
     def _place(self, node: Node) -> None:
         """Choose where results go before they are computed: a result, or part of a
         concatenation."""
+        if node.op == 'RNN':
+            self.folded.update(folded_into_layer(self.nodes, node))
         if not node.op or len(node.shapes) != 1 or op_of(node.op).is_view:
             return
         if node.op == 'FullyConnected' and self._multiplies_pieces(node):
@@ -306,14 +309,14 @@ class Lowering(LoweringContext):
 
     def _operator(self, node: Node) -> None:
         call, op = self.call(node.index), op_of(node.op)
-        rule, how = op.native, ''
-        if call.by_channels:
-            rule, how = op.channels, ' of channels'
-            if rule is None and op.elementwise and op.native is not None:
-                rule = as_rows(op.native)
-        elif call.fused_attention:
-            rule, how = op.fused_attention, ' by heads'
+        arrangement = call.arrangement
+        rule = op.arranged.get(arrangement)
+        if arrangement is Arrangement.ROWS:
+            rule = op.native
+        elif rule is None and arrangement is Arrangement.CHANNELS and op.elementwise and op.native:
+            rule = as_rows(op.native)
         if rule is None:
+            how = '' if arrangement is Arrangement.ROWS else f' arranged by {arrangement.value}'
             raise Unsupported(f'has {node.op}{how}')
         rule(call)
 

@@ -14,6 +14,7 @@
 #include "gemm.h"
 #include "kernels.h"
 #include "program.h"
+#include "recurrent.h"
 
 namespace edb {
 
@@ -366,11 +367,12 @@ template <typename T> class alignas(64) Executor {
     switch (i.op) {
       case kLoad: load(i, out); break;
       case kProduct: {
+        if (i.i0 == kSteps) break;  // kRecurrent computes it
         const Packed<T>& weight = shared_->packed_weight(i, parameter(i.parameter));
-        if (i.i0 && i.bias < 0 && weight.finite && is_sum_of_nothing(i.a)) break;
+        if (i.i0 == kAdded && i.bias < 0 && weight.finite && is_sum_of_nothing(i.a)) break;
         const Rows<T> y = split(out, i.i1), x = split(a, i.i1);
         multiply<T>(y.count, y.width, x.width, x.data, x.stride, weight.panels, y.data, y.stride,
-                    parameter(i.bias), i.i0 != 0);
+                    parameter(i.bias), i.i0 == kAdded);
         break;
       }
       case kUnary:
@@ -414,6 +416,9 @@ template <typename T> class alignas(64) Executor {
       case kAttention: attention(i).forward(out, a, b, value(third(i))); break;
       case kWindow: window(out, a, parents_, i.i0, i.i1, i.i2, false); break;
       case kTail: tail(out, a, parents_, i.i0, T(i.f0), false); break;
+      case kRecurrent:
+        recurrent(i, parameter(i.bias)).forward({out, a, b, value(before(i)), value(cells(i))});
+        break;
       default: throw std::runtime_error("unknown instruction");
     }
   }
@@ -425,7 +430,7 @@ template <typename T> class alignas(64) Executor {
     switch (i.op) {
       case kLoad: unload(i, dy); break;
       case kProduct:
-        if (da && !is_sum_of_nothing(i.a)) {
+        if (da && i.i0 != kSteps && !is_sum_of_nothing(i.a)) {
           const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
           multiply<T>(g.count, d.width, g.width, g.data, g.stride,
                       shared_->packed_weight(i, parameter(i.parameter)).panels, d.data, d.stride,
@@ -516,6 +521,12 @@ template <typename T> class alignas(64) Executor {
       case kTail:
         if (da) tail(da, dy, parents_, i.i0, T(0), true);
         break;
+      case kRecurrent:
+        recurrent(i, nullptr)
+            .backward({Rows<T>{}, kept_value(i.a, "RNN"), value(i.b), value(before(i)),
+                       value(cells(i))},
+                      {dy, da, db, Rows<T>{}, Rows<T>{}});
+        break;
       default: throw std::runtime_error("unknown instruction");
     }
   }
@@ -547,6 +558,16 @@ template <typename T> class alignas(64) Executor {
   Attention<T> attention(const Instruction& i) const {
     return Attention<T>(i.i0, T(i.f0), parents_);
   }
+
+  // What a layer multiplies its states by, as the product that stands for all steps.
+  Recurrent<T> recurrent(const Instruction& i, const T* bias) const {
+    Instruction product = i;
+    product.out = i.b, product.a = before(i), product.i1 = 1, product.i2 = product.i3 = 0;
+    const T* panels = shared_->packed_weight(product, parameter(i.parameter)).panels;
+    return Recurrent<T>(i.i0, i.i1 != 0, panels, bias, parents_);
+  }
+  static View before(const Instruction& i) { return View{i.i2, 0, i.out.width}; }
+  static View cells(const Instruction& i) { return View{i.i3, 0, i.out.width}; }
 
   // An argument straight into some columns of a register; i2 rows of the arena make one.
   void load(const Instruction& i, const Rows<T>& out) {

@@ -34,7 +34,21 @@ enum Opcode : int64_t {
   kLayerNorm = 21,
   kAttention = 22,
   kWindow = 23,
-  kTail = 24
+  kTail = 24,
+  kRecurrent = 25
+};
+
+enum Product : int64_t {
+  kWritten = 0,
+  kAdded = 1,
+  kSteps = 2
+};
+
+enum Recurrence : int64_t {
+  kLstm = 0,
+  kGru = 1,
+  kRnnTanh = 2,
+  kRnnRelu = 3
 };
 
 enum Place : int64_t {

@@ -1,0 +1,102 @@
+"""Lower recurrent layers over ragged values that the graph arranges by steps, (K, N, C).
+
+Values stay where they are, a row of C columns each. The products with the inputs are one
+instruction for all values. Another one goes through the steps: of the sequences that have not
+ended, it multiplies the states by the other weight (`Opcode.RECURRENT`). A further product, which
+only stands for these, leads to the gradient of that weight.
+"""
+
+from collections.abc import Sequence
+
+from .instructions import Opcode, Product, Recurrence, View
+from .lowering_context import Arrangement, Entry, LoweredCall, ShapedNode, Unsupported, Value
+
+GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
+_TURNED = [1, 0, 2]
+_CLIPPING = 'projection_size', 'lstm_state_clip_min', 'lstm_state_clip_max'
+
+
+def steps_first(call: LoweredCall) -> bool:
+    """Arrange rows by steps if a transposition does so; return whether it does."""
+    x = call.x
+    found = x.ragged and len(x.shape) == 1 and call.attrs.order(call.op, 3) == _TURNED
+    if found:
+        call.give(x._replace(arrangement=Arrangement.STEPS))
+    return found
+
+
+def to_rows(call: LoweredCall) -> None:
+    """Lower a transposition of (K, N, C) back to rows."""
+    if call.attrs.order(call.op, 3) != _TURNED:
+        raise Unsupported(f'has {call.op} of steps')
+    call.give(call.x._replace(arrangement=Arrangement.ROWS))
+
+
+def folded_into_layer(nodes: Sequence[ShapedNode], layer: ShapedNode) -> list[int]:
+    """Return the operators whose results only a recurrent layer reads, as one array: what joins
+    its weights, and zeros that it begins with."""
+    _, joined, *states = layer.sources
+    reshaped = [source for source in nodes[joined[0]].sources if nodes[source[0]].op == 'Reshape']
+    zeros = [state for state in states if nodes[state[0]].op == '_zeros']
+    return [index for index, _ in [joined, *reshaped, *zeros] if nodes[index].op]
+
+
+def layer(call: LoweredCall) -> None:
+    """Lower recurrent layers, one on top of the other, in one direction or both."""
+    low, attrs, (x, *others) = call.low, call.attrs, call.inputs
+    layers, size = attrs.integer('num_layers'), attrs.integer('state_size')
+    both = attrs.flag('bidirectional')
+    if any(other is not None for other in others):
+        raise Unsupported('has a recurrent layer with states or lengths that are given')
+    if any(attrs.get(name, 'None') != 'None' for name in _CLIPPING):
+        raise Unsupported('has a recurrent layer with a projection or limits')
+    if low.training and layers > 1 and attrs.number('p', 0):
+        raise Unsupported('has Dropout in training')
+    if any(_is_read(call, (call.node.index, output)) for output in (1, 2)):
+        raise Unsupported('gives the states of a recurrent layer')
+    weights = _weights(call)
+    view = x.view
+    for _ in range(layers):
+        out = low.new((1 + both) * size, True)
+        for way in range(1 + both):
+            _one_way(call, View(out.register, way * size, size), view, next(weights), bool(way))
+        view = out
+    call.give(x._replace(shape=(view.width,), view=view))
+
+
+def _is_read(call: LoweredCall, entry: Entry) -> bool:
+    low = call.low
+    return entry in low.heads or any(entry in node.sources for node in low.nodes)
+
+
+def _weights(call: LoweredCall):
+    """Yield (weight, bias) of the inputs and (weight, bias) of the states of each layer and
+    direction."""
+    low, parameters = call.low, []
+    for source in low.nodes[call.node.sources[1][0]].sources:
+        while low.nodes[source[0]].op == 'Reshape':
+            (source,) = low.nodes[source[0]].sources
+        value = low.values.get(source)
+        if value is None or value.parameter < 0:
+            raise Unsupported('has a recurrent layer with weights that are no parameters')
+        parameters.append(low.parameter(value))
+    weights, biases = parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
+    pairs = iter(zip(weights, biases))
+    yield from zip(pairs, pairs)
+
+
+def _one_way(call, out: View, x: View, weights, backwards: bool) -> None:
+    """Append a layer in one direction, whose results go to `out`."""
+    low, kind = call.low, Recurrence[call.attrs['mode'].upper()]
+    (weight, bias), (of_states, bias_of_states) = weights
+    size = out.width
+    gates, products = (low.new(GATES[call.attrs['mode']] * size, True) for _ in range(2))
+    before = low.new(size, True)
+    cells = low.new(size, True).register if kind is Recurrence.LSTM else -1
+    low.emit(
+        Opcode.PRODUCT, gates, x, parameter=weight, bias=bias, numbers=(Product.WRITTEN, 1, 0)
+    )
+    own = {'parameter': of_states, 'bias': bias_of_states}
+    low.emit(Opcode.PRODUCT, products, before, numbers=(Product.STEPS, 1, 0), **own)
+    numbers = kind, int(backwards), before.register, cells
+    low.emit(Opcode.RECURRENT, out, gates, products, numbers=numbers, **own)
