@@ -32,21 +32,23 @@ def to_rows(call: LoweredCall) -> None:
 
 
 def as_rows(rule: Rule) -> Rule:
-    """Return the rule for an operator on single numbers, by its rule for rows."""
+    """Return the rule for an operator on single numbers, or on rows, by its rule for rows."""
 
-    def of_channels(call: LoweredCall) -> None:
-        inputs = call.all_rows()
-        if any(value.arrangement is not Arrangement.CHANNELS for value in inputs) or (
+    def of_others(call: LoweredCall) -> None:
+        inputs = [value for value in call.inputs if value.parameter < 0]
+        arrangement = inputs[0].arrangement
+        if any(value.arrangement is not arrangement for value in inputs) or (
             len({value.tail for value in inputs}) > 1
         ):
-            raise Unsupported(f'has {call.op} of channels and others')
-        shapes: list[Shape] = [(rows, count, of) for rows, of, count in call.node.shapes]
+            raise Unsupported(f'has {call.op} of values that are arranged differently')
+        order = _SWAPPED if arrangement is Arrangement.CHANNELS else [1, 0, 2]
+        shapes: list[Shape] = [tuple([shape[axis] for axis in order]) for shape in call.node.shapes]
         rows = [value._replace(arrangement=Arrangement.ROWS) for value in call.inputs]
         rule(call._replace(node=call.node._replace(shapes=shapes), inputs=rows))
         made = call.low.values[call.node.index, 0]
-        call.give(made._replace(arrangement=Arrangement.CHANNELS, tail=inputs[0].tail))
+        call.give(made._replace(arrangement=arrangement, tail=inputs[0].tail))
 
-    return of_channels
+    return of_others
 
 
 def convolution(call: LoweredCall) -> None:
@@ -89,11 +91,15 @@ def pooling(call: LoweredCall) -> None:
 
 
 def over_values(op: Opcode, number: int, other: Optional[float]) -> Rule:
-    """Return a rule for reductions of all positions, axis 2, which ignore the number `other`."""
+    """Return a rule for reductions of all positions, along axis 2 or, of steps, along axis 0, which
+    ignore the number `other`."""
 
     def rule(call: LoweredCall) -> None:
-        if call.attrs.axes(3) != {2}:
-            raise Unsupported(f'has {call.op} along channels')
+        steps = call.arrangement is Arrangement.STEPS
+        if call.attrs.axes(3) != {0 if steps else 2} or not call.x.ragged:
+            raise Unsupported(f'has {call.op} along another axis than that of values')
+        if steps and call.attrs.flag('keepdims'):
+            raise Unsupported(f'has {call.op} that keeps the axis of steps')
         _reduce(call, op, number, other)
 
     return rule

@@ -308,8 +308,8 @@ def _cut(
     if value.parameter >= 0:
         _cut_parameter(call, axis, begin, end, output)
         return
-    if value.ragged and (axis, begin, end) == (1, 0, 1):
-        _first_value(call, output)
+    if value.ragged and axis == 1 and (begin, end) in ((0, 1), (-1, None)):
+        _pick_value(call, 0.0 if end else math.inf, output)
         return
     axis -= value.lead
     if axis < 0:
@@ -326,12 +326,12 @@ def _cut(
     call.low.emit(Opcode.STRIDED, call.out(value.ragged, output), source, numbers=numbers)
 
 
-def _first_value(call: LoweredCall, output: int) -> None:
-    """Lower the selection of each row's first ragged value."""
+def _pick_value(call: LoweredCall, position: float, output: int = 0) -> None:
+    """Lower the selection of each row's ragged value at a position, or the last one."""
     out = call.out(False, output)
-    first = call.low.new(out.width, False)
-    call.low.emit(Opcode.CONSTANT, first, reals=(0.0,))
-    call.low.emit(Opcode.SEGMENT_PICK, out, call.inputs[0].view, first)
+    index = call.low.new(out.width, False)
+    call.low.emit(Opcode.CONSTANT, index, reals=(position,))
+    call.low.emit(Opcode.SEGMENT_PICK, out, call.inputs[0].view, index)
 
 
 def _cut_parameter(

@@ -85,8 +85,8 @@ class RaggedCall:
     longer : int
         How much longer the result's axis is than the input's.
     instead : callable or None
-        What is called in place of the operator if its first input has the axis first: takes the
-        `Rewriter`, the inputs, and the number of values of each row.
+        What is called in place of the operator if its first input has the axis first or second:
+        takes the `Rewriter`, the inputs, and the number of values of each row.
     """
 
     def __init__(
@@ -372,9 +372,37 @@ def other_axis(name: str, default: Optional[int]) -> PaddingRule:
             return alike(call)
         if name == 'axis' and call.attrs.get('begin') == '0' and call.attrs.get('end') == '1':
             return None  # a slice of the first, which is no padding
+        if is_last(call.attrs):
+            _take_last(call, keeps_axis=True)
+            return None
         raise Unproved
 
     return rule
+
+
+def is_last(attrs: Attrs) -> bool:
+    """Return whether a slice along an axis takes the last position."""
+    return attrs.get('begin') == '-1' and attrs.get('end', 'None') == 'None'
+
+
+def sequence_last(call: RaggedCall) -> None:
+    """Take the last position that is no padding."""
+    if len(call.states) > 1 or call.attrs.integer('axis', 0) != call.input().axis:
+        raise Unproved
+    _take_last(call, keeps_axis=False)
+
+
+def _take_last(call: RaggedCall, keeps_axis: bool) -> None:
+    axis = call.input().axis
+    if axis not in (0, 1):
+        raise Unproved
+
+    def instead(rewriter: Any, inputs: Sequence[Any], lengths: Any) -> Any:
+        attrs = {'use_sequence_length': True, 'axis': axis}
+        last = rewriter.add('SequenceLast', [inputs[0], lengths], **attrs)
+        return rewriter.add('expand_dims', [last], axis=axis) if keeps_axis else last
+
+    call.instead = instead
 
 
 def broadcast(call: RaggedCall) -> At:

@@ -6,12 +6,15 @@ ended, it multiplies the states by the other weight (`Opcode.RECURRENT`). A furt
 only stands for these, leads to the gradient of that weight.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from .instructions import Opcode, Product, Recurrence, View
-from .lowering_context import Arrangement, Entry, LoweredCall, ShapedNode, Unsupported, Value
+from .lowering_context import Arrangement, Entry, LoweredCall, ShapedNode, Unsupported
+from .padding_rules import is_last
 
 GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
+Part = tuple[int, int]  # a weight and a bias, as the program counts parameters
 _TURNED = [1, 0, 2]
 _CLIPPING = 'projection_size', 'lstm_state_clip_min', 'lstm_state_clip_max'
 
@@ -29,7 +32,31 @@ def to_rows(call: LoweredCall) -> None:
     """Lower a transposition of (K, N, C) back to rows."""
     if call.attrs.order(call.op, 3) != _TURNED:
         raise Unsupported(f'has {call.op} of steps')
-    call.give(call.x._replace(arrangement=Arrangement.ROWS))
+    lead = () if call.x.ragged else (1,)
+    call.give(call.x._replace(shape=lead + call.x.shape, arrangement=Arrangement.ROWS))
+
+
+def reshape(call: LoweredCall) -> None:
+    """Lower a reshape of one step, (1, N, C), to rows."""
+    x = call.x
+    if x.ragged or call.shape != (call.low.batch_shape[0], *x.shape):
+        raise Unsupported(f'has {call.op} of steps')
+    call.give(x._replace(arrangement=Arrangement.ROWS))
+
+
+def one_step(call: LoweredCall) -> None:
+    """Lower the selection of the first or last step, which is (1, N, C)."""
+    x, attrs, position = call.x, call.attrs, math.inf
+    if (attrs.get('begin'), attrs.get('end')) == ('0', '1'):
+        position = 0.0
+    elif not is_last(attrs):
+        raise Unsupported(f'has {call.op} of steps')
+    if not x.ragged or attrs.axis('axis', 3) != 0:
+        raise Unsupported(f'has {call.op} of steps')
+    out, index = call.low.new(x.view.width, False), call.low.new(x.view.width, False)
+    call.low.emit(Opcode.CONSTANT, index, reals=(position,))
+    call.low.emit(Opcode.SEGMENT_PICK, out, x.view, index)
+    call.give(x._replace(view=out, ragged=False))
 
 
 def folded_into_layer(nodes: Sequence[ShapedNode], layer: ShapedNode) -> list[int]:
@@ -69,7 +96,7 @@ def _is_read(call: LoweredCall, entry: Entry) -> bool:
     return entry in low.heads or any(entry in node.sources for node in low.nodes)
 
 
-def _weights(call: LoweredCall):
+def _weights(call: LoweredCall) -> Iterator[tuple[Part, Part]]:
     """Yield (weight, bias) of the inputs and (weight, bias) of the states of each layer and
     direction."""
     low, parameters = call.low, []
@@ -85,7 +112,9 @@ def _weights(call: LoweredCall):
     yield from zip(pairs, pairs)
 
 
-def _one_way(call, out: View, x: View, weights, backwards: bool) -> None:
+def _one_way(
+    call: LoweredCall, out: View, x: View, weights: tuple[Part, Part], backwards: bool
+) -> None:
     """Append a layer in one direction, whose results go to `out`."""
     low, kind = call.low, Recurrence[call.attrs['mode'].upper()]
     (weight, bias), (of_states, bias_of_states) = weights
@@ -93,9 +122,7 @@ def _one_way(call, out: View, x: View, weights, backwards: bool) -> None:
     gates, products = (low.new(GATES[call.attrs['mode']] * size, True) for _ in range(2))
     before = low.new(size, True)
     cells = low.new(size, True).register if kind is Recurrence.LSTM else -1
-    low.emit(
-        Opcode.PRODUCT, gates, x, parameter=weight, bias=bias, numbers=(Product.WRITTEN, 1, 0)
-    )
+    low.emit(Opcode.PRODUCT, gates, x, parameter=weight, bias=bias, numbers=(Product.WRITTEN, 1, 0))
     own = {'parameter': of_states, 'bias': bias_of_states}
     low.emit(Opcode.PRODUCT, products, before, numbers=(Product.STEPS, 1, 0), **own)
     numbers = kind, int(backwards), before.register, cells

@@ -105,6 +105,25 @@ def recurrent(call: OpCall, axis: int) -> Optional[int]:
     return 1 if axis == 1 and first_only(call) else None
 
 
+def sliced(call: OpCall, axis: int) -> Optional[int]:
+    """Return the axis of the rows after a slice along another one."""
+    return None if call.attrs.axis('axis', len(call.inputs[0])) == axis else axis
+
+
+def reduced(call: OpCall, axis: int) -> Optional[int]:
+    """Return the axis of the rows after a reduction along others."""
+    axes = call.attrs.axes(len(call.inputs[0]))
+    if axis in axes:
+        return None
+    return axis if call.attrs.flag('keepdims') else axis - sum(each < axis for each in axes)
+
+
+def merged(call: OpCall, axis: int) -> Optional[int]:
+    """Return the axis of the rows after a reshape that drops a first axis of length one."""
+    (before,), (after,) = call.inputs, call.outputs
+    return axis - 1 if axis and before == (1, *after) else None
+
+
 def dot(call: OpCall) -> bool:
     return first_only(call) and len(call.inputs[0]) >= 2 and not call.attrs.flag('transpose_a')
 

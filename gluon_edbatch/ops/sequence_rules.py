@@ -8,7 +8,6 @@ from .padding_rules import At, RaggedCall, Unproved, finite, first_input
 from .recurrence import GATES
 
 
-
 def convolution(call: RaggedCall) -> At:
     """Return FINITE for a window that moves by one position, which sees zeros behind the end."""
     names = 'stride', 'kernel', 'pad', 'dilate'

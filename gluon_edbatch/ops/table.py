@@ -28,9 +28,9 @@ def _each(names: str, **facts: Any) -> None:
         register(Op(name, **facts))
 
 
-def _of_channels(rule: Optional[NativeRule]) -> dict[Arrangement, NativeRule]:
-    """Return the rules of an operator that has one for values arranged channels first."""
-    return {} if rule is None else {Arrangement.CHANNELS: rule}
+def _over_values(rule: Optional[NativeRule]) -> dict[Arrangement, NativeRule]:
+    """Return the rules of a reduction that has one for values whose axis is not the second."""
+    return {} if rule is None else dict.fromkeys((Arrangement.CHANNELS, Arrangement.STEPS), rule)
 
 
 # --- elementwise, of one array -------------------------------------------------------------------
@@ -283,10 +283,11 @@ for _name, _reduced, _rule in (
     _each(
         _name,
         rows=rows.reduction,
+        moved_rows=rows.reduced,
         whole=whole.reduction,
         padding=_reduced,
         native=_rule,
-        arranged=_of_channels(channels.REDUCTIONS.get(_name)),
+        arranged=_over_values(channels.REDUCTIONS.get(_name)),
         never_adds=_name == 'mean',
     )
 _each(
@@ -367,7 +368,13 @@ def _view(name: str, rule: Any, **facts: Any) -> None:
     _each(name, rows=rule, whole=whole.reshaped, native=native.reshape, **facts)
 
 
-_view('Reshape', rows.always, arranged=by_heads(attention_fusion.reshape), keeps_size=True)
+_view(
+    'Reshape',
+    rows.always,
+    moved_rows=rows.merged,
+    arranged={**by_heads(attention_fusion.reshape), Arrangement.STEPS: recurrence.reshape},
+    keeps_size=True,
+)
 _view('Flatten', rows.always)
 _view('reshape_like', rows.always, padding=padding.same_shape, is_view=False)
 _view('expand_dims', rows.new_axis, arranged=by_heads(attention_fusion.reshape))
@@ -393,6 +400,8 @@ _along(
     None,
     padding=padding.other_axis('axis', None),
     native=native.slice_axis,
+    arranged={Arrangement.STEPS: recurrence.one_step},
+    moved_rows=rows.sliced,
     number=numbers.position,
     is_view=True,
 )
@@ -457,6 +466,7 @@ _each(
     'SequenceLast',
     rows=rows.sequence,
     whole=whole.sequence,
+    padding=padding.sequence_last,
     indices=(1,),
     workaround=mxnet_workarounds.sequence_last,
 )
@@ -490,7 +500,7 @@ _each(
     'Convolution',
     rows=rows.first_only,
     padding=sequence_rules.convolution,
-    arranged=_of_channels(channels.convolution),
+    arranged={Arrangement.CHANNELS: channels.convolution},
     weights=(1, 2),
     heavy=True,
 )
@@ -510,7 +520,7 @@ _each(
     'Pooling',
     rows=rows.first_only,
     padding=sequence_rules.pooling,
-    arranged=_of_channels(channels.pooling),
+    arranged={Arrangement.CHANNELS: channels.pooling},
 )
 _each('LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)
 _each('UpSampling', rows=rows.upsampling)

@@ -261,11 +261,14 @@ class Forms(Inputs):
         block: Optional[gluon.Block] = None,
         mutable: Optional[tuple] = None,
         length: int = 0,
+        as_sentences: bool = True,
     ) -> Form:
-        """Add a form for calls of this type with `rows` rows, or on sequences of a length."""
+        """Add a form for calls of this type with `rows` rows, or on sequences of a length, of which
+        users may see results as (1, length, ...)."""
         rows = 1 if node_type.whole else rows
         specs = node_type.output_specs(rows, length)
-        stores = list(map(self.store, specs, _shapes(node_type, specs, length)))
+        shapes = _shapes(node_type, specs, length if as_sentences else 0)
+        stores = list(map(self.store, specs, shapes))
         return self.add_form(node_type, rows, stores, length, block, mutable)
 
     def remembered_kinds(self, callee: Callee) -> dict[tuple, Remembered]:

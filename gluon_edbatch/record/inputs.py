@@ -12,7 +12,9 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
 from ..mx.host import upload
+from ..mx.modes import modes
 from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, MutationGuard
+from ..ops.attrs import Shape
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import NUMBERS, REMEMBERED, SMALL, CallLog
 from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
@@ -302,15 +304,32 @@ class Inputs(CallLog):
         """Return the user's line that recorded this call."""
         return site_at(self.node_codes[node], self.node_instructions[node])
 
-    def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:
-        """Return what the user gave as a NumPy array or as a small untaped NDArray; else None."""
+    def held(self, value: LazyArray) -> Any:
+        """Return an array that the user gave, as `arrays` has it, if its contents are a NumPy
+        array; else None."""
         number = value._id
         if number >= 0 or number % 2:
             return None
         array = self.arrays[-number // 2 - 1][1]
-        if isinstance(array, GivenArray) and array.original is None:
-            array = array.values
-        return array if isinstance(array, np.ndarray) else None
+        contents = array.values if isinstance(array, GivenArray) else array
+        return array if isinstance(contents, np.ndarray) else None
+
+    def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:
+        """Return what the user gave as a NumPy array or as a small untaped NDArray; else None."""
+        array = self.held(value)
+        if isinstance(array, GivenArray):
+            return array.values if array.original is None else None
+        return array
+
+    def in_shape(self, array: Any, shape: Shape) -> Any:
+        """Return an array that is `held` in another shape; a gradient goes back to the user's."""
+        if not isinstance(array, GivenArray):
+            return array.reshape(shape)
+        original = array.original
+        if original is not None:
+            with modes(recording=True):
+                original = original.reshape(shape)
+        return GivenArray(original, array.values.reshape(shape))
 
     def original(self, value: int) -> Callable[[], NDArray]:
         """Return a function that makes an NDArray of an array or number that the user gave."""

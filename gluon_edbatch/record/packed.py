@@ -3,7 +3,7 @@
 A sequence that is one value, (1, L, ...), is packed as L rows. Sequences of all lengths lie in one
 arena, one after the other, and a batch of them needs no padding. Users see the usual shape. Calls
 that work position by position read the rows as they are. Others, such as attention, get the end of
-each sequence (`Kind.PACKED`), if a backend supports that.
+each sequence (`Kind.PACKED`), if a backend supports that. A sequence (L, 1, ...) is L rows already.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
 from ..subgraph.padding_proof import all_linked
 from ..subgraph.spec import Spec, spec_of
+from ..subgraph.time_major import sentences_first
 from ..subgraph.trace import INPUT
 from .calls import Callee, Form, Number, Ragged, kept
 from .forms import Forms
@@ -38,8 +39,8 @@ _pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
 class PackedCall(NamedTuple):
     """Tell how calls with packed arguments at some positions are recorded, for any length.
 
-    `pays` tells whether packing costs less than calls by length. `forms` maps lengths to forms.
-    `block` and `mutable` are as in `Form`.
+    Arguments are (1, L, ...), or (L, 1, ...) if `axis` is 0. `pays` tells whether packing costs less
+    than calls by length. `forms` maps lengths to forms. `block` and `mutable` are as in `Form`.
     """
 
     node_type: NodeType
@@ -48,6 +49,7 @@ class PackedCall(NamedTuple):
     block: Optional[gluon.Block]
     mutable: Optional[tuple]
     forms: dict[int, Form]
+    axis: int
     shortest: int = 1  # length
 
     def length(self, leaves: Sequence[LazyArray]) -> int:
@@ -57,19 +59,20 @@ class PackedCall(NamedTuple):
         for position, leaf in enumerate(leaves):
             store = leaf._store
             if position in self.positions:
-                lengths.add(store.shape[1])
+                lengths.add(store.shape[self.axis] if store.shape[1 - self.axis] == 1 else 0)
             elif store.packed or store.spec.arena is not self.node_type.arguments[position].arena:
                 return 0
-        return max(lengths) if len(lengths) == 1 and max(lengths) >= self.shortest else 0
+        length = lengths.pop()
+        return length if not lengths and length >= self.shortest else 0
 
     def is_wanted(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
         """Return whether packing costs less than calls by length. It does if the arguments are
         packed already, or NumPy arrays."""
         return self.length(leaves) > 0 and (
             self.pays
+            or self.axis == 0
             or all(
-                leaves[position]._store.packed
-                or recording.given_numpy(leaves[position]) is not None
+                leaves[position]._store.packed or _is_free(recording, leaves[position])
                 for position in self.positions
             )
         )
@@ -88,13 +91,14 @@ class PackedCall(NamedTuple):
                 self.block,
                 self.mutable,
                 length,
+                self.axis == 1,
             )
         return form
 
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
         """Return the arguments of a call, with sentences packed as rows."""
         values = list(leaves)
-        for position in self.positions:
+        for position in self.positions if self.axis else ():
             values[position] = packed_value(recording, leaves[position])
         return values
 
@@ -109,7 +113,7 @@ class PackedCall(NamedTuple):
         if Number not in kinds and Ragged not in kinds:
             prefix, left = callee.first, iter(values)
             for kind in kinds:
-                prefix.packs = True
+                prefix.packs = self.axis == 1
                 prefix = prefix.make(next(left)._store if kind.__class__ is Store else kind)
             prefix.form = form
         return recording.append_call(form, values)
@@ -143,8 +147,8 @@ def but_for_lengths(kinds: Sequence[Any]) -> tuple:
     """Return kinds of arguments without the lengths of sequences."""
     return tuple(
         [
-            (kind.shape[2:], kind.spec.dtype, kind.spec.ctx)
-            if kind.__class__ is Store and len(kind.shape) > 1 and kind.shape[0] == 1
+            (kind.shape[2:], 1 - kind.shape[:2].index(1), kind.spec.dtype, kind.spec.ctx)
+            if kind.__class__ is Store and 1 in kind.shape[:2] and len(kind.shape) > 1
             else kind
             for kind in kinds
         ]
@@ -166,33 +170,47 @@ def packed_call(
     `padded` has the proof. `known` remembers types by options, context and axes. `block` and
     `mutable` are as in `Form`.
     """
-    if padded.graph is None or set(padded.axes.values()) != {1} or not _is_one_length(padded):
+    axis = min(padded.axes.values())
+    if (
+        padded.graph is None
+        or not _is_one_length(padded, axis)
+        or (axis == 0 and any([leaves[i].ndim < 3 or leaves[i].shape[1] != 1 for i in padded.axes]))
+    ):
         return None
     key = forms.options, leaves[0].ctx, tuple(padded.axes)
     if key not in known:
-        known[key] = _type_for(forms, maker, padded, leaves)
+        known[key] = _type_for(forms, maker, padded, leaves, axis)
     node_type = known[key]
     if node_type is None or not node_type.fits() or not _pays[node_type]:
         return None
     forms.watch_parameters(maker.name, node_type)
     positions, least = tuple(padded.axes), padded.least_length
-    return PackedCall(node_type, positions, padded.pays, block, mutable, {}, least)
+    return PackedCall(node_type, positions, padded.pays, block, mutable, {}, axis, least)
 
 
-def _is_one_length(padded: PaddedGraph) -> bool:
-    """Return whether packed arguments have one length, which results have along axis 1 at most."""
-    return all_linked(padded.axes, padded.linked) and all(
-        axis == 1 and not longer for axes in padded.results for axis, (_, longer) in axes.items()
+def _is_one_length(padded: PaddedGraph, axis: int) -> bool:
+    """Return whether packed arguments have one length along an axis, 0 or 1, which results have
+    along that axis at most."""
+    return (
+        axis in (0, 1)
+        and {*padded.axes.values()} == {axis}
+        and all_linked(padded.axes, padded.linked)
+        and all(
+            {*axes.items()} <= {(axis, (source, 0)) for source in padded.axes}
+            for axes in padded.results
+        )
     )
 
 
 def _type_for(
-    forms: Any, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray]
+    forms: Any, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray], axis: int
 ) -> Optional[NodeType]:
-    by_position = len(leaves) == 1 and _is_by_position(padded.original.subgraph)
+    by_position = axis == 1 and len(leaves) == 1 and _is_by_position(padded.original.subgraph)
     kind = Kind.ROWS if by_position else Kind.PACKED
     specs = [
-        (_packed_spec(leaf), kind) if position in padded.axes else (leaf._store.spec, Kind.ROWS)
+        (_packed_spec(leaf) if axis else leaf._store.spec, kind)
+        if position in padded.axes
+        else (leaf._store.spec, Kind.ROWS)
         for position, leaf in enumerate(leaves)
     ]
     if not by_position and (
@@ -201,12 +219,16 @@ def _type_for(
     ):
         return None
     facts: dict[str, Any] = {}
+    graph, of_results = padded.original, tuple(map(bool, padded.results))
     if not by_position:
-        of_results = tuple(map(bool, padded.results))
         facts = {'packed': of_results, 'shortest': padded.least_length}
     try:
-        node_type = forms.type_of(maker, specs, lambda: padded.original, **facts)
-    except RecordError:  # its shapes fit some lengths only
+        if axis == 0:
+            maker = maker._replace(head=(*maker.head, 'time major'))
+            shapes = [leaf.shape for leaf in leaves]
+            graph = sentences_first(graph, shapes, padded.axes, of_results)
+        node_type = forms.type_of(maker, specs, lambda: graph, **facts)
+    except (RecordError, mx.base.MXNetError):  # its shapes fit some lengths only
         return None
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None
@@ -221,8 +243,11 @@ def is_packed(node_type: NodeType) -> bool:
 
 def packed_if_free(recording: Any, leaf: LazyArray) -> LazyArray:
     """Return a value (1, L, ...) as L rows if that takes no call; else as it is."""
-    free = leaf._id in recording.packed or recording.given_numpy(leaf) is not None
-    return packed_value(recording, leaf) if free else leaf
+    return packed_value(recording, leaf) if _is_free(recording, leaf) else leaf
+
+
+def _is_free(recording: Any, leaf: LazyArray) -> bool:
+    return leaf._id in recording.packed or recording.held(leaf) is not None
 
 
 def packed_value(recording: Any, leaf: LazyArray) -> LazyArray:
@@ -236,10 +261,10 @@ def packed_value(recording: Any, leaf: LazyArray) -> LazyArray:
 
 
 def _pack(recording: Any, leaf: LazyArray) -> LazyArray:
-    spec, array = _packed_spec(leaf), recording.given_numpy(leaf)
+    spec, array = _packed_spec(leaf), recording.held(leaf)
     store = recording.store(spec, leaf.shape)
     if array is not None:
-        recording.arrays.append((spec, array.reshape(spec.shape)))
+        recording.arrays.append((spec, recording.in_shape(array, spec.shape)))
         return recording.value_type(store, -2 * len(recording.arrays))
     form = _reshaping_form(recording, leaf._store.spec, spec.shape)
     return recording.value_type(store, recording.append_call(form, [leaf])._id)

@@ -336,7 +336,8 @@ class _Walk:
             if call.counted:
                 counted.append((link.inputs[0], own[0]))
             if call.instead is not None:
-                lengths = self._lengths_of(origin, shapes.inputs[0][1])
+                axis = link.inputs[0]
+                lengths = self._lengths_of(origin, shapes.inputs[0][1 - axis])
                 instead = call.instead(self.rewriter, inputs, lengths)
             if at is not None and link.result is not None:
                 result = origin._replace(at=at, longer=origin.longer + call.longer)

@@ -15,7 +15,7 @@ import mxnet as mx
 
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..ops.row_rules import OpCall
+from ..ops.row_rules import OpCall, first_only
 from .ir import Subgraph
 
 _TRIAL_ROWS = (7, 11)  # primes, so that no other axis has them by accident
@@ -82,8 +82,9 @@ def analyse(graph: Subgraph, row_shapes: dict[str, Shape], training: bool) -> Ro
                     f'{call.op} draws noise that depends on no argument, which is to '
                     f'be another for each call'
                 )
-            for shapes in zip(*(trial[index] for trial in trials)) if axis is not None else ():
-                _factor(call.op, axis, *shapes)
+            if axis is not None:
+                for shapes in zip(*(trial[index] for trial in trials)):
+                    _factor(call.op, axis, *shapes)
         factors = []
         for index, output in graph.heads:
             if axes[index] is None:
@@ -152,7 +153,9 @@ def _rows_axis(call: OpCall, axes: set[Any], training: bool, unknown: list[str])
     if len(axes) == 1:
         (axis,) = axes
         moved = op.moved_rows(call, axis) if op.moved_rows else None
-        if op.elementwise and len(call.inputs) == 1:
+        if (op.elementwise and len(call.inputs) == 1) or (
+            op.by_value(call.attrs) and first_only(call) and axis < len(call.inputs[0]) - 1
+        ):
             moved = axis
         if moved is not None:
             return moved

@@ -259,7 +259,6 @@ class Along(gluon.HybridBlock):
 
 CHANGED = {
     'reverse': lambda F, x: F.reverse(x, axis=1),
-    'last': lambda F, x: F.slice_axis(x, axis=1, begin=-1, end=None),
     'flat': lambda F, x: F.mean(F.Reshape(x, shape=(0, -1)), axis=1, keepdims=True),
     'outer': lambda F, x: F.sum(F.Reshape(x, shape=(0, -3)), axis=1, keepdims=True),
 }
@@ -283,6 +282,7 @@ UNCHANGED = {
         no_bias=True,
     ),
     'cumsum': lambda F, x: F.cumsum(x, axis=1),
+    'last': lambda F, x: F.slice_axis(x, axis=1, begin=-1, end=None),
     'mean': lambda F, x: F.mean(x, axis=1, keepdims=True),
     'softmax': lambda F, x: F.softmax(x, axis=1),
     'softmax without an end': lambda F, x: F.log_softmax(x, axis=1),

@@ -68,7 +68,90 @@ def test_recurrent_layers_batch_over_lengths(kind, layers, both, layout):
     )
     samples = sentences((1, None, WIDTH) if layout == 'NTC' else (None, 1, WIDTH))
     assert_matches_eager(net, samples, schedulers=['fsm'])
-    assert batches(net, samples) == len(PADDED)
+    assert batches(net, samples) == 1
+    with edb.compile_options(native=False):
+        assert batches(net, samples) == len(PADDED)
+
+
+class SentenceEncoder(gluon.HybridBlock):
+    """A recurrent layer, what is left of a sentence, and a layer after that."""
+
+    def __init__(self, layout, end):
+        super().__init__()
+        self.axis, self.end = int(layout == 'NTC'), end
+        with self.name_scope():
+            self.words = rnn.GRU(4, layout=layout, bidirectional=True, input_size=WIDTH)
+            self.out = nn.Dense(3, flatten=False, in_units=8)
+
+    def hybrid_forward(self, F, x):
+        return self.out(self.end(F, self.words(x), self.axis))
+
+
+# SequenceLast without lengths writes outside of an array in eager MXNet's backward pass.
+LEFT = {
+    'all': lambda F, h, axis: F.sigmoid(h),
+    'first': lambda F, h, axis: F.slice_axis(h, axis=axis, begin=0, end=1),
+    'last': lambda F, h, axis: F.slice_axis(h, axis=axis, begin=-1, end=None),
+    'last of steps': lambda F, h, axis: F.slice_axis(
+        F.swapaxes(h, 0, 1) if axis else h, axis=0, begin=-1, end=None
+    ).reshape((-3, -2)),
+    'largest': lambda F, h, axis: F.max(h, axis=axis),
+    'least': lambda F, h, axis: F.min(h * 2, axis=axis),
+    'mean': lambda F, h, axis: F.mean(F.tanh(h), axis=axis),
+    'sum': lambda F, h, axis: F.sum(h, axis=axis),
+}
+
+
+@pytest.mark.parametrize('left', LEFT)
+@pytest.mark.parametrize('layout', ['NTC', 'TNC'])
+def test_what_is_left_of_sentences_is_in_their_batch(layout, left):
+    net = started(SentenceEncoder(layout, LEFT[left]))
+    samples = sentences((1, None, WIDTH) if layout == 'NTC' else (None, 1, WIDTH), (5, 1, 9, 2))
+    assert_matches_eager(net, samples, schedulers=['fsm'])
+    assert batches(net, samples) == 1
+
+
+@pytest.mark.parametrize('axis', [0, 1])
+def test_sequence_last_takes_the_last_word(axis):
+    take = {'last': lambda F, h, axis: F.SequenceLast(h, axis=axis)}
+    net = started(SentenceEncoder('TNC' if axis == 0 else 'NTC', take['last']))
+    samples = sentences((None, 1, WIDTH) if axis == 0 else (1, None, WIDTH), (5, 1, 9, 2))
+    values = []
+    for native in (True, False):
+        with edb.compile_options(native=native):
+            assert batches(net, samples) == (1 if native else 4)
+            values.append([value.asnumpy() for value in net_values(net, samples)])
+    net.end = LEFT['last']
+    wanted = [net(x).asnumpy().reshape(1, 3) for x in samples]
+    for found in values:
+        np.testing.assert_allclose(np.concatenate(found), np.concatenate(wanted), rtol=1e-5)
+
+
+def net_values(net, samples):
+    """Results of a block in a scope."""
+    with edb.batching():
+        return [net(x) for x in samples]
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+@pytest.mark.parametrize('layout', ['NTC', 'TNC'])
+def test_weights_that_are_not_trained_get_no_gradient(layout, dtype):
+    net = started(rnn.LSTM(4, layout=layout, input_size=WIDTH))
+    net.cast(dtype)
+    net.collect_params('.*h2h_weight').setattr('grad_req', 'null')
+    net.collect_params('.*i2h_bias').setattr('grad_req', 'add')
+    shape = (1, None, WIDTH) if layout == 'NTC' else (None, 1, WIDTH)
+    samples = [x.astype(dtype) for x in sentences(shape)]
+    assert_matches_eager(net, samples, schedulers=['fsm'])
+    assert batches(net, samples) == 1
+
+
+def test_a_sentence_of_one_word_has_both_layouts():
+    for layout in ('TNC', 'NTC'):
+        net = started(rnn.RNN(4, layout=layout, input_size=WIDTH))
+        many = [mx.nd.array(np.random.RandomState(1).normal(size=(3, 1, WIDTH)))]
+        samples = sentences((1, 1, WIDTH), (1, 1)) + many + [many[0].reshape((1, 3, WIDTH))]
+        assert_matches_eager(net, [*samples, *samples], schedulers=['fsm'])
 
 
 def test_layers_that_go_both_ways_and_drop_values_batch_by_length():

@@ -59,7 +59,7 @@ CASES = {
     'transpose': (lambda x: S.transpose(x), X, DEPENDENT),
     'transpose 0': (lambda x: S.transpose(x, axes=(0, 2, 1)), CUBE, PROVED),
     'transpose away': (lambda x: S.transpose(x, axes=(1, 0, 2)), CUBE, DEPENDENT),
-    'transpose and back': (lambda x: S.transpose(S.transpose(x)), X, DEPENDENT),
+    'transpose and back': (lambda x: S.transpose(S.transpose(x)), X, PROVED),
     'swapaxes': (lambda x: S.SwapAxis(x, dim1=1, dim2=2), CUBE, PROVED),
     'swapaxes 0': (lambda x: S.SwapAxis(x, dim1=0, dim2=1), CUBE, DEPENDENT),
     'swapaxes default': (lambda x: S.SwapAxis(x), X, PROVED),

@@ -34,6 +34,7 @@ from ...ops.lowering_context import (
 )
 from ...ops.lowering_context import ShapedNode as Node
 from ...ops.recurrence import folded_into_layer
+from ...ops.registry import Op
 from ...subgraph.axis_normalisation import values_first
 from ...subgraph.ir import Subgraph
 from ...subgraph.node_type import Kind, NodeType
@@ -313,7 +314,7 @@ class Lowering(LoweringContext):
         rule = op.arranged.get(arrangement)
         if arrangement is Arrangement.ROWS:
             rule = op.native
-        elif rule is None and arrangement is Arrangement.CHANNELS and op.elementwise and op.native:
+        elif rule is None and op.native and _is_of_rows(op, node, arrangement):
             rule = as_rows(op.native)
         if rule is None:
             how = '' if arrangement is Arrangement.ROWS else f' arranged by {arrangement.value}'
@@ -339,6 +340,14 @@ class Lowering(LoweringContext):
             Register(value.view.width, ragged, Place.OUTPUT, position, self.times[position])
         )
         self.copy(View(len(self.registers) - 1, 0, value.view.width), value.view)
+
+
+def _is_of_rows(op: Op, node: Node, arrangement: Arrangement) -> bool:
+    """Return whether an operator does with each value what it does with a row, however the axes
+    are arranged."""
+    return (arrangement in (Arrangement.CHANNELS, Arrangement.STEPS) and op.elementwise) or (
+        arrangement is Arrangement.STEPS and op.by_value(node.attrs)
+    )
 
 
 # --- what need not be copied ---------------------------------------------------------------------

@@ -523,9 +523,9 @@ template <typename T> class alignas(64) Executor {
         break;
       case kRecurrent:
         recurrent(i, nullptr)
-            .backward({Rows<T>{}, kept_value(i.a, "RNN"), value(i.b), value(before(i)),
-                       value(cells(i))},
-                      {dy, da, db, Rows<T>{}, Rows<T>{}});
+            .backward(
+                {Rows<T>{}, kept_value(i.a, "RNN"), value(i.b), value(before(i)), value(cells(i))},
+                {dy, da, db, Rows<T>{}, Rows<T>{}});
         break;
       default: throw std::runtime_error("unknown instruction");
     }

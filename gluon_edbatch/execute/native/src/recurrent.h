@@ -67,8 +67,7 @@ void gru_step(int64_t n, T* __restrict x, const T* __restrict s, const T* __rest
   for (int64_t i = 0; i < n; ++i) update[i] = sigmoid(update[i] + s[n + i]);
   for (int64_t i = 0; i < n; ++i)
     change[i] = hyperbolic_tangent(change[i] + reset[i] * s[2 * n + i]);
-  for (int64_t i = 0; i < n; ++i)
-    state[i] = (T(1) - update[i]) * change[i] + update[i] * before[i];
+  for (int64_t i = 0; i < n; ++i) state[i] = (T(1) - update[i]) * change[i] + update[i] * before[i];
 }
 
 // d has the slopes of the gates, and ds those of the products of the state; dstate has what goes to
@@ -81,8 +80,7 @@ void gru_step_back(int64_t n, const T* __restrict x, const T* __restrict s,
   for (int64_t i = 0; i < n; ++i) {
     const T to_change = dstate[i] * (T(1) - update[i]) * (T(1) - change[i] * change[i]);
     d[i] = ds[i] = to_change * s[2 * n + i] * reset[i] * (T(1) - reset[i]);
-    d[n + i] = ds[n + i] =
-        dstate[i] * (before[i] - change[i]) * update[i] * (T(1) - update[i]);
+    d[n + i] = ds[n + i] = dstate[i] * (before[i] - change[i]) * update[i] * (T(1) - update[i]);
     d[2 * n + i] = to_change;
     ds[2 * n + i] = to_change * reset[i];
     dstate[i] *= update[i];
@@ -90,8 +88,7 @@ void gru_step_back(int64_t n, const T* __restrict x, const T* __restrict s,
 }
 
 template <typename T>
-void plain_step(int64_t n, T* __restrict x, const T* __restrict s, T* __restrict state,
-                bool relu) {
+void plain_step(int64_t n, T* __restrict x, const T* __restrict s, T* __restrict state, bool relu) {
   for (int64_t i = 0; i < n; ++i) x[i] += s[i];
   if (relu)
     for (int64_t i = 0; i < n; ++i) x[i] = Relu<T>().value(x[i]);
