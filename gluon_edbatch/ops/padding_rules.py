@@ -74,6 +74,9 @@ class RaggedCall:
     attrs : Attrs
     states : list of (At or None)
         What the padding of each input holds, after `fills`.
+    gives_states : bool
+        Whether results of a recurrent layer are read that it has after all steps, and it does not
+        stop before the padding.
     fills : dict of int to At
         What must be written to the padding of inputs first.
     counted : bool
@@ -95,8 +98,9 @@ class RaggedCall:
         states: States,
         inputs: Sequence[RaggedEntry] = (),
         result: Optional[RaggedEntry] = None,
+        gives_states: bool = False,
     ):
-        self.attrs = attrs
+        self.attrs, self.gives_states = attrs, gives_states
         self.states = list(states)
         self.fills: dict[int, At] = {}
         self.counted = self.limited = self.across = False

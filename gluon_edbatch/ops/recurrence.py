@@ -9,8 +9,8 @@ only stands for these, leads to the gradient of that weight.
 import math
 from collections.abc import Iterator, Sequence
 
-from .instructions import Opcode, Product, Recurrence, View
-from .lowering_context import Arrangement, Entry, LoweredCall, ShapedNode, Unsupported
+from .instructions import NO_VIEW, Opcode, Product, Recurrence, View
+from .lowering_context import Arrangement, Entry, LoweredCall, ShapedNode, Unsupported, Value
 from .padding_rules import is_last
 
 GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
@@ -32,16 +32,15 @@ def to_rows(call: LoweredCall) -> None:
     """Lower a transposition of (K, N, C) back to rows."""
     if call.attrs.order(call.op, 3) != _TURNED:
         raise Unsupported(f'has {call.op} of steps')
-    lead = () if call.x.ragged else (1,)
-    call.give(call.x._replace(shape=lead + call.x.shape, arrangement=Arrangement.ROWS))
+    call.give(call.x._replace(arrangement=Arrangement.ROWS))
 
 
 def reshape(call: LoweredCall) -> None:
     """Lower a reshape of one step, (1, N, C), to rows."""
     x = call.x
-    if x.ragged or call.shape != (call.low.batch_shape[0], *x.shape):
+    if x.ragged or x.shape[0] != 1 or call.shape != (call.low.batch_shape[0], *x.shape[1:]):
         raise Unsupported(f'has {call.op} of steps')
-    call.give(x._replace(arrangement=Arrangement.ROWS))
+    call.give(x._replace(shape=x.shape[1:], arrangement=Arrangement.ROWS))
 
 
 def one_step(call: LoweredCall) -> None:
@@ -53,10 +52,15 @@ def one_step(call: LoweredCall) -> None:
         raise Unsupported(f'has {call.op} of steps')
     if not x.ragged or attrs.axis('axis', 3) != 0:
         raise Unsupported(f'has {call.op} of steps')
-    out, index = call.low.new(x.view.width, False), call.low.new(x.view.width, False)
+    out = call.low.new(x.view.width, False)
+    _pick(call, out, x.view, position)
+    call.give(x._replace(shape=(1, *x.shape), view=out, ragged=False))
+
+
+def _pick(call: LoweredCall, out: View, values: View, position: float) -> None:
+    index = call.low.new(out.width, False)
     call.low.emit(Opcode.CONSTANT, index, reals=(position,))
-    call.low.emit(Opcode.SEGMENT_PICK, out, x.view, index)
-    call.give(x._replace(view=out, ragged=False))
+    call.low.emit(Opcode.SEGMENT_PICK, out, values, index)
 
 
 def folded_into_layer(nodes: Sequence[ShapedNode], layer: ShapedNode) -> list[int]:
@@ -79,21 +83,37 @@ def layer(call: LoweredCall) -> None:
         raise Unsupported('has a recurrent layer with a projection or limits')
     if low.training and layers > 1 and attrs.number('p', 0):
         raise Unsupported('has Dropout in training')
-    if any(_is_read(call, (call.node.index, output)) for output in (1, 2)):
-        raise Unsupported('gives the states of a recurrent layer')
-    weights = _weights(call)
-    view = x.view
+    weights, view = _weights(call), x.view
+    found: list[list[View]] = [[], []]  # last states and cells of each layer and direction
     for _ in range(layers):
         out = low.new((1 + both) * size, True)
         for way in range(1 + both):
-            _one_way(call, View(out.register, way * size, size), view, next(weights), bool(way))
+            own = View(out.register, way * size, size)
+            cells = _one_way(call, own, view, next(weights), bool(way))
+            found[0].append(own)
+            found[1].append(cells)
         view = out
     call.give(x._replace(shape=(view.width,), view=view))
+    for output, states in enumerate(found[: len(call.node.shapes) - 1], 1):
+        if _is_read(call, (call.node.index, output)):
+            _give_last(call, output, states, both)
 
 
 def _is_read(call: LoweredCall, entry: Entry) -> bool:
     low = call.low
     return entry in low.heads or any(entry in node.sources for node in low.nodes)
+
+
+def _give_last(call: LoweredCall, output: int, states: Sequence[View], both: bool) -> None:
+    """Give the states after the last step, (layers and directions, N, C)."""
+    size = states[0].width
+    out = call.low.new(len(states) * size, False)
+    for place, view in enumerate(states):
+        first = both and place % 2  # that direction ends at the first word
+        part = View(out.register, place * size, size)
+        _pick(call, part, view, 0.0 if first else math.inf)
+    given = Value((len(states), size), out, arrangement=Arrangement.STEPS)
+    call.low.values[call.node.index, output] = given
 
 
 def _weights(call: LoweredCall) -> Iterator[tuple[Part, Part]]:
@@ -114,16 +134,17 @@ def _weights(call: LoweredCall) -> Iterator[tuple[Part, Part]]:
 
 def _one_way(
     call: LoweredCall, out: View, x: View, weights: tuple[Part, Part], backwards: bool
-) -> None:
-    """Append a layer in one direction, whose results go to `out`."""
+) -> View:
+    """Append a layer in one direction, whose results go to `out`; return those of its cells."""
     low, kind = call.low, Recurrence[call.attrs['mode'].upper()]
     (weight, bias), (of_states, bias_of_states) = weights
     size = out.width
     gates, products = (low.new(GATES[call.attrs['mode']] * size, True) for _ in range(2))
     before = low.new(size, True)
-    cells = low.new(size, True).register if kind is Recurrence.LSTM else -1
+    cells = low.new(size, True) if kind is Recurrence.LSTM else NO_VIEW
     low.emit(Opcode.PRODUCT, gates, x, parameter=weight, bias=bias, numbers=(Product.WRITTEN, 1, 0))
     own = {'parameter': of_states, 'bias': bias_of_states}
     low.emit(Opcode.PRODUCT, products, before, numbers=(Product.STEPS, 1, 0), **own)
-    numbers = kind, int(backwards), before.register, cells
+    numbers = kind, int(backwards), before.register, cells.register
     low.emit(Opcode.RECURRENT, out, gates, products, numbers=numbers, **own)
+    return cells

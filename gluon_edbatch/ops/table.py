@@ -476,6 +476,7 @@ _each(
     moved_rows=rows.recurrent,
     whole=whole.rnn,
     padding=sequence_rules.recurrent,
+    links=known_links(AxisLink((0, None, None, None), 0)),
     arranged={Arrangement.STEPS: recurrence.layer},
     never_adds=True,
     noise=lambda attrs, training: training,

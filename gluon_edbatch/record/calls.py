@@ -386,7 +386,7 @@ class CallLog(Entered):
 
     def call(self, callee, args):
         """Record a call and return its results as lazy values."""
-        if callee.has_states and len(args) == 2 and callee.block.skip_states:
+        if callee.has_states and len(args) == 2 and self.are_own_states(callee.block, *args):
             args = args[:1]  # the layer's graph makes them, too
         results = self._call_of_known_kind(callee, args)
         if results is None and self._know_kind(callee, args):

@@ -131,7 +131,7 @@ def _new_block_call(
     packed = packed_call(forms, maker, padded, family.packed, leaves, block, mutable)
     if packed is not None:
         return packed
-    if any(leaf._store.packed for leaf in leaves):
+    if padded.graph is None or any(leaf._store.packed for leaf in leaves):
         return None
     return _padded_call(forms, maker, padded, leaves, block, mutable)
 
@@ -204,7 +204,7 @@ def padded_operator_call(
         proved, _ = _padded_operator(forms, op, attrs, own, leaves)
         forms.forms_by_key[key] = (
             _padded_call(forms, operator_maker(op, attrs), proved, leaves)
-            if proved.takes(_shapes(leaves))
+            if proved.graph is not None and proved.takes(_shapes(leaves))
             else None
         )
     return forms.forms_by_key[key]

@@ -7,6 +7,7 @@ from weakref import WeakMethod
 
 import mxnet as mx
 import numpy as np
+from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
@@ -139,6 +140,15 @@ class Inputs(CallLog):
             and all([value.made() is not None for value in values])
             and not any([self.is_weight(arg) for arg in args])
         )
+
+    def are_own_states(self, layer: gluon.HybridBlock, x: Any, states: Any) -> bool:
+        """Return whether a recurrent layer would begin with equal states if it were given none."""
+        if layer.skip_states:
+            return True
+        if states.__class__ not in (list, tuple):
+            return False
+        infos = layer.state_info(x.shape[layer._layout.find('N')])
+        return len(infos) == len(states) and all(map(_are_zeros, states, infos))
 
     def operand(self, value: LazyArray, array: np.ndarray) -> LazyArray:
         """Return a NumPy array that is an operator's other operand as a value of this recording."""
@@ -348,6 +358,16 @@ class Inputs(CallLog):
         if number < 0 and number not in store.given:
             store.given[number] = self.original(number)
         return self.value_type(store, number)  # which may become another value
+
+
+def _are_zeros(state: Any, info: dict[str, Any]) -> bool:
+    """Return whether a state is zeros that were made in the scope, of a layer's shape and dtype."""
+    made = state.made() if isinstance(state, LazyArray) else None
+    return (
+        made is not None
+        and (made.shape, made.dtype) == (info['shape'], np.dtype(info['dtype']))
+        and not made.any()
+    )
 
 
 def is_array(value: Any) -> bool:

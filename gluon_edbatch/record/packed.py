@@ -21,8 +21,8 @@ from ..subgraph.ir import Subgraph
 from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
 from ..subgraph.padding_proof import all_linked
+from ..subgraph.sentences import sentences_first
 from ..subgraph.spec import Spec, spec_of
-from ..subgraph.time_major import sentences_first
 from ..subgraph.trace import INPUT
 from .calls import Callee, Form, Number, Ragged, kept
 from .forms import Forms
@@ -39,7 +39,7 @@ _pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
 class PackedCall(NamedTuple):
     """Tell how calls with packed arguments at some positions are recorded, for any length.
 
-    Arguments are (1, L, ...), or (L, 1, ...) if `axis` is 0. `pays` tells whether packing costs less
+    Arguments are (1, L, ...), or (L, 1, ...) if `axis` is 0. `pays` tells if packing costs less
     than calls by length. `forms` maps lengths to forms. `block` and `mutable` are as in `Form`.
     """
 
@@ -172,7 +172,7 @@ def packed_call(
     """
     axis = min(padded.axes.values())
     if (
-        padded.graph is None
+        padded.original is None
         or not _is_one_length(padded, axis)
         or (axis == 0 and any([leaves[i].ndim < 3 or leaves[i].shape[1] != 1 for i in padded.axes]))
     ):
@@ -224,9 +224,10 @@ def _type_for(
         facts = {'packed': of_results, 'shortest': padded.least_length}
     try:
         if axis == 0:
-            maker = maker._replace(head=(*maker.head, 'time major'))
+            maker = maker._replace(head=(*maker.head, 'steps first'))
+        if not by_position:
             shapes = [leaf.shape for leaf in leaves]
-            graph = sentences_first(graph, shapes, padded.axes, of_results)
+            graph = sentences_first(graph, shapes, padded.axes, axis, of_results)
         node_type = forms.type_of(maker, specs, lambda: graph, **facts)
     except (RecordError, mx.base.MXNetError):  # its shapes fit some lengths only
         return None

@@ -382,7 +382,7 @@ class NodeType:
         """Return the specs of a call's outputs for a number of rows; packed ones for a length."""
         if self.packed:
             return tuple(
-                spec_of((length if packed else 1,) + spec.row_shape, spec.dtype, spec.ctx)
+                spec.of_rows(length) if packed else spec
                 for spec, packed in zip(self.outputs, self.packed)
             )
         if rows == self.rows:

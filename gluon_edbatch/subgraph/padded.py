@@ -27,7 +27,8 @@ _DEAR = {'Convolution', 'RNN', FOREACH}  # operators that never do
 class PaddedGraph(NamedTuple):
     """The graph that replaces a block's graph for padded arguments."""
 
-    # with lengths, (1,) each, as further inputs; None where this is not proved
+    # with lengths, (1,) each, as further inputs; None where this is not proved, or for packed
+    # arguments only
     graph: Optional[StaticGraph]
     axes: dict[int, int]  # by the position of an argument, the axis along which it is padded
     lengths: tuple[int, ...] = ()  # the arguments of which the lengths are further inputs
@@ -38,7 +39,7 @@ class PaddedGraph(NamedTuple):
     shortest: Mapping[int, int] = MappingProxyType({})
     pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
     reason: str = ''  # why there is no graph
-    original: Any = None  # the block's
+    original: Any = None  # the block's, for packed arguments; None where this is not proved
 
     @property
     def least_length(self) -> int:
@@ -49,7 +50,7 @@ class PaddedGraph(NamedTuple):
         """Return whether the graph is for arguments of these shapes: some lengths must be equal."""
         length = {position: shapes[position][axis] for position, axis in self.axes.items()}
         return (
-            self.graph is not None
+            self.original is not None
             and all(length[a] == length[b] for a, b in self.linked)
             and all(length[position] >= least for position, least in self.shortest.items())
         )
@@ -106,17 +107,20 @@ def padded_graph(
         rows = {name: shape[1:] for name, shape in zip(position, shapes)}
         if analyse(graph.subgraph, rows, training).verdict is Verdict.PROVED:
             return PaddedGraph(None, axes, reason='its rows are batched, however many they are')
-    padding = padding_of(
-        graph.subgraph,
-        dict(zip(position, shapes)),
-        {INPUT % i: axis for i, axis in axes.items()},
-        of_results=True,
-    )
+    known, along = dict(zip(position, shapes)), {INPUT % i: axis for i, axis in axes.items()}
+    padding = padding_of(graph.subgraph, known, along, of_results=True)
+    reason, padded = padding.reason, None
+    lengths: tuple[int, ...] = ()
+    if padding.neutral:
+        masked = padding.masked or graph.subgraph
+        subgraph, lengths = _with_arguments(masked, sorted(axes), len(shapes))
+        padded = graph._replace(subgraph=subgraph)
+    elif 'RNN' in graph.subgraph.operators:
+        padding = padding_of(graph.subgraph, known, along, of_results=True, stops=True)
     if not padding.neutral:
-        return PaddedGraph(None, axes, reason=padding.reason)
-    subgraph, lengths = _with_arguments(padding.masked or graph.subgraph, sorted(axes), len(shapes))
+        return PaddedGraph(None, axes, reason=reason)
     return PaddedGraph(
-        graph._replace(subgraph=subgraph),
+        padded,
         axes,
         lengths,
         frozenset((position[one], position[other]) for one, other in padding.linked),
@@ -126,7 +130,8 @@ def padded_graph(
         ),
         {position[name]: least for name, least in padding.shortest.items()},
         len(graph.subgraph.operators) > _FEW or not _DEAR.isdisjoint(graph.subgraph.operators),
-        original=graph,
+        reason,
+        graph,
     )
 
 

@@ -54,7 +54,11 @@ class Padding(NamedTuple):
 
 
 def padding_of(
-    graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int], of_results: bool = False
+    graph: Subgraph,
+    shapes: Mapping[str, Shape],
+    axes: Mapping[str, int],
+    of_results: bool = False,
+    stops: bool = False,
 ) -> Padding:
     """Return whether padding of some inputs changes results, and under which conditions.
 
@@ -68,8 +72,10 @@ def padding_of(
     of_results : bool, default False
         Whether results may be padded, too. Then padding of inputs and results may be any numbers.
         If padding of results gets no gradient, padding of inputs gets none.
+    stops : bool, default False
+        Whether layers stop before the padding, as native operators do, and MXNet's do not.
     """
-    walk = _Walk(graph, shapes, axes, At.FINITE if of_results else At.ZERO)
+    walk = _Walk(graph, shapes, axes, At.FINITE if of_results else At.ZERO, stops)
     try:
         heads = walk.heads()
         results = tuple(map(walk.padded_axes, graph.heads))
@@ -251,9 +257,14 @@ class _Walk:
     """
 
     def __init__(
-        self, graph: Subgraph, shapes: Mapping[str, Shape], axes: Mapping[str, int], at: At
+        self,
+        graph: Subgraph,
+        shapes: Mapping[str, Shape],
+        axes: Mapping[str, int],
+        at: At,
+        stops: bool = False,
     ):
-        self.rewriter = Rewriter()
+        self.rewriter, self._stops = Rewriter(), stops
         self.linked: set[tuple[str, str]] = set()
         self.lengths: dict[tuple[str, int, int], Operand] = {}
         self.states: dict[Entry, dict[int, _Origin]] = {}
@@ -322,6 +333,7 @@ class _Walk:
                 [state and state.at for state in own],
                 list(map(RaggedEntry, shapes.inputs, link.inputs)),
                 RaggedEntry(results[0], link.result),
+                len(results) > 1 and not self._stops,
             )
             at = _ruled(node, call)
             if call.across:

@@ -167,15 +167,40 @@ def test_layers_that_go_both_ways_and_drop_values_batch_by_length():
     assert batches(net, samples) == len(set(LENGTHS))
 
 
-@pytest.mark.parametrize('both', [False, True])
-def test_states_that_are_asked_for_are_those_of_the_last_word(both):
-    net = started(rnn.LSTM(4, 1, 'NTC', bidirectional=both, input_size=WIDTH))
+@pytest.mark.parametrize(
+    'kind, layers, both, layout',
+    sampled(6, RECURRENT, [1, 2], [False, True], ['NTC', 'TNC']),
+)
+def test_states_that_are_asked_for_are_those_of_the_last_word(kind, layers, both, layout):
+    net = started(
+        RECURRENT[kind](4, num_layers=layers, layout=layout, bidirectional=both, input_size=WIDTH)
+    )
 
     def model(x):
-        outputs, (hidden, cell) = net(x, net.begin_state(1))
-        return [outputs, hidden, cell]
+        outputs, states = net(x, net.begin_state(1))
+        return [outputs, *states]
+
+    samples = sentences((1, None, WIDTH) if layout == 'NTC' else (None, 1, WIDTH))
+    assert_matches_eager(model, samples, blocks=[net], schedulers=['fsm'])
+    assert batches(model, samples, name=type(net).__name__) == 1
+
+
+def test_states_that_are_given_are_read():
+    net = started(rnn.LSTM(4, layout='NTC', input_size=WIDTH))
+    other = [mx.nd.ones((1, 1, 4)) / 3 for _ in range(2)]
+
+    def model(x):
+        ones = [mx.nd.ones((1, 1, 4)), mx.nd.zeros((1, 1, 4))]
+        return [net(x, ones)[0], net(x, other)[0], net(x, net(x, other)[1])[0]]
 
     assert_matches_eager(model, sentences((1, None, WIDTH)), blocks=[net], schedulers=['fsm'])
+
+
+def test_states_of_another_shape_are_refused_as_eagerly():
+    net = started(rnn.GRU(4, layout='NTC', input_size=WIDTH))
+    (x,) = sentences((1, None, WIDTH), (3,))
+    with pytest.raises(Exception, match='[Ss]hape|state'), edb.batching():
+        net(x, net.begin_state(2))[0].asnumpy()
 
 
 CONVOLUTIONS = {

@@ -53,7 +53,7 @@ def lower(node_type: NodeType) -> tuple[RowProgram, list[str]]:
         raise Unsupported('computes ids')
     if node_type.alone:
         raise Unsupported('runs alone')
-    if not node_type.whole and any(factor != 1 for factor in node_type.factors):
+    if not (node_type.whole or node_type.packed) and any(each != 1 for each in node_type.factors):
         raise Unsupported('gives several rows for each of a call')
     if node_type.ctx.device_type != 'cpu':
         raise Unsupported('is not on a CPU')
@@ -125,6 +125,8 @@ class Lowering(LoweringContext):
         self.times = [1] * len(self.heads)  # rows of its arena that make a row of each result
         if node_type.whole:
             self._see_whole_values()
+        elif node_type.packed:
+            self._see_several_rows()
         self.batch_shape = self._batch_shape(node_type.trial_shapes)
         self.uses = self._uses()
 
@@ -142,6 +144,14 @@ class Lowering(LoweringContext):
         self.heads = [self.nodes[head].sources[0] for head, _ in self.heads]
         if len(set(self.heads)) != len(self.heads):
             raise Unsupported('gives a result twice')
+
+    def _see_several_rows(self) -> None:
+        """Let results that are several rows for each sentence have the axis of these, without the
+        last reshape (see `subgraph.sentences`)."""
+        for place, (spec, packed) in enumerate(zip(self.node_type.outputs, self.node_type.packed)):
+            if not packed and spec.rows > 1:
+                self.times[place] = spec.rows
+                self.heads[place] = self.nodes[self.heads[place][0]].sources[0]
 
     def _batch_shape(self, shapes) -> Shape:
         """Return how many rows the trial shapes have, and how many values for each."""
@@ -201,7 +211,7 @@ class Lowering(LoweringContext):
         """Choose where results go before they are computed: a result, or part of a
         concatenation."""
         if node.op == 'RNN':
-            self.folded.update(folded_into_layer(self.nodes, node))
+            self._fold_into_layer(node)
         if not node.op or len(node.shapes) != 1 or op_of(node.op).is_view:
             return
         if node.op == 'FullyConnected' and self._multiplies_pieces(node):
@@ -220,6 +230,18 @@ class Lowering(LoweringContext):
             products = self._products_to_sum(node)
             self.folded.update(products)
             self._place_term(node, [each for each in node.sources if each[0] not in products])
+
+    def _fold_into_layer(self, node: Node) -> None:
+        """Fold what a recurrent layer alone reads, and the program does not compute."""
+        found = folded_into_layer(self.nodes, node)
+        readers = {node.index, *found}
+        self.folded.update(
+            [
+                index
+                for index in found
+                if readers.issuperset(self.uses[index, 0]) and (index, 0) not in self.heads
+            ]
+        )
 
     def _multiplies_pieces(self, node: Node) -> bool:
         """Return whether a product's input is a concatenation that would have to be copied: each
@@ -397,9 +419,13 @@ def _mark_gradients(
                 for view in _differentiated(instruction)
             )
         )
-        register = registers[instruction.out.register]
-        if leads and register.gradient is Place.NOWHERE:
-            register.gradient = Place.SCRATCH
+        results = [instruction.out]
+        if instruction.op is Opcode.RECURRENT and instruction.third.register >= 0:
+            results.append(instruction.third)
+        for view in results if leads else ():
+            register = registers[view.register]
+            if register.gradient is Place.NOWHERE:
+                register.gradient = Place.SCRATCH
     for register in registers:
         if register.place is Place.OUTPUT:
             register.gradient = Place.OUTPUT

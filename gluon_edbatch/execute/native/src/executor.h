@@ -525,7 +525,7 @@ template <typename T> class alignas(64) Executor {
         recurrent(i, nullptr)
             .backward(
                 {Rows<T>{}, kept_value(i.a, "RNN"), value(i.b), value(before(i)), value(cells(i))},
-                {dy, da, db, Rows<T>{}, Rows<T>{}});
+                {dy, da, db, Rows<T>{}, gradient(cells(i))});
         break;
       default: throw std::runtime_error("unknown instruction");
     }

@@ -137,7 +137,7 @@ template <typename T> class Recurrent {
     }
   }
 
-  // `d` has the gradients: that of the states is read, to the others is added.
+  // `d` has the gradients: those of states and cells are read, to the others is added.
   void backward(const Layer<T>& of, const Layer<T>& d) {
     begin(of);
     std::fill(state_, state_ + sequences_.size() * n_, T(0));  // the gradient of the state here
@@ -151,6 +151,7 @@ template <typename T> class Recurrent {
         T *state = state_ + i * n_, *own = product_ + i * width_, *to_gates = own;
         for (int64_t c = 0; c < n_; ++c) state[c] += given[c];
         if (kind_ == kLstm) {
+          for (int64_t c = 0; c < n_ && d.cells; ++c) cells[i * n_ + c] += d.cells[row][c];
           lstm_step_back(n_, x, cell_before(of, i, step), of.cells[row], state,
                          cells.data() + i * n_, own);
         } else if (kind_ == kGru) {
