@@ -307,15 +307,13 @@ class Forms(Inputs):
             remember(known, ('packed', *kept(list(key))), alone)
 
     def remember_form(self, known: dict[tuple, Remembered], key: tuple, form: Form) -> None:
-        """Let later scopes find a form by `key` in the signature cache `known`."""
-        kind = self.remembered_form(form)
-        if kind is not None:
-            remember(known, key, kind)
+        """Let later scopes find a form by `key` in the signature cache `known`, unless it returns
+        packed sequences."""
+        if not any([store.packed for store in form.stores]):
+            remember(known, key, self.remembered_form(form))
 
-    def remembered_form(self, form: Form) -> Optional[Remembered]:
-        """Return what makes this form in another recording; None if it returns packed sequences."""
-        if any([store.packed for store in form.stores]):
-            return None
+    def remembered_form(self, form: Form) -> Remembered:
+        """Return what makes this form in another recording."""
         results = [(store.kind, store.spec, store.shown) for store in form.stores]
         alone = form.again(-1, [None] * form.outputs, None, None)
         by_length = self.by_length.get(form.index)

@@ -27,7 +27,7 @@ from ..subgraph.trace import INPUT
 from .calls import Callee, Form, Number, Ragged, kept
 from .forms import Forms
 from .lazy import LazyArray
-from .remembered import Maker, decide_padding_anew
+from .remembered import Maker, decide_padding_anew, remember
 from .stores import Store
 
 LAY_OUT = 'lay out a sentence'  # as rows, or rows as a sentence: an operator that no user calls
@@ -49,6 +49,7 @@ class PackedCall(NamedTuple):
     block: Optional[gluon.Block]
     mutable: Optional[tuple]
     forms: dict[int, Form]
+    kinds: dict[int, Any]  # what later scopes make the forms of, by length
     axis: int
     shortest: int = 1  # length
 
@@ -85,14 +86,14 @@ class PackedCall(NamedTuple):
         """Return the form of calls on sequences of a length."""
         form = self.forms.get(length)
         if form is None:
-            form = self.forms[length] = forms.new_form(
-                self.node_type,
-                1 if self.node_type.packed else length,
-                self.block,
-                self.mutable,
-                length,
-                self.axis == 1,
-            )
+            kind = self.kinds.get(length)
+            form = None if kind is None else forms.form_again(kind, self.block, self.mutable)
+            if form is None:
+                rows = 1 if self.node_type.packed else length
+                own = self.block, self.mutable, length, self.axis == 1
+                form = forms.new_form(self.node_type, rows, *own)
+                remember(self.kinds, length, forms.remembered_form(form))
+            self.forms[length] = form
         return form
 
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
@@ -185,7 +186,7 @@ def packed_call(
         return None
     forms.watch_parameters(maker.name, node_type)
     positions, least = tuple(padded.axes), padded.least_length
-    return PackedCall(node_type, positions, padded.pays, block, mutable, {}, axis, least)
+    return PackedCall(node_type, positions, padded.pays, block, mutable, {}, {}, axis, least)
 
 
 def _is_one_length(padded: PaddedGraph, axis: int) -> bool:

@@ -9,7 +9,6 @@ arguments.
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 from mxnet import gluon
@@ -112,9 +111,9 @@ def operator_kinds(place: tuple, *mode: Any) -> dict[tuple, Remembered]:
         return _operator_kinds.setdefault((place, *mode, _changes_of_padding), {})
 
 
-def remember(kinds: dict[tuple, Remembered], key: Sequence[Any], kind: Remembered) -> None:
-    """Remember a call signature by the kinds of its arguments."""
+def remember(kinds: dict[Any, Remembered], key: Any, kind: Remembered) -> None:
+    """Remember a call signature by the kinds of its arguments, or by the length of sequences."""
     with tracing:
         if len(kinds) >= _MOST_TYPES:
             kinds.clear()
-        kinds[tuple(key)] = kind
+        kinds[key] = kind

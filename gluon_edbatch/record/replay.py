@@ -52,18 +52,15 @@ class PortableForm(NamedTuple):
     """A form without a reference to its recording.
 
     `mark` is the fingerprint of the form's block when it was called, and `parameters` are the
-    shapes and dtypes of its parameters then. `kind` makes the form in another recording; it is None
-    for calls on sequences of a length.
+    shapes and dtypes of its parameters then. `kind` makes the form in another recording.
     """
 
     node_type: NodeType
-    rows: int
     block: Optional[gluon.Block]
     mark: Any
     parameters: tuple[tuple, ...]
     mutable: Optional[tuple]
-    length: int
-    kind: Optional[Remembered]
+    kind: Remembered
 
 
 class PortableForms:
@@ -84,12 +81,10 @@ class PortableForms:
                 self._kinds.append(
                     PortableForm(
                         form.node_type,
-                        form.rows,
                         form.block,
                         mark,
                         _parameters(form.node_type),
                         form.mutable,
-                        form.length,
                         recording.remembered_form(form),
                     )
                 )
@@ -123,9 +118,7 @@ class PortableForms:
             ):
                 return None
             recording.trust(kind.node_type, block)
-        if kind.kind is not None:
-            return recording.form_again(kind.kind, block, kind.mutable)
-        return recording.new_form(kind.node_type, kind.rows, block, kind.mutable, kind.length)
+        return recording.form_again(kind.kind, block, kind.mutable)
 
 
 def _parameters(node_type) -> tuple[tuple, ...]:
