@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Compare random models of sentences of different lengths with eager Gluon.
+
+Each case is drawn by a seed. A third are blocks of layers over whole sentences, (1, L, C) or
+(L, 1, C): recurrent layers, convolutions, attention with heads, products and normalisations, and
+what is left at the end. A third are attention by operators outside of blocks, on ragged values or
+on matrices with different numbers of rows. A third are documents: a block for each sentence, and
+attention to their values. Outputs and gradients are compared by `assert_matches_eager`, whose judge
+of rounding is float64, with native operators or without. The exit status says whether there was a
+difference.
+
+    python -m tests.fuzz.walk_sentences --cases 10000 --seed 1
+    python -m tests.fuzz.walk_sentences --seed 1 --only 17    # one case, with its error
+"""
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import gluon_edbatch as edb  # before MXNet, which new versions of NumPy need
+from gluon_edbatch.testing import assert_matches_eager
+
+import mxnet as mx  # isort: skip
+from mxnet import gluon  # isort: skip
+from mxnet.gluon import nn, rnn  # isort: skip
+
+WIDTH, HEADS = 6, 2
+nd = mx.nd
+
+# --- layers over whole sentences ----------------------------------------------------------------
+
+
+def _attention(F: Any, x: Any) -> Any:
+    """Attention of all words to all words of (1, L, C), by heads."""
+    heads = F.transpose(F.reshape(x, shape=(0, 0, HEADS, -1)), axes=(0, 2, 1, 3))
+    heads = F.reshape(heads, shape=(-3, -2))
+    weights = F.softmax(F.batch_dot(heads, heads, transpose_b=True) * 0.4)
+    found = F.reshape(F.batch_dot(weights, heads), shape=(-4, -1, HEADS, 0, -1))
+    return F.reshape(F.transpose(found, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
+
+
+PLAIN: dict[str, Callable[..., Any]] = {
+    'tanh': lambda F, x: F.tanh(x * 1.5),
+    'relu': lambda F, x: F.relu(x + 0.1),
+    'residual': lambda F, x: x + F.sigmoid(x),
+    'softmax of columns': lambda F, x: F.softmax(x, axis=-1),
+}
+BATCH_MAJOR: dict[str, Callable[..., Any]] = {
+    'softmax of words': lambda F, x: F.softmax(x, axis=1) * x,
+    'attention': _attention,
+    'first word': lambda F, x: F.broadcast_sub(x, F.slice_axis(x, axis=1, begin=0, end=1)),
+    'centred': lambda F, x: F.broadcast_sub(x, F.mean(x, axis=1, keepdims=True)),
+    'turned twice': lambda F, x: F.swapaxes(F.tanh(F.swapaxes(x, 0, 1)), 0, 1),
+}
+LEFT: dict[str, Callable[..., Any]] = {
+    'all': lambda F, x, axis: x,
+    'first': lambda F, x, axis: F.slice_axis(x, axis=axis, begin=0, end=1),
+    'last': lambda F, x, axis: F.slice_axis(x, axis=axis, begin=-1, end=None),
+    'mean': lambda F, x, axis: F.mean(x, axis=axis),
+    'max': lambda F, x, axis: F.max(x, axis=axis),
+    'sum': lambda F, x, axis: F.sum(x, axis=axis),
+}
+
+
+class Convolution(gluon.HybridBlock):
+    """A convolution over the words of (1, L, C) that keeps their number."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        with self.name_scope():
+            self.layer = nn.Conv1D(WIDTH, size, padding=size // 2, in_channels=WIDTH)
+
+    def hybrid_forward(self, F, x):
+        return F.swapaxes(self.layer(F.swapaxes(x, 1, 2)), 1, 2)
+
+
+class Layers(gluon.HybridBlock):
+    """Layers, one after the other, and what is left of a sentence."""
+
+    def __init__(self, draw: random.Random, left: Sequence[str] = tuple(LEFT)):
+        super().__init__()
+        self.axis, self.left = draw.randint(0, 1), draw.choice(left)
+        self.names = [self._drawn(draw, f'layer{place}') for place in range(draw.randint(1, 4))]
+
+    def _drawn(self, draw: random.Random, name: str) -> str:
+        kinds = ['recurrent', 'dense', 'norm', *PLAIN]
+        kinds += ['convolution', *BATCH_MAJOR] if self.axis else []
+        kind = draw.choice(kinds)
+        made: Any = {
+            'recurrent': lambda: self._recurrent(draw),
+            'dense': lambda: nn.Dense(WIDTH, 'tanh', flatten=False, in_units=WIDTH),
+            'norm': lambda: nn.LayerNorm(in_channels=WIDTH),
+            'convolution': lambda: Convolution(draw.choice([1, 3])),
+        }.get(kind, lambda: nn.HybridLambda({**PLAIN, **BATCH_MAJOR}[kind]))
+        with self.name_scope():
+            setattr(self, name, made())
+        self.shown = [*getattr(self, 'shown', []), kind]
+        return name
+
+    def _recurrent(self, draw: random.Random) -> gluon.HybridBlock:
+        both, layers = draw.random() < 0.5, draw.randint(1, 2)
+        layer = draw.choice([rnn.LSTM, rnn.GRU, rnn.RNN])
+        own = dict(num_layers=layers, bidirectional=both, input_size=WIDTH)
+        return layer(WIDTH // (1 + both), layout='NTC' if self.axis else 'TNC', **own)
+
+    def hybrid_forward(self, F, x):
+        for name in self.names:
+            x = getattr(self, name)(x)
+        return LEFT[self.left](F, x, self.axis)
+
+    def __repr__(self) -> str:
+        return f'layers {self.shown}, left {self.left}, axis of words {self.axis}'
+
+
+def sentence(draw: random.Random, axis: int) -> mx.nd.NDArray:
+    """A sentence of one to ten words, with a gradient."""
+    shape = (1, draw.randint(1, 10)) if axis else (draw.randint(1, 10), 1)
+    array = nd.array(np.random.RandomState(draw.randrange(2**31)).normal(size=(*shape, WIDTH)))
+    array.attach_grad()
+    return array
+
+
+# --- attention by operators ---------------------------------------------------------------------
+
+STEPS: dict[str, Callable[..., Any]] = {
+    'softmax': lambda s, t: nd.softmax(s, axis=-1),
+    'log_softmax': lambda s, t: nd.log_softmax(s, axis=-1),
+    'tanh': lambda s, t: nd.tanh(s),
+    'sigmoid': lambda s, t: nd.sigmoid(s * 2),
+    'numbers': lambda s, t: s * 0.3 + 0.1,
+    'shares': lambda s, t: nd.broadcast_div(s, nd.sum(s.abs(), axis=-1, keepdims=True) + 1),
+    'to the first scores': lambda s, t: s + t,
+    'mask': lambda s, t: s * (t > 0),
+    'centred': lambda s, t: nd.broadcast_sub(s, nd.mean(s, axis=-1, keepdims=True)),
+}
+ENDS: dict[str, Callable[..., Any]] = {
+    'context': lambda s, m, dot: dot(s, m),
+    'sum': lambda s, m, dot: nd.sum(s, axis=-1),
+    'max': lambda s, m, dot: nd.max(s, axis=-1),
+    'first': lambda s, m, dot: nd.slice_axis(s, axis=-1, begin=0, end=1),
+    'weights': lambda s, m, dot: s,
+    'keys': lambda s, m, dot: dot(s, nd.tanh(m * 0.5)),
+    'both': lambda s, m, dot: nd.concat(dot(s, m), dot(s.tanh(), m), dim=-1),
+}
+
+
+class Operators(edb.AutoBatchMixin, gluon.Block):
+    """Attention of a layer's result to values, all by operators."""
+
+    def __init__(self, draw: random.Random):
+        super().__init__()
+        self.ragged = draw.random() < 0.5
+        self.steps = [draw.choice(list(STEPS)) for _ in range(draw.randint(0, 5))]
+        self.ends = [draw.choice(list(ENDS)) for _ in range(draw.randint(1, 3))]
+        with self.name_scope():
+            self.query = nn.Dense(WIDTH, in_units=WIDTH)
+
+    def forward(self, sample):
+        query, values = self.query(sample[0]), sample[1]
+        dot = nd.dot
+        if self.ragged:
+            values, dot = edb.ragged(values, shape=(1, WIDTH)), nd.batch_dot
+            query = query.expand_dims(axis=1)
+        else:
+            values = nd.concat(*values, dim=0) * 1
+        first = scores = dot(query, values, transpose_b=True)
+        for step in self.steps:
+            scores = STEPS[step](scores, first)
+        return [ENDS[end](scores, values, dot) for end in self.ends]
+
+    def __repr__(self) -> str:
+        return f'operators on {"ragged" if self.ragged else "matrices"}: {self.steps}, {self.ends}'
+
+
+def vectors(draw: random.Random, least: int = 1) -> list[mx.nd.NDArray]:
+    """Arrays (1, C) with gradients."""
+    numbers = np.random.RandomState(draw.randrange(2**31))
+    found = [nd.array(numbers.normal(size=(1, WIDTH))) for _ in range(draw.randint(least, 8))]
+    for array in found:
+        array.attach_grad()
+    return found
+
+
+# --- documents ----------------------------------------------------------------------------------
+
+
+class Attention(gluon.HybridBlock):
+    """Attention of a weight to any number of values."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.score = nn.Dense(1, flatten=False, in_units=WIDTH)
+
+    def hybrid_forward(self, F, values):
+        weights = F.softmax(self.score(F.tanh(values)), axis=1)
+        return F.sum(F.broadcast_mul(weights, values), axis=1)
+
+
+class Documents(edb.AutoBatchMixin, gluon.Block):
+    """A block for each sentence, attention to these, and a layer."""
+
+    def __init__(self, draw: random.Random):
+        super().__init__()
+        with self.name_scope():
+            self.words = Layers(draw, ('mean', 'max', 'sum', 'last'))
+            self.sentences = Attention()
+            self.out = nn.Dense(2, in_units=WIDTH)
+
+    def forward(self, document):
+        values = [self.words(words).reshape((1, WIDTH)) for words in document]
+        return self.out(self.sentences(edb.ragged(values, shape=(1, WIDTH))))
+
+    def __repr__(self) -> str:
+        return f'documents of {self.words}'
+
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def drawn(seed: int, number: int) -> tuple[gluon.Block, list[Any], bool]:
+    """Return a model with its samples, and whether native operators run."""
+    draw = random.Random(f'{seed} {number}')
+    mx.random.seed(draw.randrange(2**31))
+    count, kind = draw.randint(2, 6), number % 3
+    if kind == 0:
+        net: Any = Layers(draw)
+        samples: list[Any] = [sentence(draw, net.axis) for _ in range(count)]
+    elif kind == 1:
+        net = Operators(draw)
+        samples = [(vectors(draw, 1)[0], vectors(draw)) for _ in range(count)]
+    else:
+        net = Documents(draw)
+        axis = net.words.axis
+        samples = [[sentence(draw, axis) for _ in range(draw.randint(1, 4))] for _ in range(count)]
+    net.initialize(mx.init.Uniform(0.5))
+    return net, samples, draw.random() < 0.7
+
+
+def judged(seed: int, number: int) -> tuple[str, str]:
+    """Return how a case ended, equal, different or refused, and what was wrong."""
+    net, samples, native = drawn(seed, number)
+    try:
+        with edb.compile_options(native=native):
+            assert_matches_eager(net, samples, schedulers=['fsm'])
+    except AssertionError as error:
+        return 'different', f'{net}: {error}'
+    except edb.EdbError as error:
+        return 'refused', f'{net}: {error}'
+    return 'equal', ''
+
+
+def arguments(argv=None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--cases', type=int, default=200, help='how many (default: 200)')
+    parser.add_argument('--seed', type=int, default=1, help='which (default: 1)')
+    parser.add_argument('--first', type=int, default=0, help='number of the first (default: 0)')
+    parser.add_argument('--only', type=int, metavar='NUMBER', help='this case only')
+    return parser.parse_args(argv)
+
+
+def main(argv=None) -> int:
+    """Run the command line; return the exit status."""
+    options = arguments(argv)
+    numbers = range(options.first, options.first + options.cases)
+    if options.only is not None:
+        numbers = range(options.only, options.only + 1)
+    outcomes: Counter[str] = Counter()
+    for number in numbers:
+        how, why = judged(options.seed, number)
+        outcomes[how] += 1
+        if why:
+            again = f'python -m tests.fuzz.walk_sentences --seed {options.seed} --only {number}'
+            print(f'{how}: {why}\n  again: {again}', flush=True)
+        print(f'\r{sum(outcomes.values())} of {len(numbers)}', end='', file=sys.stderr)
+    print(f'\n{len(numbers)} cases: {dict(outcomes)}')
+    return 1 if outcomes['different'] else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
