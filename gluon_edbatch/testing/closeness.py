@@ -19,8 +19,6 @@ _NEARER = 3  # times eager's distance from float64 is as near as eager
 # relative to the largest magnitude, to the scale of terms that cancel, and to eager's distance in
 # float32, which rounds 5e8 times as much: terms may cancel inside an operator, such as softmax.
 _IN_FLOAT64, _OF_TERMS, _OF_EAGER = 1e-7, 3e-11, 1e-7
-_PARTS = ('results', 'gradients')
-_WORDS = {'results': 'result', 'gradients': 'gradient of'}
 _KNOBS = (
     'If this is rounding, give rtol or atol. To find what makes it, compare within '
     'gluon_edbatch.compile_options(native=False), or with other options off'
@@ -28,28 +26,19 @@ _KNOBS = (
 
 
 class Measured(NamedTuple):
-    """Results and gradients of a run."""
+    """What a run gives, by the names in messages: ``result [0]``, ``gradient of weight``.
 
-    results: dict[str, np.ndarray]  # by their paths in the results
-    gradients: dict[str, np.ndarray]  # by the names of parameters and inputs
-    plain: Mapping[str, Any] = MappingProxyType({})  # results that are no arrays, by path
+    `plain` has results that are no arrays. `added` is the scale of the terms of each array, for
+    runs in float64: terms may cancel to nearly nothing, but their rounding errors do not."""
 
-
-class Exact(NamedTuple):
-    """Results and gradients of a run in float64, and the scale of the terms of each array.
-
-    Terms may cancel to nearly nothing, but their rounding errors do not.
-    """
-
-    results: dict[str, np.ndarray]
-    gradients: dict[str, np.ndarray]
-    added: dict[str, float]
+    arrays: dict[str, np.ndarray]
+    plain: Mapping[str, Any] = MappingProxyType({})
+    added: Mapping[str, float] = MappingProxyType({})
 
 
 class Suspect(NamedTuple):
     """An array in which a batched run is not close to eager."""
 
-    part: str  # the field of `Measured` that has it
     name: str
     found: np.ndarray
     expected: np.ndarray
@@ -58,25 +47,22 @@ class Suspect(NamedTuple):
     tolerance: float  # of the scale
     atol: float  # in addition
 
-    def __str__(self) -> str:
-        return f'{_WORDS[self.part]} {self.name}'
+    def told(self, allowed: str = '') -> str:
+        """Return the difference as text, with an element in which it is largest."""
+        apart = np.abs(self.found.astype(np.float64) - self.expected)
+        index = int(np.where(np.isfinite(apart), apart, 0).argmax())
+        return (
+            f'{self.name} differs from eager by up to {self.worst:.2g}{allowed}'
+            f'{_at(index, self.found, self.expected)}'
+        )
 
-    def is_small(self) -> bool:
-        """Return whether the difference may be the rounding of terms that cancel."""
-        return self.worst <= self.tolerance * _SMALLEST_SCALE + self.atol
 
+class Fault(NamedTuple):
+    """A difference that rounding does not explain: how many times too large it is, and the lines
+    of its message."""
 
-class Judged(NamedTuple):
-    """A suspect that rounding does not explain, with its distances from float64."""
-
-    suspect: Suspect
-    exact: np.ndarray
-    batched: float
-    eager: float
-    allowed: float
-    scale: float
-    in_float64: Optional[float]
-    allowed_in_float64: float
+    excess: float
+    lines: list[str]
 
 
 def differences(
@@ -98,33 +84,21 @@ def differences(
         For differences that rounding cannot explain: in structure, shape, dtype, integers, or
         positions of infinity and NaN. The message begins with `case`.
     """
-    suspects = []
-    paths = [list(run.results) + list(run.plain) for run in (found, expected)]
-    ensure(
-        sorted(paths[0]) == sorted(paths[1]),
-        f'{case}: result has structure {brief(paths[0])}, eagerly {brief(paths[1])}',
-    )
-    for path, value in expected.plain.items():
-        got = found.plain[path] if path in found.plain else found.results[path]
-        ensure(
-            _are_equal(got, value), f'{case}: result {path} is {brief(got)}, eagerly {brief(value)}'
-        )
-    for part in _PARTS:
-        got, wanted = getattr(found, part), getattr(expected, part)
-        ensure(
-            list(got) == list(wanted),
-            f'{case}: {_WORDS[part]} has structure '
-            f'{brief(list(got))}, eagerly {brief(list(wanted))}',
-        )
-        for name, array in wanted.items():
-            suspect = _difference(part, name, got[name], array, case, rtol, atol, narrow)
-            if suspect is not None:
-                suspects.append(suspect)
-    return suspects
+    names = [[*run.arrays, *run.plain] for run in (found, expected)]
+    structure = f'{case}: result has structure {brief(names[0])}, eagerly {brief(names[1])}'
+    ensure(sorted(names[0]) == sorted(names[1]), structure)
+    for name, value in expected.plain.items():
+        got = found.plain[name] if name in found.plain else found.arrays[name]
+        ensure(_are_equal(got, value), f'{case}: {name} is {brief(got)}, eagerly {brief(value)}')
+    ensure(list(found.arrays) == list(expected.arrays), structure)
+    suspects = [
+        _difference(name, found.arrays[name], array, case, rtol, atol, narrow)
+        for name, array in expected.arrays.items()
+    ]
+    return [suspect for suspect in suspects if suspect is not None]
 
 
 def _difference(
-    part: str,
     name: str,
     found: np.ndarray,
     expected: np.ndarray,
@@ -133,8 +107,7 @@ def _difference(
     atol: float,
     narrow: bool,
 ) -> Optional[Suspect]:
-    suspect = Suspect(part, name, found, expected, 0.0, 0.0, 0.0, atol)
-    label = f'{case}: {suspect}'
+    label = f'{case}: {name}'
     ensure(
         found.shape == expected.shape and found.dtype == expected.dtype,
         f'{label} is {brief(found)}, eagerly {brief(expected)}',
@@ -142,14 +115,10 @@ def _difference(
     if not expected.size:
         return None
     if not np.issubdtype(expected.dtype, np.floating):
-        _ensure_nowhere(
-            np.atleast_1d(found != expected), f'{label} differs from eager', found, expected
-        )
+        _ensure_nowhere(found != expected, f'{label} differs from eager', found, expected)
         return None
-    found, expected = np.atleast_1d(found), np.atleast_1d(expected)
-    finite = np.isfinite(expected)
-    same = np.isfinite(found) == finite
-    same[~finite] &= (found == expected)[~finite] | (np.isnan(found) & np.isnan(expected))[~finite]
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    same |= np.isfinite(found) & np.isfinite(expected)
     _ensure_nowhere(~same, f'{label} is finite elsewhere than eagerly', found, expected)
     worst = _distance(found, expected)
     tolerance = rtol
@@ -158,102 +127,104 @@ def _difference(
         tolerance = max(_TOLERANCE[expected.dtype.name], least)
     underflow = np.finfo(expected.dtype).tiny / np.finfo(expected.dtype).eps
     allowed = tolerance * _scale(expected) + atol + float(underflow)
-    return (
-        None
-        if worst <= allowed
-        else suspect._replace(worst=worst, allowed=allowed, tolerance=tolerance)
-    )
+    if worst <= allowed:
+        return None
+    return Suspect(name, found, expected, worst, allowed, tolerance, atol)
 
 
 def judge(
     suspects: Sequence[Suspect],
     eager: Sequence[Measured],
-    exact: Exact,
-    in_float64: Optional[Measured],
-) -> list[Judged]:
-    """Return the suspects that rounding does not explain: further from float64 than eager and than
-    the tolerance, or different in float64, too.
+    exact: Measured,
+    in_float64: Union[Measured, Exception, None],
+) -> list[Fault]:
+    """Return what rounding does not explain: suspects further from float64 than eager and than the
+    tolerance, or different in float64, too.
 
-    Eager Gluon's distance from float64 is the largest of its runs."""
-    verdicts = []
+    Eager Gluon's distance from float64 is the largest of its runs. `in_float64` is a batched run,
+    or why there is none."""
+    faults = []
     for suspect in suspects:
-        part, name = suspect.part, suspect.name
-        wanted = getattr(exact, part)[name]
+        name = suspect.name
+        wanted = exact.arrays[name]
         batched = _distance(suspect.found, wanted)
-        distance = max([_distance(getattr(run, part)[name], wanted) for run in eager])
-        largest, added = _scale(wanted), exact.added.get(name, 0.0)
-        scale = max(largest, added) or _SMALLEST_SCALE
+        distance = max([_distance(run.arrays[name], wanted) for run in eager])
+        largest = _scale(wanted)
+        scale = max(largest, exact.added.get(name, 0.0)) or _SMALLEST_SCALE
         allowed = max(_NEARER * distance, suspect.tolerance * scale + suspect.atol)
-        again = None if in_float64 is None else _distance(getattr(in_float64, part)[name], wanted)
-        close = max(_IN_FLOAT64 * largest, _OF_TERMS * scale, _OF_EAGER * distance)
-        if not batched <= allowed or (again is not None and not again <= close):
-            verdicts.append(
-                Judged(suspect, wanted, batched, distance, allowed, scale, again, close)
+        is_rounding = batched <= allowed
+        lines = [
+            suspect.told(),
+            f'from float64 it differs by up to {batched:.2g}, eager by {distance:.2g}; '
+            f"{allowed:.2g} is allowed, the larger of {_NEARER} times eager's and "
+            f'{suspect.tolerance:g} of the scale, {scale:.3g}',
+        ]
+        if isinstance(in_float64, Measured):
+            again = _distance(in_float64.arrays[name], wanted)
+            close = max(_IN_FLOAT64 * largest, _OF_TERMS * scale, _OF_EAGER * distance)
+            is_rounding = is_rounding and again <= close
+            lines.append(
+                f'run in float64, batched differs from eager by up to {again:.2g}; '
+                f'{close:.2g} is allowed'
             )
-    return verdicts
+        elif in_float64 is not None:
+            lines.append(f'batched cannot run in float64: {_brief(in_float64)}')
+        if not is_rounding:
+            faults.append(Fault(batched / max(allowed, 1e-300), lines))
+    return faults
+
+
+def judge_without_float64(suspects: Sequence[Suspect], unknown: Exception) -> list[Fault]:
+    """Return the suspects that are not the rounding of terms that cancel; `unknown` says why
+    float64 cannot judge."""
+    return [
+        Fault(
+            suspect.worst / max(suspect.allowed, 1e-300),
+            [
+                suspect.told(f' ({suspect.allowed:.2g} is allowed)'),
+                f'float64 cannot tell which of them is nearer: {_brief(unknown)}',
+            ],
+        )
+        for suspect in suspects
+        if suspect.worst > suspect.tolerance * _SMALLEST_SCALE + suspect.atol
+    ]
+
+
+def worst(faults: Sequence[Fault], case: str) -> str:
+    """Return the message for the worst of some faults; empty if there are none."""
+    if not faults:
+        return ''
+    more = len(faults) - 1
+    lines = max(faults, key=lambda fault: fault.excess).lines
+    told = [f'{more} more {"differ" if more > 1 else "differs"}, but less'] * (more > 0)
+    return '\n  '.join([f'{case}: {lines[0]}', *lines[1:], *told])
+
+
+def with_knobs(message: str) -> str:
+    """Return the message with advice on what to try."""
+    return f'{message}\n  {_KNOBS}'
 
 
 def scales_of_terms(exact: Measured, noisy: Sequence[Measured]) -> dict[str, float]:
-    """Return the scale of the terms that were added up to each array, by its path or name.
+    """Return the scale of the terms that were added up to each array, by its name.
 
     Noisy runs have random changes of `ROUNDING` in all intermediate numbers. The effect on an array
     is as large as its terms, whichever operators or samples add them."""
     alike = [run for run in noisy if comparable(exact, run)]  # some may take another branch
     scales = {}
-    for part in _PARTS:
-        for name, array in getattr(exact, part).items():
-            changes = [_distance(getattr(run, part)[name], array) for run in alike]
-            finite = [change for change in changes if np.isfinite(change)]
-            scales[name] = _OF_NOISE * max(finite, default=0.0)
+    for name, array in exact.arrays.items():
+        changes = [_distance(run.arrays[name], array) for run in alike]
+        finite = [change for change in changes if np.isfinite(change)]
+        scales[name] = _OF_NOISE * max(finite, default=0.0)
     return scales
 
 
-def comparable(exact: Union[Measured, Exact], found: Measured) -> bool:
-    """Return whether a run in float64 has the same arrays as another one, so that they compare."""
-    return all(
-        [
-            {name: array.shape for name, array in getattr(exact, part).items()}
-            == {name: array.shape for name, array in getattr(found, part).items()}
-            for part in _PARTS
-        ]
+def comparable(one: Measured, other: Measured) -> bool:
+    """Return whether two runs have arrays of the same names and shapes, so that they compare."""
+    shapes, others = (
+        {name: array.shape for name, array in run.arrays.items()} for run in (one, other)
     )
-
-
-def worst_by_float64(
-    verdicts: Sequence[Judged], case: str, unknown: Optional[Exception] = None
-) -> str:
-    """Return the message for the worst verdict, and why there is no batched run in float64."""
-    verdict = max(verdicts, key=lambda one: one.batched / max(one.allowed, 1e-300))
-    suspect = verdict.suspect
-    found, wanted = suspect.found, suspect.expected
-    lines = [
-        f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g}'
-        f'{_at_worst(found, wanted)}',
-        f'from float64 it differs by up to {verdict.batched:.2g}, eager by '
-        f'{verdict.eager:.2g}; {verdict.allowed:.2g} is allowed, the larger of {_NEARER} '
-        f"times eager's and {suspect.tolerance:g} of the scale, {verdict.scale:.3g}",
-    ]
-    if verdict.in_float64 is not None:
-        lines.append(
-            f'run in float64, batched differs from eager by up to {verdict.in_float64:.2g}; '
-            f'{verdict.allowed_in_float64:.2g} is allowed'
-        )
-    elif unknown is not None:
-        lines.append(f'batched cannot run in float64: {_brief(unknown)}')
-    return _with_knobs(lines, len(verdicts))
-
-
-def worst_by_eager(suspects: Sequence[Suspect], case: str, unknown: Exception) -> str:
-    """Return the message for the worst suspect that cannot be judged in float64, and why not."""
-    suspect = max(suspects, key=lambda one: one.worst / max(one.allowed, 1e-300))
-    return _with_knobs(
-        [
-            f'{case}: {suspect} differs from eager by up to {suspect.worst:.2g} '
-            f'({suspect.allowed:.2g} is allowed){_at_worst(suspect.found, suspect.expected)}',
-            f'float64 cannot tell which of them is nearer: {_brief(unknown)}',
-        ],
-        len(suspects),
-    )
+    return shapes == others
 
 
 def _brief(error: Exception) -> str:
@@ -266,26 +237,11 @@ def _are_equal(found: Any, expected: Any) -> bool:
     return bool(found == expected) and isinstance(found, bool) == isinstance(expected, bool)
 
 
-def _with_knobs(lines: list[str], count: int) -> str:
-    more = [f'{count - 1} more {"differ" if count > 2 else "differs"}, but less'] * (count > 1)
-    return '\n  '.join(lines + more + [_KNOBS])
-
-
-def without_knobs(message: str) -> str:
-    """Return the message without the advice on what to try."""
-    return message.replace(f'\n  {_KNOBS}', '')
-
-
 def _ensure_nowhere(
     differs: np.ndarray, message: str, found: np.ndarray, expected: np.ndarray
 ) -> None:
-    if differs.any():
-        raise AssertionError(message + _at(int(differs.argmax()), found, expected))
-
-
-def _at_worst(found: np.ndarray, expected: np.ndarray) -> str:
-    worst = np.abs(found.astype(np.float64) - expected)
-    return _at(int(np.where(np.isfinite(worst), worst, 0).argmax()), found, expected)
+    if np.any(differs):
+        raise AssertionError(message + _at(int(np.argmax(differs)), found, expected))
 
 
 def _at(index: int, found: np.ndarray, expected: np.ndarray) -> str:

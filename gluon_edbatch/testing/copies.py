@@ -8,6 +8,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import new_array
+from ..subgraph.structure import flatten, unflatten
 
 Copy = Callable[[NDArray], NDArray]
 
@@ -80,6 +81,12 @@ def other_samples(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
     """Copy the floating-point arrays in nested lists, tuples and dicts.
 
     Copies of NDArrays are added to `copies`, by the ids of the originals."""
+    leaves: list[Any] = []
+    template = flatten(value, object, leaves)
+    return unflatten(template, iter([_copied(leaf, copy, copies) for leaf in leaves]))
+
+
+def _copied(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
     if isinstance(value, NDArray) and _is_floating(value):
         if id(value) not in copies:
             copies[id(value)] = copy(value.detach())
@@ -87,14 +94,8 @@ def other_samples(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
                 copies[id(value)].attach_grad()
         return copies[id(value)]
     if isinstance(value, np.ndarray) and _is_floating(value):
-        return copy(
-            new_array(value, None, np.float32 if value.dtype == np.float64 else value.dtype)
-        )
-    if isinstance(value, dict):
-        return type(value)((key, other_samples(item, copy, copies)) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        items = [other_samples(item, copy, copies) for item in value]
-        return type(value)(*items) if hasattr(value, '_fields') else type(value)(items)
+        dtype = np.float32 if value.dtype == np.float64 else value.dtype
+        return copy(new_array(value, None, dtype))
     return value
 
 

@@ -82,15 +82,6 @@ class Noise:
         )
 
 
-@contextmanager
-def eager_in_float64(known: Known, noise: Optional[Noise] = None) -> Iterator[None]:
-    """Let operators that this thread calls outside scopes compute in float64, inside the ``with``.
-
-    `known` maps ids of arrays to their float64 copies. `noise` is added to results."""
-    with _hooked(known, True, noise):
-        yield
-
-
 class recording_in_float64(batching):
     """A scope in which all values are float64."""
 
@@ -101,13 +92,6 @@ class recording_in_float64(batching):
     def _new_recording(self) -> Recording:
         evaluator = Evaluator(self.scheduler, self._timing)
         return _WideRecording(evaluator, self._ctx, self._options, self._known)
-
-
-@contextmanager
-def traces_in_float64(known: Known) -> Iterator[None]:
-    """Let graphs that this thread traces have float64 for float32, inside the ``with``."""
-    with _hooked(known, False, None):
-        yield
 
 
 @contextmanager
@@ -123,10 +107,15 @@ def _running(known: Optional[Known], eager: bool, noise: Optional[Noise]) -> Ite
 
 
 @contextmanager
-def _hooked(known: Known, eager: bool, noise: Optional[Noise]) -> Iterator[None]:
-    """Install hooks over those of scopes, which stay installed as long as these."""
+def computing_in_float64(
+    known: Known, eager: bool = False, noise: Optional[Noise] = None
+) -> Iterator[None]:
+    """Let this thread compute in float64 inside the ``with``: the graphs that it traces, and the
+    operators that it calls outside scopes if `eager`.
+
+    `known` maps ids of arrays to their float64 copies. `noise` is added to results of operators."""
     owner = object()
-    hooks.install(owner)
+    hooks.install(owner)  # the hooks of scopes stay, below these
     _count(1)
     try:
         with _running(known, eager, noise):

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from numbers import Number
 from typing import Any, Callable, Optional, Union
 
@@ -24,17 +24,16 @@ from ..short_repr import brief
 from ..subgraph.options import compile_options, current_options
 from .closeness import (
     ROUNDING,
-    Exact,
     Measured,
     Suspect,
     comparable,
     differences,
     ensure,
     judge,
+    judge_without_float64,
     scales_of_terms,
-    without_knobs,
-    worst_by_eager,
-    worst_by_float64,
+    with_knobs,
+    worst,
 )
 from .copies import (
     Copy,
@@ -45,13 +44,14 @@ from .copies import (
     parameters_of,
     unique,
 )
-from .float64 import Noise, eager_in_float64, recording_in_float64, traces_in_float64
+from .float64 import Noise, computing_in_float64, recording_in_float64
 
 SCHEDULERS = ('depth', 'agenda', 'fsm', 'sufficient', 'unbatched')
 # Gradients of functions so many times as steep are rounded otherwise, unless by a power of two.
 _OTHER_HEADS = (1.375, 0.8125)
 _NOISY_RUNS = 2
-_PLAIN = (Number, np.generic, str, bytes)
+_PLAIN = (Number, np.ndarray, np.generic, str, bytes)
+_GRADIENT = 'gradient of '
 
 
 def assert_matches_eager(
@@ -148,22 +148,12 @@ def assert_matches_eager(
             comparison.run(train, active, schedulers)
 
 
-def _hybrid_states(block: gluon.Block) -> list[tuple[gluon.HybridBlock, bool, dict[str, Any]]]:
-    """Return the hybridization of a block and its descendants, parents first."""
-    states = []
-    if isinstance(block, gluon.HybridBlock):
-        states.append((block, block._active, dict(block._flags)))
-    for child in block._children.values():
-        states += _hybrid_states(child)
-    return states
-
-
 class _Comparison:
     """Compare eager and batched runs; judge differences above `rtol` in float64."""
 
     def __init__(self, model: '_Model', rtol: Optional[float], atol: float):
         self.model, self.rtol, self.atol = model, rtol, atol
-        self._exact: dict[bool, Union[Exact, Exception]] = {}  # for inference and for training
+        self.exact = cache(model.exact)
 
     def run(self, train: bool, active: bool, schedulers: Sequence[Any]) -> None:
         """Compare all schedulers with one eager run, in which nothing is hybridized."""
@@ -183,7 +173,7 @@ class _Comparison:
                 suspects = self._differences(found, eager[0], case)
                 if suspects:
                     fault = self._judge(suspects, found, eager, train, case, scheduler)
-                    ensure(not fault, fault)
+                    ensure(not fault, with_knobs(fault))
 
     def _compare_hybridized(self, eager: list[Measured], train: bool, mode: str) -> None:
         """Warn if hybridized blocks give something else in eager Gluon, too."""
@@ -198,7 +188,7 @@ class _Comparison:
         if fault:
             warnings.warn(
                 'eager Gluon differs from itself when it is hybridized, and batched is compared '
-                f'with what is not hybridized. {without_knobs(fault)}',
+                f'with what is not hybridized. {fault}',
                 stacklevel=4,
             )
 
@@ -215,29 +205,24 @@ class _Comparison:
         scheduler: Any = None,
     ) -> str:
         """Return what is wrong by float64, or nothing; append the eager runs that it needs."""
-        exact = self._exact_unless(found, train)
+        exact = _alike(self.exact(train), found)
         if len(eager) == 1:
             eager += [self.model.eager(train), *self.model.eager_rounded_otherwise(train)]
         if self._differences(eager[1], eager[0], f'{case}: eager'):
             exact = ValueError('eagerly it gives something else each time it is called')
         if isinstance(exact, Exception):
-            suspects = [suspect for suspect in suspects if not suspect.is_small()]
-            return worst_by_eager(suspects, case, exact) if suspects else ''
-        again = None if scheduler is None else self.model.batched_in_float64(train, scheduler)
-        if isinstance(again, Measured) and not comparable(again, found):
-            again = ValueError('its results have other shapes in float64')
-        verdicts = judge(suspects, eager, exact, again if isinstance(again, Measured) else None)
-        unknown = again if isinstance(again, Exception) else None
-        return worst_by_float64(verdicts, case, unknown) if verdicts else ''
+            return worst(judge_without_float64(suspects, exact), case)
+        again = None
+        if scheduler is not None:
+            again = _alike(self.model.batched_in_float64(train, scheduler), found)
+        return worst(judge(suspects, eager, exact, again), case)
 
-    def _exact_unless(self, found: Optional[Measured], train: bool) -> Union[Exact, Exception]:
-        """Return the model's results in float64, or why they are not known."""
-        if train not in self._exact:
-            self._exact[train] = self.model.exact(train)
-        exact = self._exact[train]
-        if isinstance(exact, Exact) and found is not None and not comparable(exact, found):
-            return ValueError('its results have other shapes in float64')
-        return exact
+
+def _alike(run: Union[Measured, Exception], other: Measured) -> Union[Measured, Exception]:
+    """Return a run in float64, or why it cannot be compared with another run."""
+    if isinstance(run, Measured) and not comparable(run, other):
+        return ValueError('its results have other shapes in float64')
+    return run
 
 
 class _Model:
@@ -266,13 +251,20 @@ class _Model:
     @contextmanager
     def hybridized(self, active: bool) -> Iterator[None]:
         """Hybridize all blocks, or none, inside the ``with``."""
-        before = [state for block in self.blocks for state in _hybrid_states(block)]
+        before: list[tuple[gluon.HybridBlock, bool, dict[str, Any]]] = []
+
+        def note(block: gluon.Block) -> None:
+            if isinstance(block, gluon.HybridBlock):
+                before.append((block, block._active, dict(block._flags)))
+
+        for block in self.blocks:
+            block.apply(note)
         try:
             for block in self.blocks:
                 block.hybridize(active)
             yield
         finally:
-            for block, was_active, flags in before:
+            for block, was_active, flags in reversed(before):  # children last
                 block.hybridize(was_active, **flags)
 
     def eager(self, train: bool, factor: float = 1.0) -> Measured:
@@ -284,12 +276,10 @@ class _Model:
                 return [self._call(sample) for sample in self.samples]
 
         made = self._measure(train, run, factor)
-        return made._replace(
-            gradients={
-                name: gradient / gradient.dtype.type(factor)
-                for name, gradient in made.gradients.items()
-            }
-        )
+        for name, array in made.arrays.items():
+            if name.startswith(_GRADIENT):
+                array /= array.dtype.type(factor)
+        return made
 
     def batched(
         self, train: bool, scheduler: Any, scope: Callable[[Any], AbstractContextManager] = batching
@@ -325,24 +315,24 @@ class _Model:
                 made.append(model.eager(train, factor))
         return made
 
-    def exact(self, train: bool) -> Union[Exact, Exception]:
+    def exact(self, train: bool) -> Union[Measured, Exception]:
         """Return eager results and gradients in float64, or why there are none."""
         try:
             with self._of_copies(in_float64) as (model, known):
-                with eager_in_float64(known):
+                with computing_in_float64(known, eager=True):
                     exact = model.eager(train)
                 noisy = []
                 for seed in range(_NOISY_RUNS):
-                    with eager_in_float64(known, Noise(ROUNDING, seed)):
+                    with computing_in_float64(known, True, Noise(ROUNDING, seed)):
                         noisy.append(model.eager(train))
-                return Exact(exact.results, exact.gradients, scales_of_terms(exact, noisy))
+                return exact._replace(added=scales_of_terms(exact, noisy))
         except Exception as error:  # of the user's model, which need not know float64
             return error
 
     def batched_in_float64(self, train: bool, scheduler: Any) -> Union[Measured, Exception]:
         """Run the samples in one scope in float64, or return why that is not possible."""
         try:
-            with self._of_copies(in_float64) as (model, known), traces_in_float64(known):
+            with self._of_copies(in_float64) as (model, known), computing_in_float64(known):
                 return model.batched(train, scheduler, partial(recording_in_float64, known=known))
         except Exception as error:
             return error
@@ -365,7 +355,7 @@ class _Model:
     def _measure(self, train: bool, run: Callable[[], Any], factor: float = 1.0) -> Measured:
         if not train:
             with autograd.pause(train_mode=False):
-                return _measured(run(), {})
+                return _measured(run(), [])
         trained = self._trained()
         for _, array in trained:
             array.grad[:] = 0
@@ -375,7 +365,7 @@ class _Model:
         if total is not None and trained:
             _backward(total)
         # After a deferred initialisation there are more of them.
-        return _measured(results, {name: _numpy(array.grad) for name, array in self._trained()})
+        return _measured(results, self._trained())
 
     def _trained(self) -> list[tuple[str, NDArray]]:
         """Return parameters and inputs that have a gradient, on each of their contexts."""
@@ -392,7 +382,7 @@ def _total(results: Any, factor: float, generator: np.random.RandomState) -> Opt
     """Return a random linear function of all results, so that gradients are generic; its
     coefficients are the same in all dtypes."""
     terms: dict[tuple, list[NDArray]] = {}
-    for _, value in _leaves(results):
+    for value in _arrays(results):
         if np.issubdtype(value.dtype, np.floating):
             value = value.as_nd_ndarray().reshape((-1,))
             heads = generator.uniform(0.5, 1.5, value.shape).astype(np.float16)
@@ -416,49 +406,43 @@ def _backward(total: NDArray) -> None:
             raise
 
 
-def _arrays(value: Any) -> list[NDArray]:
-    """Return the arrays in nested lists, tuples and dicts."""
-    if isinstance(value, NDArray):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [array for item in value for array in _arrays(item)]
-    return []
-
-
-def _leaves(results: Any) -> list[tuple[str, Any]]:
-    """Return the arrays in nested results, each with its path."""
-    return [(path, leaf) for path, leaf in _all_leaves(results) if isinstance(leaf, NDArray)]
-
-
-def _all_leaves(value: Any, path: str = '') -> Iterator[tuple[str, Any]]:
+def _leaves(value: Any, path: str = '') -> Iterator[tuple[str, Any]]:
+    """Yield what nested lists, tuples and dicts hold, with its path."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _all_leaves(item, f'{path}[{key!r}]')
+            yield from _leaves(item, f'{path}[{key!r}]')
     elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
-            yield from _all_leaves(item, f'{path}[{number}]')
-    elif value is None or isinstance(value, (NDArray, np.ndarray, *_PLAIN)):
-        yield path, value
+            yield from _leaves(item, f'{path}[{number}]')
     else:
-        raise AssertionError(f'result{path} is {brief(value)}, neither an array nor a plain value')
+        yield path, value
 
 
-def _measured(results: Any, gradients: dict[str, np.ndarray]) -> Measured:
+def _arrays(value: Any) -> list[NDArray]:
+    """Return the NDArrays in nested lists, tuples and dicts."""
+    return [leaf for _, leaf in _leaves(value) if isinstance(leaf, NDArray)]
+
+
+def _measured(results: Any, trained: Sequence[tuple[str, NDArray]]) -> Measured:
     """Return results and gradients; numbers that are not whole are rounded as arrays are."""
     arrays: dict[str, np.ndarray] = {}
     plain: dict[str, Any] = {}
-    for path, leaf in _all_leaves(results):
+    for path, leaf in _leaves(results):
+        name = f'result {path}'
         if isinstance(leaf, NDArray):
-            arrays[path] = _numpy(leaf)
+            arrays[name] = _numpy(leaf)
         elif isinstance(leaf, (float, np.ndarray, np.generic)) and np.issubdtype(
             np.asarray(leaf).dtype, np.floating
         ):
-            arrays[path] = np.array(leaf, np.float32)
+            arrays[name] = np.array(leaf, np.float32)
+        elif leaf is None or isinstance(leaf, _PLAIN):
+            plain[name] = leaf
         else:
-            plain[path] = leaf
-    return Measured(arrays, gradients, plain)
+            raise AssertionError(
+                f'result{path} is {brief(leaf)}, neither an array nor a plain value'
+            )
+    arrays.update({_GRADIENT + name: _numpy(array.grad) for name, array in trained})
+    return Measured(arrays, plain)
 
 
 def _numpy(array: NDArray) -> np.ndarray:

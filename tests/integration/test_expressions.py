@@ -10,7 +10,7 @@ from mxnet import autograd, gluon, nd
 import gluon_edbatch as edb
 from gluon_edbatch.errors import StaleValueError
 from gluon_edbatch.testing import assert_matches_eager
-from gluon_edbatch.testing.float64 import recording_in_float64, traces_in_float64
+from gluon_edbatch.testing.float64 import computing_in_float64, recording_in_float64
 
 H, LENGTHS = 6, (3, 1, 5, 2, 2, 9, 4)
 
@@ -311,7 +311,7 @@ def test_random_expressions(steps, ends, lengths, ragged, seed):
 def test_rows_of_numpy_are_judged_in_float64():
     """`ragged` reads such rows together; a run in float64 has to widen them, too."""
     query, matrix = matrices((4,))[0]
-    with traces_in_float64({}), recording_in_float64('agenda', {}):
+    with computing_in_float64({}), recording_in_float64('agenda', {}):
         value = edb.ragged([matrix[i : i + 1] for i in range(4)])
         context = of_ragged(PROGRAMS['attention'])(nd.array(query), value.values())
         assert value.dtype == context.dtype == np.float64

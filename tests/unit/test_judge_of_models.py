@@ -85,8 +85,8 @@ def one_gradient_wrong(monkeypatch, parameter, factor, only_float32=False):
 
     def wrong(model, *args, **kwargs):
         run = batched(model, *args, **kwargs)
-        for name, gradient in run.gradients.items():
-            if name.startswith(f'{parameter} ') and (
+        for name, gradient in run.arrays.items():
+            if name.startswith(f'gradient of {parameter} ') and (
                 not only_float32 or gradient.dtype == np.float32
             ):
                 gradient *= gradient.dtype.type(factor)
@@ -99,11 +99,11 @@ def one_gradient_wrong(monkeypatch, parameter, factor, only_float32=False):
 
 def names_of_gradients(comparison):
     """Parameters whose gradients are not 0."""
-    exact = comparison._exact_unless(None, True)
+    exact = comparison.exact(True)
     return [
-        name.split(' ')[0]
-        for name, gradient in exact.gradients.items()
-        if np.abs(gradient).max() > 1e-9 * exact.added[name]
+        name.split(' ')[2]
+        for name, gradient in exact.arrays.items()
+        if name.startswith('gradient of ') and np.abs(gradient).max() > 1e-9 * exact.added[name]
     ]
 
 
@@ -138,8 +138,8 @@ def test_wrong_by_a_thousandth_where_eager_is_inexact(name, only_float32, monkey
     def inexact(model, *args):
         generator.seed(0)  # each time the same, as a kernel is
         run = run_eagerly(model, *args)
-        for gradient in run.gradients.values():
-            if gradient.dtype == np.float32:
+        for name, gradient in run.arrays.items():
+            if name.startswith('gradient of ') and gradient.dtype == np.float32:
                 noise = generator.uniform(-1, 1, gradient.shape) * 3e-5 * np.abs(gradient).max()
                 gradient += noise.astype(np.float32)
         return run
@@ -157,8 +157,8 @@ def test_gradient_that_is_zero_is_judged_by_what_cancels():
     """The gradient is rounding alone, eagerly and batched; judged by its own scale, all fail."""
     net, samples = started(Attention()), sentences()
     run = eager._Model(net, samples, False, [net], [], 0).exact(True)
-    name = next(name for name in run.gradients if 'dense0_bias' in name)
-    assert np.abs(run.gradients[name]).max() < 1e-12 < 1e-3 < run.added[name]
+    name = next(name for name in run.arrays if 'dense0_bias' in name)
+    assert np.abs(run.arrays[name]).max() < 1e-12 < 1e-3 < run.added[name]
     assert_matches_eager(net, samples)
 
 

@@ -10,7 +10,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
 from gluon_edbatch.testing import assert_matches_eager, closeness
 from gluon_edbatch.testing import matches_eager as eager
-from gluon_edbatch.testing.closeness import Exact, Measured, differences, judge
+from gluon_edbatch.testing.closeness import Measured, differences, judge
 from tests.support.models import TreeLSTM, ndarrays, random_trees, started
 
 FAST = dict(schedulers=['agenda', 'unbatched'], hybridized=[False])
@@ -230,7 +230,7 @@ def test_model_is_left_as_it_was(sparse, monkeypatch):
         for p in parameters
     ]
     assert_matches_eager(wrong_in_scopes(net, gradient=1e-2), [1, 2, 3], blocks=[net], **FAST)
-    assert judged and isinstance(judged[0][2], Exact)
+    assert judged and judged[0][2].added
     for p, dtype, data, values, gradient, grad_req, shape in before:
         assert p.dtype == dtype and p.data() is data and p.grad() is gradient
         assert p.var().attr('__dtype__') == '0'  # float32
@@ -247,14 +247,14 @@ def test_model_is_left_as_it_was(sparse, monkeypatch):
 
 def gradient_run(value):
     """A run with one gradient."""
-    return Measured({}, {'w': np.array([value, 0], np.float32)})
+    return Measured({'w': np.array([value, 0], np.float32)})
 
 
 @pytest.mark.parametrize('added, accepted', [(0.0, False), (1.0, True)])
 def test_what_cancels_is_judged_by_the_scale_of_what_was_added(added, accepted):
     found, expected = gradient_run(6e-6), gradient_run(1e-6)
     suspects = differences(found, expected, 'case', None, 0.0)
-    exact = Exact({}, {'w': np.array([1e-6, 0])}, {'w': added})
+    exact = Measured({'w': np.array([1e-6, 0])}, added={'w': added})
     assert len(suspects) == 1
     assert (judge(suspects, [expected], exact, None) == []) is accepted
 
@@ -271,10 +271,8 @@ def test_what_cancels_is_judged_by_the_scale_of_what_was_added(added, accepted):
 )
 def test_three_times_as_far_as_eager_is_as_near(batched, eager_value, accepted):
     one, other = gradient_run(batched), gradient_run(eager_value)
-    exact = Exact({}, {'w': np.array([1.0, 0])}, {'w': 1.0})
-    suspect = closeness.Suspect(
-        'gradients', 'w', one.gradients['w'], other.gradients['w'], 1e-3, 1e-5, 1e-5, 0.0
-    )
+    exact = Measured({'w': np.array([1.0, 0])}, added={'w': 1.0})
+    suspect = closeness.Suspect('w', one.arrays['w'], other.arrays['w'], 1e-3, 1e-5, 1e-5, 0.0)
     assert (judge([suspect], [other], exact, None) == []) is accepted
     # Whatever the rounding, in float64 there is hardly any.
     right, wrong = gradient_run(1.0), gradient_run(1.01)
