@@ -14,18 +14,6 @@ from ...schedule.bound import ranks
 from ...subgraph.node_type import NodeType
 
 
-class Groups(NamedTuple):
-    """Calls that agree in some columns, with one entry for each group.
-
-    A group needs as many batches as its longest chain of calls that depend on each other. The
-    widest set of calls with equally many of the group below them could be one batch.
-    """
-
-    keys: np.ndarray  # (k, columns), what the calls agree in; ascending
-    longest: np.ndarray  # (k,)
-    widest: np.ndarray  # (k,)
-
-
 class History(NamedTuple):
     """The n calls of a scope in the order in which they were recorded; arrays are (n,) int64."""
 
@@ -70,22 +58,26 @@ class History(NamedTuple):
             _graph(recording, place, len(places)),
         )
 
-    def groups(self, *columns: np.ndarray) -> Groups:
-        """Group the calls by these columns, (n,) each."""
+    def ranks(self, *columns: np.ndarray) -> np.ndarray:
+        """Return (n,) the most calls that agree with a call in these columns, (n,) each, on a path
+        that ends at it. Calls that agree need as many batches as the largest of their ranks, and
+        those of one rank could be one batch."""
         keys, group, _ = distinct(*columns)
-        rank = ranks(
-            replace(
-                self.graph,
-                types=group.astype(np.int32),
-                num_types=len(keys),
-                alone=np.zeros(len(keys), bool),
-            )
+        graph = replace(
+            self.graph,
+            types=group.astype(np.int32),
+            num_types=len(keys),
+            alone=np.zeros(len(keys), bool),
         )
-        longest, widest = np.zeros((2, len(keys)), np.int64)
-        np.maximum.at(longest, group, rank)
-        steps, sizes = np.unique(group * (len(rank) + 1) + rank, return_counts=True)
-        np.maximum.at(widest, steps // (len(rank) + 1), sizes)
-        return Groups(keys, longest, widest)
+        return ranks(graph)
+
+
+def split(calls: np.ndarray, column: np.ndarray) -> list[np.ndarray]:
+    """Return calls by their numbers in a column, (n,), the least first."""
+    if not len(calls):
+        return []
+    calls = calls[np.argsort(column[calls], kind='stable')]
+    return np.split(calls, np.flatnonzero(np.diff(column[calls])) + 1)
 
 
 def distinct(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,7 +1,6 @@
 """Make explanations of the user's lines from arrays of calls."""
 
 import linecache
-from collections import defaultdict
 from dataclasses import replace
 from typing import Optional
 
@@ -17,7 +16,7 @@ from ..analysed import analysed
 from .advice import advice_for_scheduler
 from .explanation import Bar, Explanation, Reason, SiteReport
 from .given import costs_by_place, given_in_all
-from .history import Groups, History, distinct, seconds_of_calls
+from .history import History, seconds_of_calls, split
 from .reasons import (
     Asked,
     Use,
@@ -40,7 +39,8 @@ def explain(recording: Optional[Recording], scheduler: Scheduler) -> Explanation
     history = History.of(recording)
     seconds = seconds_of_calls(recording)
     found = _Places(recording, history, scheduler.name, seconds)
-    places = sorted(map(found.place, range(len(history.places))), key=_rank)
+    by_place = split(np.arange(len(history.place)), history.place)
+    places = sorted(map(found.place, by_place), key=_rank)
     first: dict[Site, tuple] = {}
     for place in places:
         first.setdefault(place.site, _rank(place))
@@ -67,13 +67,12 @@ def _rank(place: SiteReport) -> tuple:
 
 
 class _Places:
-    """Explain all lines of a scope, from groups of its calls."""
+    """Explain all lines of a scope, each from the numbers of its calls."""
 
     def __init__(self, recording: Recording, history: History, scheduler: str, seconds: np.ndarray):
-        self._history, self._scheduler = history, scheduler
+        self._history, self._scheduler, self._seconds = history, scheduler, seconds
         evaluator, counts = recording.evaluator, recording.evaluator.counts
         self._costs = costs_by_place(recording, history.place)
-        self._seconds = np.bincount(history.place, seconds).tolist()
         self._asked = [
             Asked(
                 count.asked_by,
@@ -86,60 +85,84 @@ class _Places:
         self._large = [count.are_large for count in counts]
         self._taken = _taken(history, counts)
         self._advice = analysed(advice_for_scheduler, counts) if self._taken else ''
+        self._sizes = np.bincount(history.batch[history.batch >= 0])
         place, kind = history.place, history.type
-        self._of_place = history.groups(place)
-        self._calls = np.bincount(place).tolist()
-        self._waiting = np.bincount(place[history.batch < 0], minlength=len(self._calls)).tolist()
-        alone = np.array([node_type.alone for node_type in history.types], np.int64)[kind]
-        self._block_needs = _needs(history.groups(place, history.block))
-        self._batched_needs = _needs(history.groups(place, 2 * history.block + alone))
+        self._alone = np.array([node_type.alone for node_type in history.types])[kind]
         # Calls that wait may have been wanted by nobody, but those that a read came before.
         self._early = bool(counts) and counts[-1].early
-        self._uses = _uses(history, _more_apart(history, (history.batch >= 0) | self._early))
-        self._bars = _bars(history)
+        self._counted = (history.batch >= 0) | self._early
+        self._in_place = history.ranks(place)
+        self._in_block = history.ranks(place, history.block)
+        self._batched = history.ranks(place, history.block, self._alone.astype(np.int64))
+        self._in_type = history.ranks(place, kind)
+        counted = self._counted.astype(np.int64)
+        self._together = history.ranks(place, kind, counted)
+        self._apart = history.ranks(place, kind, counted, history.evaluation)
 
-    def place(self, number: int) -> SiteReport:
-        """Return the explanation of one line."""
+    def place(self, calls: np.ndarray) -> SiteReport:
+        """Return the explanation of one line from all of its calls."""
         history = self._history
-        site, operation = history.places[number]
-        waiting, bars = self._waiting[number], self._bars[number]
+        site, operation = history.places[history.place[calls[0]]]
+        ran = calls[history.batch[calls] >= 0]
+        bars = [self._bar(same) for same in split(ran, history.batch)]
+        widest = int(np.bincount(self._in_place[calls]).max())
         return SiteReport(
             site,
             linecache.getline(site.filename, site.line).strip(),
             operation,
-            self._calls[number] - waiting,
-            waiting,
+            len(ran),
+            len(calls) - len(ran),
             tuple(bars),
-            int(self._of_place.longest[number]),
-            max([int(self._of_place.widest[number])] + [bar.calls for bar in bars]),
-            tuple(self._reasons(number, bars, waiting)),
-            self._seconds[number],
+            _largest(self._in_place[calls]),
+            max([widest, *[bar.calls for bar in bars]]),
+            tuple(self._reasons(calls, bars, len(calls) - len(ran))),
+            float(self._seconds[calls].sum()),
         )
 
-    def _reasons(self, number: int, bars: list[Bar], waiting: int) -> list[Reason]:
-        by_block = self._uses[number]
-        uses = [use for same in by_block.values() for use in same]
-        needed, block_needs = int(self._of_place.longest[number]), self._block_needs[number]
-        batched_needs = {block: self._batched_needs[number].get(2 * block, 0) for block in by_block}
+    def _bar(self, calls: np.ndarray) -> Bar:
+        """Return the share of a line's calls in their batch."""
+        history, first = self._history, calls[0]
+        batch, kind = int(history.batch[first]), int(history.type[first])
+        return Bar(
+            batch,
+            int(history.evaluation[first]),
+            kind,
+            repr(history.types[kind]),
+            len(calls),
+            int(self._sizes[batch]),
+        )
+
+    def _use(self, calls: np.ndarray) -> Use:
+        """Return the use of a type by a line's calls of it."""
+        history, kind = self._history, self._history.type[calls[0]]
+        counted = calls[self._counted[calls]]
+        apart = [_largest(self._apart[same]) for same in split(counted, history.evaluation)]
+        return Use(
+            history.types[kind],
+            history.blocks[kind],
+            len(calls),
+            _largest(self._in_type[calls]),
+            sum(apart) - _largest(self._together[counted]),
+        )
+
+    def _reasons(self, calls: np.ndarray, bars: list[Bar], waiting: int) -> list[Reason]:
+        history, needed = self._history, _largest(self._in_place[calls])
+        blocks = split(calls, history.block)
+        uses_of = [[self._use(same) for same in split(own, history.type)] for own in blocks]
+        uses = [use for same in uses_of for use in same]
+        needs = [_largest(self._in_block[own]) for own in blocks]
+        batched = [_largest(self._batched[own[~self._alone[own]]]) for own in blocks]
         large = [bar for bar in bars if self._large[bar.evaluation]]
         asked = [self._asked[evaluation] for evaluation in sorted({bar.evaluation for bar in bars})]
         reasons = [
-            *block_reasons(uses, needed, block_needs),
-            *merged(
-                reason
-                for block, same in by_block.items()
-                for reason in type_reasons(same, batched_needs[block])
-            ),
-            *merged(
-                reason
-                for block, same in by_block.items()
-                for reason in alone_reasons(same, block_needs[block], batched_needs[block])
-            ),
+            *block_reasons(uses, needed, needs),
+            *merged(map(type_reasons, uses_of, batched)),
+            *merged(map(alone_reasons, uses_of, needs, batched)),
             *large_reasons(large, needed),
             *evaluation_reasons(uses, asked, waiting if self._early else 0),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
             *dependency_reason(uses, needed, len(bars)),
-            *self._costs.get(number, ()),
+            *self._costs.get(int(history.place[calls[0]]), ()),
         ]
         most = len(bars) - 1  # nothing can save more
         if not bars or waiting:
@@ -147,75 +170,8 @@ class _Places:
         return [each._replace(batches=min(each.batches, most)) for each in reasons]
 
 
-def _needs(groups: Groups) -> dict[int, dict[int, int]]:
-    """Return the longest chain for both keys of each group."""
-    needs: dict[int, dict[int, int]] = defaultdict(dict)
-    for (place, key), longest in zip(groups.keys.tolist(), groups.longest.tolist()):
-        needs[place][key] = longest
-    return needs
-
-
-def _more_apart(history: History, counted: np.ndarray) -> dict[tuple[int, int], int]:
-    """Return how many more batches the `counted` calls of each type need at each line than they
-    would in one evaluation."""
-    together = history.groups(history.place, history.type, counted.astype(np.int64))
-    apart = history.groups(
-        history.place, history.type, counted.astype(np.int64), history.evaluation
-    )
-    more: dict[tuple[int, int], int] = defaultdict(int)
-    for groups, sign in ((apart, 1), (together, -1)):
-        for (place, node_type, count, *_), longest in zip(
-            groups.keys.tolist(), groups.longest.tolist()
-        ):
-            more[place, node_type] += sign * count * longest
-    return more
-
-
-def _uses(
-    history: History, more_apart: dict[tuple[int, int], int]
-) -> dict[int, dict[int, list[Use]]]:
-    """Return the types of each block or operator (numbered as in `History.block`), at each line."""
-    place, kind, block = history.place, history.type, history.block
-    found = history.groups(place, block, kind)
-    _, _, calls = distinct(place, block, kind)
-    uses: dict[int, dict[int, list[Use]]] = defaultdict(lambda: defaultdict(list))
-    for (number, owner, node_type), longest, count in zip(
-        found.keys.tolist(), found.longest.tolist(), calls.tolist()
-    ):
-        uses[number][owner].append(
-            Use(
-                history.types[node_type],
-                history.blocks[node_type],
-                count,
-                longest,
-                more_apart[number, node_type],
-            )
-        )
-    return uses
-
-
-def _bars(history: History) -> dict[int, list[Bar]]:
-    """Return the batches of each line."""
-    ran = np.flatnonzero(history.batch >= 0)
-    batch = history.batch[ran]
-    sizes = np.bincount(batch)
-    one = np.zeros(len(sizes), np.int64)
-    one[batch] = ran
-    bars: dict[int, list[Bar]] = defaultdict(list)
-    pairs, _, calls = distinct(history.place[ran], batch)
-    for (place, number), count in zip(pairs.tolist(), calls.tolist()):
-        kind = int(history.type[one[number]])
-        bars[place].append(
-            Bar(
-                number,
-                int(history.evaluation[one[number]]),
-                kind,
-                repr(history.types[kind]),
-                count,
-                int(sizes[number]),
-            )
-        )
-    return bars
+def _largest(ranks: np.ndarray) -> int:
+    return int(ranks.max(initial=0))
 
 
 def _taken(history: History, counts: list[Counts]) -> dict[NodeType, tuple[int, int]]:

@@ -6,7 +6,8 @@ due to the scheduler. Calls that must run alone are a batch each.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, Optional
 
 from mxnet import gluon
@@ -51,43 +52,39 @@ class Asked(NamedTuple):
     why: str = ''
 
 
-def block_reasons(uses: Sequence[Use], needed: int, by_block: dict[int, int]) -> list[Reason]:
-    """Return the reason that several blocks of one class are called, if it costs batches.
+def block_reasons(uses: Sequence[Use], needed: int, needs: Sequence[int]) -> Iterator[Reason]:
+    """Yield the reason that several blocks of one class are called, if it costs batches.
 
-    All calls of the line need `needed` batches, and those of each block `by_block`."""
+    All calls of the line need `needed` batches, and those of each block `needs`."""
     calls: Counter[gluon.Block] = Counter()
     for use in uses:
         calls[use.block] += use.calls
-    more = sum(by_block.values()) - needed
-    if len(by_block) == 1 or not more:
-        return []
+    more = sum(needs) - needed
+    if len(needs) == 1 or not more:
+        return
     first, second = (block for block, _ in calls.most_common(2))
     named = [f'{block.name} ({counted("call", count)})' for block, count in calls.most_common(3)]
     text = f'{len(calls)} blocks are called here, each in batches of its own: ' + ', '.join(
         named + ['…'] * (len(calls) > 3)
     )
-    return [
-        Reason(
-            Cause.BLOCK, text, advice_for_blocks(first, second), (first.name, second.name), (), more
-        )
-    ]
+    names = first.name, second.name
+    yield Reason(Cause.BLOCK, text, advice_for_blocks(first, second), names, (), more)
 
 
-def type_reasons(uses: Sequence[Use], needed: int) -> list[Reason]:
-    """Return the reason that one block or operator has several types, if it costs batches.
+def type_reasons(uses: Sequence[Use], needed: int) -> Iterator[Reason]:
+    """Yield the reasons that one block or operator has several types, if it costs batches.
 
     Calls of the block that can be batched need `needed` batches."""
     uses = [use for use in uses if not use.node_type.alone]
     more = sum(use.needed for use in uses) - needed
     if len(uses) < 2 or more <= 0:
-        return []
+        return
     types, block = [use.node_type for use in uses], uses[0].block
     padded = any(map(serves_padding, types))
     by_cause: dict[Cause, list[Difference]] = {}
     for difference in differences(types, block, [use.calls for use in uses]):
         cause = Cause.PADDED if padded and difference.cause in _OF_PADDING else difference.cause
         by_cause.setdefault(cause, []).append(difference)
-    reasons = []
     for cause, found in by_cause.items():
         why = analysed(_why_apart, cause, types, block)
         text = _in_words(found) + (f'; not padded to one length: {why}' if why else '')
@@ -99,8 +96,7 @@ def type_reasons(uses: Sequence[Use], needed: int) -> list[Reason]:
             advice = advice_for_lengths(why, block, found[0].values)
         else:
             advice = advice_for(cause, any(node_type.whole for node_type in types))
-        reasons.append(Reason(cause, text, advice, found[0].values, (), more))
-    return reasons
+        yield Reason(cause, text, advice, found[0].values, (), more)
 
 
 _OF_PADDING = Cause.SHAPE, Cause.ARGUMENT
@@ -113,10 +109,10 @@ def _why_apart(cause: Cause, types: Sequence[NodeType], block: Optional[gluon.Bl
     return why_not_padded(block, types) if cause is Cause.SHAPE else ''
 
 
-def merged(reasons: Iterable[Reason]) -> list[Reason]:
+def merged(reasons_of: Iterable[Iterable[Reason]]) -> list[Reason]:
     """Merge reasons of several blocks, one for each cause: the costliest, at the cost of all."""
     by_cause: dict[Cause, list[Reason]] = {}
-    for reason in reasons:
+    for reason in chain.from_iterable(reasons_of):
         by_cause.setdefault(reason.cause, []).append(reason)
     return [
         max(same, key=lambda reason: reason.batches)._replace(
@@ -126,54 +122,45 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
     ]
 
 
-def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> list[Reason]:
-    """Return the reasons for which calls of one block or operator must run one by one.
+def alone_reasons(uses: Sequence[Use], needed: int, batched: int) -> Iterator[Reason]:
+    """Yield the reason for which calls of one block or operator must run one by one.
 
     All calls need `needed` batches; those that can be batched need `batched`."""
     alone = [use for use in uses if use.node_type.alone]
     calls = sum(use.calls for use in alone)
     more = calls + batched - needed
     if not alone or not more:
-        return []
+        return
     most = max(alone, key=lambda use: use.calls)
     text = most.node_type.reason
-    cause = (
-        Cause.OWN_GRADIENT
-        if most.node_type.eager
-        else (Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS)
-    )
-    return [
-        Reason(
-            cause,
-            f'{calls} calls run one by one: {text}',
-            advice_for_alone(cause, most.node_type, most.block),
-            (text,),
-            (),
-            more,
-        )
-    ]
+    cause = Cause.NO_RULE if 'no batching rule' in text else Cause.MIXED_ROWS
+    if most.node_type.eager:
+        cause = Cause.OWN_GRADIENT
+    advice = advice_for_alone(cause, most.node_type, most.block)
+    yield Reason(cause, f'{calls} calls run one by one: {text}', advice, (text,), (), more)
 
 
-def large_reasons(bars: Sequence[Bar], needed: int) -> list[Reason]:
-    """Return the reason for large calls, one in each of these bars, that ran eagerly."""
+def large_reasons(bars: Sequence[Bar], needed: int) -> Iterator[Reason]:
+    """Yield the reason for large calls, one in each of these bars, that ran eagerly."""
     if not bars:
-        return []
+        return
     text = f'{counted("call", len(bars))} ran eagerly, as large calls do: {WHY}'
     more = max(0, len(bars) - needed)
     advice = advice_for(Cause.AT_ONCE)
-    return [Reason(Cause.AT_ONCE, text, advice, (len(bars),), (), more)]
+    yield Reason(Cause.AT_ONCE, text, advice, (len(bars),), (), more)
 
 
-def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int) -> list[Reason]:
-    """Return the reason for calls that ran in several evaluations, `asked` for in this order; some
+def evaluation_reasons(
+    uses: Sequence[Use], asked: Sequence[Asked], waiting: int
+) -> Iterator[Reason]:
+    """Yield the reasons for calls that ran in several evaluations, `asked` for in this order; some
     are still `waiting`."""
     more = sum(use.more_apart for use in uses if not use.node_type.alone)
     before = asked if waiting else asked[:-1]
     if not more or not before:
-        return []
+        return
     times = len(asked) + bool(waiting)  # those that wait need one more at least
     early = round(more * sum(one.early for one in before) / len(before))
-    reasons = []
     for cause, verb, share in (
         (Cause.READ_EARLY, 'needed a value while the scope was recording', early),
         (Cause.ASKED_APART, 'asked for some of the values only', more - early),
@@ -189,38 +176,30 @@ def evaluation_reasons(uses: Sequence[Use], asked: Sequence[Asked], waiting: int
             text += ''.join([f'; {why}' for why in whys])
             rounds = all(one.round for one in before if one.site in sites)
             advice = ROUNDS if rounds and cause is Cause.READ_EARLY else advice_for(cause)
-            reasons.append(Reason(cause, text, advice, (times,), tuple(sites), share))
-    return reasons
+            yield Reason(cause, text, advice, (times,), tuple(sites), share)
 
 
 def scheduler_reason(
     uses: Sequence[Use], name: str, taken: dict[NodeType, tuple[int, int]], advice: str
-) -> list[Reason]:
-    """Return the reason if the scheduler took more batches than the lower bound.
+) -> Iterator[Reason]:
+    """Yield the reason if the scheduler took more batches than the lower bound.
 
     `taken` has the types for which it did: batches in the whole scope, and the fewest possible."""
     found = [taken[use.node_type] for use in uses if use.node_type in taken]
-    batches, bound = (sum(column) for column in zip(*found)) if found else (0, 0)
-    if batches == bound:
-        return []
-    return [
-        Reason(
-            Cause.SCHEDULER,
+    if found:  # these differ in batches and bound
+        batches, bound = (sum(column) for column in zip(*found))
+        text = (
             f'{name!r} ran calls of these types, wherever they were made, in {batches} '
-            f'batches; not fewer than {bound} are possible',
-            advice,
-            (batches, bound),
-            (),
-            batches - bound,
+            f'batches; not fewer than {bound} are possible'
         )
-    ]
+        yield Reason(Cause.SCHEDULER, text, advice, (batches, bound), (), batches - bound)
 
 
-def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> list[Reason]:
-    """Return the reason if calls of a line depend on each other; if any ran, only these count."""
+def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> Iterator[Reason]:
+    """Yield the reason if calls of a line depend on each other; if any ran, only these count."""
     needed = min(needed, batches) if batches else needed
     if needed < 2:
-        return []
+        return
     text = (
         f'up to {needed} calls each need the result of the one before, so {needed} '
         f'batches are the fewest possible'
@@ -229,7 +208,7 @@ def dependency_reason(uses: Sequence[Use], needed: int, batches: int) -> list[Re
     if all([is_addition(use.node_type.graph.subgraph) for use in uses]):
         text += f'; {_why_no_sum([use.node_type for use in uses])}'
         advice = FOR_ADDITIONS
-    return [Reason(Cause.DEPENDENCY, text, advice, (needed, batches))]
+    yield Reason(Cause.DEPENDENCY, text, advice, (needed, batches))
 
 
 def _why_no_sum(types: Sequence[NodeType]) -> str:
