@@ -29,6 +29,16 @@ class Word(str):
     __repr__ = str.__str__
 
 
+class _Shown(NamedTuple):
+    """A value that is shown as a text in its place."""
+
+    value: Any
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 ARRAY = Word('an array')
 DATA = Word('data')
 COLUMN = Word('any other number')  # see decision 0024
@@ -68,7 +78,7 @@ def value_text(cause: Cause, value: Any) -> str:
         return 'any' if value is None else ' and '.join(map(str, value))
     if cause in (Cause.DTYPE, Cause.CONTEXT):
         return str(value)
-    return repr(value) if isinstance(value, (Word, _Weight, _Other)) else brief(value)
+    return repr(value) if isinstance(value, (Word, _Shown)) else brief(value)
 
 
 def _aspects(node_type: NodeType, block: Optional[gluon.Block]) -> Iterator[tuple[Cause, str, Any]]:
@@ -91,7 +101,8 @@ def _of_operator(node_type: NodeType) -> Iterator[tuple[Cause, str, Any]]:
         name = f'argument {position + 1}'
         if position in shared:
             array = next(weights).data(node_type.ctx)
-            yield Cause.WEIGHT, name, _Weight(id(array), array.shape)
+            text = f'a weight of shape {_shape_text(array.shape)}'
+            yield Cause.WEIGHT, name, _Shown(id(array), text)
         else:
             yield Cause.WEIGHT, name, DATA
             yield from _of_array(name, next(arguments), node_type)
@@ -117,7 +128,7 @@ def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[tuple[Cause, 
     )
     for name, frozen in mark:
         plain = type(frozen) is tuple and frozen[0] in _PLAIN
-        yield Cause.ATTRIBUTE, name, frozen[1] if plain else _Other(frozen)
+        yield Cause.ATTRIBUTE, name, frozen[1] if plain else _Shown(frozen, 'something else')
 
 
 def _of_array(
@@ -155,22 +166,3 @@ def _parts(template: tuple, name: str) -> Iterator[tuple[str, Any]]:
 
 def _shape_text(shape: tuple) -> str:
     return f'({", ".join(map(str, shape))}{"," * (len(shape) == 1)})'
-
-
-class _Weight(NamedTuple):
-    """An array that the calls of an operator share."""
-
-    identity: int
-    shape: tuple[int, ...]
-
-    def __repr__(self) -> str:
-        return f'a weight of shape {_shape_text(self.shape)}'
-
-
-class _Other(NamedTuple):
-    """A value that is not shown in reports."""
-
-    contents: Any
-
-    def __repr__(self) -> str:
-        return 'something else'

@@ -18,7 +18,6 @@ from .explanation import Bar, Explanation, Reason, SiteReport
 from .given import costs_by_place, given_in_all
 from .history import History, seconds_of_calls, split
 from .reasons import (
-    Asked,
     Use,
     alone_reasons,
     block_reasons,
@@ -71,18 +70,8 @@ class _Places:
 
     def __init__(self, recording: Recording, history: History, scheduler: str, seconds: np.ndarray):
         self._history, self._scheduler, self._seconds = history, scheduler, seconds
-        evaluator, counts = recording.evaluator, recording.evaluator.counts
+        self._evaluator, counts = recording.evaluator, recording.evaluator.counts
         self._costs = costs_by_place(recording, history.place)
-        self._asked = [
-            Asked(
-                count.asked_by,
-                count.early,
-                count.asked_by in evaluator.rounds,
-                evaluator.reasons.get(count.asked_by, ''),
-            )
-            for count in counts
-        ]
-        self._large = [count.are_large for count in counts]
         self._taken = _taken(history, counts)
         self._advice = analysed(advice_for_scheduler, counts) if self._taken else ''
         self._sizes = np.bincount(history.batch[history.batch >= 0])
@@ -152,14 +141,15 @@ class _Places:
         uses = [use for same in uses_of for use in same]
         needs = [_largest(self._in_block[own]) for own in blocks]
         batched = [_largest(self._batched[own[~self._alone[own]]]) for own in blocks]
-        large = [bar for bar in bars if self._large[bar.evaluation]]
-        asked = [self._asked[evaluation] for evaluation in sorted({bar.evaluation for bar in bars})]
+        counts = self._evaluator.counts
+        large = [bar for bar in bars if counts[bar.evaluation].are_large]
+        asked = [counts[evaluation] for evaluation in sorted({bar.evaluation for bar in bars})]
         reasons = [
             *block_reasons(uses, needed, needs),
             *merged(map(type_reasons, uses_of, batched)),
             *merged(map(alone_reasons, uses_of, needs, batched)),
             *large_reasons(large, needed),
-            *evaluation_reasons(uses, asked, waiting if self._early else 0),
+            *evaluation_reasons(uses, asked, waiting if self._early else 0, self._evaluator),
             *scheduler_reason(uses, self._scheduler, self._taken, self._advice),
             *dependency_reason(uses, needed, len(bars)),
             *self._costs.get(int(history.place[calls[0]]), ()),

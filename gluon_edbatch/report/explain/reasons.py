@@ -12,9 +12,10 @@ from typing import NamedTuple, Optional
 
 from mxnet import gluon
 
+from ...execute.counts import Counts
+from ...execute.evaluate import Evaluator
 from ...execute.executable import WHY
 from ...record.families import serves_padding, why_not_padded
-from ...record.sites import Site
 from ...subgraph.additions import is_addition
 from ...subgraph.node_type import NodeType
 from ..analysed import analysed
@@ -40,16 +41,6 @@ class Use(NamedTuple):
     calls: int
     needed: int  # batches, since the calls depend on each other
     more_apart: int  # batches in addition, as the calls are of several evaluations
-
-
-class Asked(NamedTuple):
-    """A line that asked for an evaluation. `early` if the scope still recorded, `round` if the line
-    called `run_concurrently`. `why` is the reason if only calls that run eagerly were needed."""
-
-    site: Site
-    early: bool
-    round: bool
-    why: str = ''
 
 
 def block_reasons(uses: Sequence[Use], needed: int, needs: Sequence[int]) -> Iterator[Reason]:
@@ -151,7 +142,7 @@ def large_reasons(bars: Sequence[Bar], needed: int) -> Iterator[Reason]:
 
 
 def evaluation_reasons(
-    uses: Sequence[Use], asked: Sequence[Asked], waiting: int
+    uses: Sequence[Use], asked: Sequence[Counts], waiting: int, evaluator: Evaluator
 ) -> Iterator[Reason]:
     """Yield the reasons for calls that ran in several evaluations, `asked` for in this order; some
     are still `waiting`."""
@@ -160,22 +151,23 @@ def evaluation_reasons(
     if not more or not before:
         return
     times = len(asked) + bool(waiting)  # those that wait need one more at least
-    early = round(more * sum(one.early for one in before) / len(before))
+    early = round(more * sum(count.early for count in before) / len(before))
     for cause, verb, share in (
         (Cause.READ_EARLY, 'needed a value while the scope was recording', early),
         (Cause.ASKED_APART, 'asked for some of the values only', more - early),
     ):
-        sites = Counter(one.site for one in before if one.early == (cause is Cause.READ_EARLY))
+        is_early = cause is Cause.READ_EARLY
+        sites = Counter(count.asked_by for count in before if count.early == is_early)
         if sites:
             where = ', '.join(
                 f'{site_text(site)} ({count} times)' if count > 1 else site_text(site)
                 for site, count in sites.most_common(3)
             )
             text = f'{where} {verb}, so the calls ran in {times} evaluations'
-            whys = dict.fromkeys(one.why for one in before if one.why and one.site in sites)
+            whys = dict.fromkeys(filter(None, map(evaluator.reasons.get, sites)))
             text += ''.join([f'; {why}' for why in whys])
-            rounds = all(one.round for one in before if one.site in sites)
-            advice = ROUNDS if rounds and cause is Cause.READ_EARLY else advice_for(cause)
+            in_rounds = all(site in evaluator.rounds for site in sites)
+            advice = ROUNDS if in_rounds and is_early else advice_for(cause)
             yield Reason(cause, text, advice, (times,), tuple(sites), share)
 
 
