@@ -76,14 +76,9 @@ def differences(
     """Return the arrays that differ by more than the tolerance.
 
     The tolerance is `rtol` of the scale (None: the dtype's) plus `atol`. `narrow` means that
-    float64 results were computed from less exact numbers.
-
-    Raises
-    ------
-    AssertionError
-        For differences that rounding cannot explain: in structure, shape, dtype, integers, or
-        positions of infinity and NaN. The message begins with `case`.
-    """
+    float64 results were computed from less exact numbers. Differences that rounding cannot explain
+    raise an AssertionError, whose message begins with `case`: in structure, shape, dtype, integers,
+    or positions of infinity and NaN."""
     names = [[*run.arrays, *run.plain] for run in (found, expected)]
     structure = f'{case}: result has structure {brief(names[0])}, eagerly {brief(names[1])}'
     ensure(sorted(names[0]) == sorted(names[1]), structure)

@@ -1,6 +1,7 @@
 """Copy a model and its samples to float64, or with other last bits, to see what rounding can do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Callable
 
 import numpy as np
@@ -44,37 +45,25 @@ def unique(items: Sequence[Any]) -> list[Any]:
     return list({id(item): item for item in items}.values())
 
 
-class other_parameters:
-    """Replace the parameters of some blocks by copies with their own gradients inside a with
-    statement. All of a parameter is restored afterwards: its arrays stay the same."""
-
-    def __init__(self, blocks: Sequence[gluon.Block], copy: Copy):
-        self._copy = copy
-        self._parameters = parameters_of(blocks)
-        self._before: list[tuple[gluon.Parameter, dict[str, Any]]] = []
-
-    def __enter__(self) -> None:
-        try:
-            for parameter in self._parameters:
-                if parameter._data is not None and np.issubdtype(parameter.dtype, np.floating):
-                    self._before.append((parameter, dict(parameter.__dict__)))
-                    self._replace(parameter)
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def _replace(self, parameter: gluon.Parameter) -> None:
-        """Replace a parameter's arrays, as ``Parameter.cast`` does, by new ones."""
-        parameter._data = list(map(self._copy, parameter._data))
-        parameter.dtype, parameter._var = parameter._data[0].dtype, None
-        if parameter.grad_req != 'null':
-            parameter._init_grad()
-
-    def __exit__(self, *_: Any) -> None:
-        for parameter, attributes in self._before:
+@contextmanager
+def other_parameters(blocks: Sequence[gluon.Block], copy: Copy) -> Iterator[None]:
+    """Replace the parameters of some blocks by copies with their own gradients inside the ``with``.
+    All of a parameter is restored afterwards: its arrays stay the same."""
+    before: list[tuple[gluon.Parameter, dict[str, Any]]] = []
+    try:
+        for parameter in parameters_of(blocks):
+            if parameter._data is not None and _is_floating(parameter):
+                before.append((parameter, dict(parameter.__dict__)))
+                # As `Parameter.cast` does.
+                parameter._data = list(map(copy, parameter._data))
+                parameter.dtype, parameter._var = parameter._data[0].dtype, None
+                if parameter.grad_req != 'null':
+                    parameter._init_grad()
+        yield
+    finally:
+        for parameter, attributes in before:
             parameter.__dict__.clear()
             parameter.__dict__.update(attributes)
-        self._before = []
 
 
 def other_samples(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:

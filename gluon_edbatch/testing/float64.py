@@ -83,15 +83,13 @@ class Noise:
 
 
 class recording_in_float64(batching):
-    """A scope in which all values are float64."""
+    """A scope in which all values are float64, inside of `computing_in_float64`."""
 
-    def __init__(self, scheduler: Any, known: Known):
+    def __init__(self, scheduler: Any):
         super().__init__(scheduler, compile_options=_Options(**asdict(current_options())))
-        self._known = known
 
     def _new_recording(self) -> Recording:
-        evaluator = Evaluator(self.scheduler, self._timing)
-        return _WideRecording(evaluator, self._ctx, self._options, self._known)
+        return _WideRecording(Evaluator(self.scheduler), self._ctx, self._options)
 
 
 @contextmanager
@@ -303,10 +301,6 @@ class _Options(CompileOptions):
 class _WideRecording(Recording):
     """A recording that widens arrays from elsewhere."""
 
-    def __init__(self, evaluator: Any, ctx: Any, options: CompileOptions, known: Known):
-        self._in_float64 = known
-        super().__init__(evaluator, ctx, options)
-
     def operator_called(  # type: ignore[no-untyped-def]  # as `operator_dispatch` has it
         self, handle, ndargs, keys, vals, out, is_np_op, output_is_list
     ):
@@ -345,7 +339,7 @@ class _WideRecording(Recording):
 
     def _widened(self, array: NDArray) -> NDArray:
         if not isinstance(array, LazyArray):
-            return widened(array, self._in_float64)
+            return widened(array, _run.known or {})
         store = array._store
         if np.dtype(store.spec.dtype).name not in _NARROW or store.recording is not self:
             return array

@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from numbers import Number
 from typing import Any, Callable, Optional, Union
 
@@ -170,10 +171,8 @@ class _Comparison:
                     f'{"" if active else "not "}hybridized, {mode}, '
                     f'{"" if native else "no "}native operators'
                 )
-                suspects = self._differences(found, eager[0], case)
-                if suspects:
-                    fault = self._judge(suspects, found, eager, train, case, scheduler)
-                    ensure(not fault, with_knobs(fault))
+                fault = self._fault(found, eager, train, case, scheduler)
+                ensure(not fault, with_knobs(fault))
 
     def _compare_hybridized(self, eager: list[Measured], train: bool, mode: str) -> None:
         """Warn if hybridized blocks give something else in eager Gluon, too."""
@@ -181,8 +180,7 @@ class _Comparison:
         try:
             with self.model.hybridized(True):
                 found = self.model.eager(train)
-            suspects = self._differences(found, eager[0], case)
-            fault = self._judge(suspects, found, eager, train, case) if suspects else ''
+            fault = self._fault(found, eager, train, case)
         except Exception as error:  # as Gluon refuses another number of arguments
             fault = f'{case}: {type(error).__name__}: {error}'
         if fault:
@@ -195,16 +193,13 @@ class _Comparison:
     def _differences(self, found: Measured, expected: Measured, case: str) -> list[Suspect]:
         return differences(found, expected, case, self.rtol, self.atol, self.model.is_narrow())
 
-    def _judge(
-        self,
-        suspects: list[Suspect],
-        found: Measured,
-        eager: list[Measured],
-        train: bool,
-        case: str,
-        scheduler: Any = None,
+    def _fault(
+        self, found: Measured, eager: list[Measured], train: bool, case: str, scheduler: Any = None
     ) -> str:
-        """Return what is wrong by float64, or nothing; append the eager runs that it needs."""
+        """Return what is wrong with a run, or nothing; append the eager runs that this needs."""
+        suspects = self._differences(found, eager[0], case)
+        if not suspects:
+            return ''
         exact = _alike(self.exact(train), found)
         if len(eager) == 1:
             eager += [self.model.eager(train), *self.model.eager_rounded_otherwise(train)]
@@ -225,23 +220,21 @@ def _alike(run: Union[Measured, Exception], other: Measured) -> Union[Measured, 
     return run
 
 
+@dataclass(eq=False)
 class _Model:
     """A model and its samples, to run in several ways."""
 
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        samples: list[Any],
-        unpack: bool,
-        blocks: Sequence[gluon.Block],
-        inputs: Sequence[NDArray],
-        seed: int,
-    ) -> None:
-        self.model, self.samples, self.unpack = model, samples, unpack
-        self.blocks, self.seed = blocks, seed
-        trained = [array for array in _arrays(samples) if array.grad is not None]
-        self.inputs = unique([*inputs, *trained])
-        self.ctx = next((ctx for ctx in map(context_of, blocks) if ctx is not None), None)
+    model: Callable[..., Any]
+    samples: list[Any]
+    unpack: bool
+    blocks: Sequence[gluon.Block]
+    inputs: Sequence[NDArray]
+    seed: int
+
+    def __post_init__(self) -> None:
+        trained = [array for array in _arrays(self.samples) if array.grad is not None]
+        self.inputs = unique([*self.inputs, *trained])
+        self.ctx = next((ctx for ctx in map(context_of, self.blocks) if ctx is not None), None)
 
     def is_narrow(self) -> bool:
         """Return whether any given number is less exact than float64."""
@@ -333,7 +326,7 @@ class _Model:
         """Run the samples in one scope in float64, or return why that is not possible."""
         try:
             with self._of_copies(in_float64) as (model, known), computing_in_float64(known):
-                return model.batched(train, scheduler, partial(recording_in_float64, known=known))
+                return model.batched(train, scheduler, recording_in_float64)
         except Exception as error:
             return error
 

@@ -311,7 +311,7 @@ def test_random_expressions(steps, ends, lengths, ragged, seed):
 def test_rows_of_numpy_are_judged_in_float64():
     """`ragged` reads such rows together; a run in float64 has to widen them, too."""
     query, matrix = matrices((4,))[0]
-    with computing_in_float64({}), recording_in_float64('agenda', {}):
+    with computing_in_float64({}), recording_in_float64('agenda'):
         value = edb.ragged([matrix[i : i + 1] for i in range(4)])
         context = of_ragged(PROGRAMS['attention'])(nd.array(query), value.values())
         assert value.dtype == context.dtype == np.float64
