@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Union
 
@@ -31,6 +32,7 @@ KIND = 'cells'
 _KINDS = {Kind.ROWS: 'rows', Kind.RAGGED: 'ragged'}
 _TRIED = 3, 2, 2, 1, 0  # values of the ragged arguments of the calls that are compared
 _CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
+_Weights = dict[gluon.Parameter, np.ndarray]  # in the order of the bundle
 
 
 def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) -> Path:
@@ -73,52 +75,52 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
     if recording is None or not recording.forms:
         raise BundleError('the scope has recorded nothing: record some samples')
     recording.flush()
-    cells, weights = _Cells(recording, names_of_blocks(net)), _ExportedWeights()
-    entries = [_entry(kind, cells.names_of(kind), weights) for kind in cells.types]
+    names = names_of_blocks(net)
+    blocks_of = _called(recording, names)
+    weights: _Weights = {}
+    entries = [
+        _entry(kind, [name for block in blocks for name in names[block]], weights)
+        for kind, blocks in blocks_of.items()
+    ]
     with BundleWriter(folder, KIND) as bundle:
         bundle.content.update(
             cells={
                 name: {'children': getattr(block, 'values_of_child', 0)}
-                for block, all_names in cells.called.items()
-                for name in all_names
+                for block in dict.fromkeys(chain.from_iterable(blocks_of.values()))
+                for name in names[block]
             },
             types=entries,
-            weights=weights.write(bundle),
-            policy=_policy(scope.scheduler, cells.types),
+            weights=[
+                {**bundle.add_array(f'weight{place}.npy', array), 'name': parameter.name}
+                for place, (parameter, array) in enumerate(weights.items())
+            ],
+            policy=_policy(scope.scheduler, blocks_of),
         )
     return Path(folder)
 
 
-class _Cells:
-    """Hold the cells that were called, and the types of these calls."""
-
-    def __init__(self, recording: Recording, names: dict[gluon.Block, list[str]]) -> None:
-        self._recording = recording
-        self.types: list[NodeType] = []
-        self.called: dict[gluon.Block, list[str]] = {}
-        self._blocks: dict[NodeType, set[gluon.Block]] = {}
-        used = set(recording.node_forms.since(0).tolist())
-        for form in recording.forms:
-            kind = form.node_type
-            if form.index not in used or (form.block is None and _is_known_there(kind)):
-                continue
-            if form.block is None:
-                raise BundleError(
-                    f'{kind} is an operator that was called outside of cells: put it into the '
-                    'hybrid_forward of a HybridBlock'
-                )
-            if form.block not in names:
-                raise BundleError(f'{kind}: the block is not in the model that is exported')
-            _check(kind)
-            self.called[form.block] = names[form.block]
-            if kind not in self._blocks:
-                self.types.append(kind)
-            self._blocks.setdefault(kind, set()).add(form.block)
-        self.types.sort(key=lambda kind: kind.serial)
-
-    def names_of(self, kind: NodeType) -> list[str]:
-        """Return the names of the cells that have calls of a type."""
-        return [name for block in self._blocks[kind] for name in self.called[block]]
+def _called(
+    recording: Recording, names: dict[gluon.Block, list[str]]
+) -> dict[NodeType, list[gluon.Block]]:
+    """Return the types of the calls in the order in which they were made, each with its cells."""
+    blocks_of: dict[NodeType, list[gluon.Block]] = {}
+    used = set(recording.node_forms.since(0).tolist())
+    for form in recording.forms:
+        kind, block = form.node_type, form.block
+        if form.index not in used or (block is None and _is_known_there(kind)):
+            continue
+        if block is None:
+            raise BundleError(
+                f'{kind} is an operator that was called outside of cells: put it into the '
+                'hybrid_forward of a HybridBlock'
+            )
+        if block not in names:
+            raise BundleError(f'{kind}: the block is not in the model that is exported')
+        _check(kind)
+        blocks = blocks_of.setdefault(kind, [])
+        if block not in blocks:
+            blocks.append(block)
+    return dict(sorted(blocks_of.items(), key=lambda found: found[0].serial))
 
 
 def _is_known_there(kind: NodeType) -> bool:
@@ -157,41 +159,17 @@ def _check(kind: NodeType) -> None:
             raise BundleError(f'{kind} cannot be exported: it {why}')
 
 
-class _ExportedWeights:
-    """Collect the arrays of parameters, each parameter once."""
-
-    def __init__(self) -> None:
-        self._places: dict[Any, int] = {}
-        self._arrays: list[tuple[str, np.ndarray]] = []
-
-    def place(self, parameter: gluon.Parameter, ctx: mx.Context) -> int:
-        """Return the index of a parameter among the exported weights; add it if it is new."""
-        if parameter not in self._places:
-            self._places[parameter] = len(self._arrays)
-            self._arrays.append((parameter.name, parameter.data(ctx).asnumpy()))
-        return self._places[parameter]
-
-    def array(self, place: int) -> np.ndarray:
-        """Return the array of the parameter with an index."""
-        return self._arrays[place][1]
-
-    def write(self, bundle: BundleWriter) -> list[dict[str, Any]]:
-        """Write a file for each parameter; return their entries for the manifest."""
-        return [
-            {**bundle.add_array(f'weight{place}.npy', array), 'name': name}
-            for place, (name, array) in enumerate(self._arrays)
-        ]
-
-
-def _entry(kind: NodeType, cells: Sequence[str], weights: _ExportedWeights) -> dict[str, Any]:
-    """Return the manifest's entry for a type: its cells, arguments, nodes and weights."""
-    placed = {
-        name: weights.place(parameter, kind.ctx)
-        for name, parameter in kind.graph.parameters.items()
-    }
+def _entry(kind: NodeType, cells: list[str], weights: _Weights) -> dict[str, Any]:
+    """Return the manifest's entry for a type: its cells, arguments, nodes and weights. Its
+    parameters are added to `weights`."""
+    parameters = kind.graph.parameters
+    for parameter in parameters.values():
+        if parameter not in weights:
+            weights[parameter] = parameter.data(kind.ctx).asnumpy()
+    places = {parameter: place for place, parameter in enumerate(weights)}
     entry = {
         'name': kind.stable_name,
-        'cells': list(cells),
+        'cells': cells,
         'template': [_template(kind, part) for part in kind.made_with[0]],
         'arguments': [
             {'kind': _KINDS[each.kind], **_described(each.arena.row_shape, each.arena.dtype)}
@@ -203,10 +181,10 @@ def _entry(kind: NodeType, cells: Sequence[str], weights: _ExportedWeights) -> d
         ],
         'results': _nested(kind, kind.nested),
         'fills': kind.masked is not None,
-        'weights': placed,
+        'weights': {name: places[parameter] for name, parameter in parameters.items()},
         **_program(kind.graph.subgraph),
     }
-    _compare(kind, entry, {name: weights.array(place) for name, place in placed.items()})
+    _compare(kind, entry, {name: weights[parameter] for name, parameter in parameters.items()})
     return entry
 
 
