@@ -1,14 +1,14 @@
 """`Unfold`: the interface of `Fold`, computed eagerly."""
 
 from collections.abc import Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from ..mx.parameters import context_of
 from .fold import Fold
-from .handles import Handle, like, part_of
+from .handles import Handle, part_of, resolve
 from .joined import indices, joined
 
 
@@ -76,12 +76,13 @@ class Unfold(Fold):
     def _note(self, batch_axis: int, op: Any, op_key: Any, args: Sequence[Any]) -> Handle:
         """Run the call that was passed to `add`, and return its result."""
         named = isinstance(op, str)
-        values = [_value(arg, self._index if named else None) for arg in args]
+        values = resolve(args, {}, self._argument if named else _value)
         with self._placed(self._ctx()):
             return Result((getattr(self.block, op) if named else op)(*values), batch_axis)
 
-    def _index(self, number: int) -> NDArray:
-        return indices([number], self._ctx())
+    def _argument(self, item: Any) -> Any:
+        """Return an argument of `add`: an int is an index."""
+        return indices([item], self._ctx()) if type(item) is int else _value(item)
 
     def _ctx(self) -> Optional[mx.Context]:
         return self.ctx or context_of(self.block)
@@ -89,9 +90,7 @@ class Unfold(Fold):
     def __call__(self, nodes: Sequence[Sequence[Any]], reset: bool = True) -> list[NDArray]:
         """Return the results of each list as one array (see `Fold`)."""
         lists = [list(items) for items in nodes]
-        return [
-            joined(items, [_value(item, None) for item in items], self._ctx()) for items in lists
-        ]
+        return [joined(items, resolve(items, {}, _value), self._ctx()) for items in lists]
 
     def apply(self, block: Any, nodes: Sequence[Sequence[Any]]) -> list[NDArray]:
         """Return the results of each list as one array.
@@ -123,11 +122,5 @@ class Unfold(Fold):
         return self(nodes)
 
 
-def _value(arg: Any, integer: Optional[Callable[[int], NDArray]]) -> Any:
-    """Return an argument with values in place of handles, and ints as arrays if asked."""
-    if isinstance(arg, Result):
-        return arg.value
-    if isinstance(arg, (list, tuple)) or type(arg) is dict:
-        items = arg.values() if type(arg) is dict else arg
-        return like(arg, [_value(item, integer) for item in items])
-    return integer(arg) if integer is not None and type(arg) is int else arg
+def _value(item: Any) -> Any:
+    return item.value if isinstance(item, Result) else item

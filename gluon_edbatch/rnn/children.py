@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Optional
 
+import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
@@ -16,6 +17,12 @@ def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: tuple[int, ...]
         for name, shape in shapes.items():
             parameter = cell.params.get(name, shape=shape, init=init, allow_deferred_init=True)
             setattr(cell, name, parameter)
+
+
+def without_input(cell: gluon.HybridBlock, like: NDArray) -> NDArray:
+    """Return zeros as input, which change nothing: a graph that Gluon has compiled takes one
+    structure of arguments only."""
+    return mx.nd.zeros((like.shape[0], cell.i2h_weight.shape[1]), like.ctx, like.dtype)
 
 
 class ChildrenCell(gluon.HybridBlock):

@@ -1,13 +1,11 @@
 """Tree-GRU cell (child-sum; after Kokkinos and Potamianos, 2017: Structural Attention Neural
 Networks for improved sentiment analysis, https://arxiv.org/abs/1701.01811, eq. 1–4)."""
 
-from collections.abc import Sequence
 from typing import Any, Optional
 
-import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from .children import ChildrenCell, add_parameters
+from .children import ChildrenCell, add_parameters, without_input
 
 
 class TreeGRUCell(ChildrenCell):
@@ -95,19 +93,12 @@ class TreeGRUCell(ChildrenCell):
         """
         if x is not None and not self._takes_input:
             raise ValueError(f'{self.name} was made without input (input_size=None)')
-        if x is None and self._takes_input and self._active and isinstance(children, (list, tuple)):
-            x = self._no_input(children)
+        first = children[0] if isinstance(children, (list, tuple)) and children else None
+        if x is None and self._takes_input and self._active and isinstance(first, NDArray):
+            x = without_input(self, first)
         return super().forward(x, children)
 
     forward.recorded = True  # type: ignore[attr-defined]
-
-    def _no_input(self, children: Sequence[Any]) -> Optional[NDArray]:
-        """Return zeros as input, which change nothing: a graph that Gluon has compiled takes one
-        structure of arguments only."""
-        if not children or not isinstance(children[0], NDArray):
-            return None
-        like = children[0]
-        return mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
 
     def hybrid_forward(
         self,

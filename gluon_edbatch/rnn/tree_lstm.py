@@ -12,7 +12,7 @@ import mxnet as mx
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from .children import ChildrenCell, add_parameters
+from .children import ChildrenCell, add_parameters, without_input
 
 
 def gate(F: Any, x: Any, index: int, size: int, activation: str) -> Any:
@@ -203,7 +203,7 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
         if not isinstance(like, NDArray):
             return x, children
         if x is None and self._takes_input:
-            x = mx.nd.zeros((like.shape[0], self.i2h_weight.shape[1]), like.ctx, like.dtype)
+            x = without_input(self, like)
         if not children:
             state = mx.nd.zeros((like.shape[0], self._hidden_size), like.ctx, like.dtype)
             children = [(state, state)] * self._arity
