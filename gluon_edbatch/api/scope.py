@@ -146,15 +146,7 @@ class batching:
         """Return the counters of all evaluations so far, times in milliseconds.
         ``print(scope.report())`` puts types that differ in shapes and constants only on one
         line."""
-        recording = self._recording
-        evaluator = recording.evaluator if recording else Evaluator(self.scheduler)
-        return make_report(
-            self.scheduler.name,
-            evaluator.counts,
-            self._record_s,
-            evaluator.forced,
-            recording.forms if recording else (),
-        )
+        return make_report(self.scheduler.name, self._recording, self._record_s)
 
     def explain(self) -> Explanation:
         """Explain, line by line of the user's code, why calls were batched as they were, and what

@@ -1,7 +1,7 @@
 """Counters of what was batched, and of what was not and why."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ..execute.executable import WHY
 from ..execute.native.threads import get_num_threads
 from ..record.calls import Form
 from ..record.families import why_not_padded
-from ..record.sites import Site
+from ..record.recording import Recording
 from ..schedule import lower_bound
 from ..subgraph.node_type import NodeType
 from .analysed import analysed
@@ -165,14 +165,10 @@ def _name_of_all(alike: list[TypeReport]) -> str:
     return f'{first} and {len(alike) - 1} with other {" or ".join(differing)}'
 
 
-def make_report(
-    scheduler: str,
-    counts: Collection[Counts],
-    record_s: float,
-    forced: list[Site],
-    forms: Sequence[Form] = (),
-) -> Report:
-    """Add up the evaluations of a scope, which recorded calls of these forms."""
+def make_report(scheduler: str, recording: Optional[Recording], record_s: float) -> Report:
+    """Add up the evaluations of a scope, which was recorded in `record_s` seconds; None before it
+    is entered."""
+    counts = recording.evaluator.counts if recording else []
     types: dict[int, TypeReport] = {}
     for count in counts:
         passes, written = passes_of(count), calls_written(count)
@@ -192,7 +188,7 @@ def make_report(
                     calls=known.calls + int(written[group.nodes].sum()),
                     batches=known.batches + group.size,
                 )
-    for serial, why in _by_length(counts, forms).items():
+    for serial, why in _by_length(counts, recording.forms if recording else ()).items():
         types[serial] = types[serial]._replace(by_length=why)
     return Report(
         scheduler,
@@ -208,7 +204,7 @@ def make_report(
         sum(count.schedule.unseen_states for count in counts),
         1e3 * sum(count.schedule_s - count.schedule.learn_s for count in counts),
         1e3 * sum(count.execute_s for count in counts),
-        tuple(forced),
+        tuple(recording.evaluator.forced) if recording else (),
         get_num_threads(),
         sum(count.is_cached for count in counts),
         sum(map(len, {count.plans for count in counts if count.plans is not None})),
