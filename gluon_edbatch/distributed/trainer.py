@@ -70,14 +70,8 @@ class Trainer(gluon.Trainer):
             Divisor of summed gradients: the number of samples of *all* workers in this step, if
             losses are sums over samples.
         ignore_stale_grad : bool, default False
-            Whether backward may have left out parameters, see `allreduce_grads`.
-
-        Raises
-        ------
-        DistributedError
-            If a parameter with a row_sparse gradient is on several contexts.
-        UserWarning
-            If backward has left out a parameter and `ignore_stale_grad` is False, as Gluon does.
+            Whether backward may have left out parameters: see `allreduce_grads`, and what that
+            raises.
         """
         self.allreduce_grads(ignore_stale_grad)
         self.update(batch_size, ignore_stale_grad)
@@ -143,7 +137,7 @@ class Trainer(gluon.Trainer):
     def _add_up_rows(self, parameters: Sequence[gluon.Parameter], stale: bool) -> None:
         """Sum row_sparse gradients: exchange which rows workers have, then the rows themselves."""
         own = [_rows(each) for each in parameters]
-        marks = [_marks(each, ids) for each, ids in zip(parameters, own)]
+        marks = [np.bincount(ids, minlength=each.shape[0]) for each, ids in zip(parameters, own)]
         ends = np.cumsum([len(each) for each in marks])[:-1]
         counts = np.split(self._workers.sum_numbers(np.concatenate(marks)), ends)
         met = [np.flatnonzero(each) for each in counts]
@@ -176,12 +170,6 @@ def _rows(parameter: gluon.Parameter) -> np.ndarray:
     if not has_new_gradient(parameter):
         return np.zeros(0, np.int64)
     return parameter.list_grad()[0].indices.asnumpy()
-
-
-def _marks(parameter: gluon.Parameter, rows: np.ndarray) -> np.ndarray:
-    marks = np.zeros(parameter.shape[0], np.float32)
-    marks[rows] = 1
-    return marks
 
 
 def _spread(gradient: NDArray, places: np.ndarray, count: int) -> NDArray:
