@@ -1,7 +1,7 @@
 """`Fold`: note calls sample by sample, and run them together when their results are asked for."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any, Callable, Optional, Union
 
@@ -267,11 +267,8 @@ class Fold:
     @contextmanager
     def _placed(self, ctx: Optional[mx.Context]) -> Iterator[None]:
         """Set the context, if one is known, and switch gradients off if asked."""
-        with ExitStack() as stack:
-            if ctx is not None:
-                stack.enter_context(ctx)
-            if self.volatile:
-                stack.enter_context(autograd.pause(train_mode=autograd.is_training()))
+        mode = autograd.pause(train_mode=autograd.is_training()) if self.volatile else nullcontext()
+        with ctx or nullcontext(), mode:
             yield
 
     def _replayed(

@@ -4,7 +4,8 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from types import MethodType
 from typing import Any, Callable, NoReturn, Optional, Union
@@ -76,6 +77,7 @@ class Handle(ABC):
         """Return the handle of a part of this noted result: of an index, or with a further axis."""
 
 
+@dataclass(eq=False)
 class NotedCall:
     """A call that a fold noted, to run later.
 
@@ -85,38 +87,15 @@ class NotedCall:
     ran.
     """
 
-    __slots__ = (
-        'op',
-        'batch_axis',
-        'args',
-        'index',
-        'depth',
-        'owner',
-        'code',
-        'instruction',
-        'value',
-    )
-
-    def __init__(
-        self,
-        op: Union[Callable, str],
-        batch_axis: int,
-        args: Iterable[Any],
-        index: int,
-        depth: int,
-        owner: object,
-        code: int,
-        instruction: int,
-    ):
-        self.op = op
-        self.batch_axis = batch_axis
-        self.args = args
-        self.index = index
-        self.depth = depth
-        self.owner = owner
-        self.code = code
-        self.instruction = instruction
-        self.value = None
+    op: Union[Callable, str]
+    batch_axis: int
+    args: Iterable[Any]
+    index: int
+    depth: int
+    owner: object
+    code: int
+    instruction: int
+    value: Any = None
 
     @property
     def site(self) -> Site:
@@ -282,13 +261,12 @@ def like(container: Any, items: list) -> Any:
 # --- what was noted, as text --------------------------------------------------------------------
 
 
-def summary(calls: Iterable[NotedCall]) -> str:
+def summary(calls: Sequence[NotedCall]) -> str:
     """Return lines such as ``15 x Dense(dense0)((1, 4))`` under the depth of these calls."""
     steps: dict[int, Counter] = {}
     for call in calls:
         steps.setdefault(call.depth, Counter())[_text(call)] += 1
-    total = sum([sum(step.values()) for step in steps.values()])
-    lines = [f'Fold: {total} calls in {len(steps)} steps']
+    lines = [f'Fold: {len(calls)} calls in {len(steps)} steps']
     for depth in sorted(steps):
         lines.append(f'  step {depth}:')
         lines += [f'    {number} x {text}' for text, number in steps[depth].items()]
