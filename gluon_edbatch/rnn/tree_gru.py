@@ -100,45 +100,27 @@ class TreeGRUCell(ChildrenCell):
 
     forward.recorded = True  # type: ignore[attr-defined]
 
-    def hybrid_forward(
-        self,
-        F: Any,
-        x: Any,
-        child_h: Any,
-        i2h_bias: Any,
-        h2h_z_weight: Any,
-        h2h_r_weight: Any,
-        h2h_n_weight: Any,
-        i2h_weight: Any = None,
-    ) -> Any:
+    def hybrid_forward(self, F: Any, x: Any, child_h: Any, **weights: Any) -> Any:
         """Compute h from x (N, E) or None, and child_h (N, K, H), padded with zeros."""
-        size = self._hidden_size
-        own = (
-            i2h_bias
-            if x is None
-            else F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=3 * size)
-        )
-        own_z, own_n, own_r = (
-            F.slice_axis(own, axis=-1, begin=i * size, end=(i + 1) * size) for i in range(3)
-        )
+        size, own = self._hidden_size, weights['i2h_bias']
+        if x is not None:
+            own = F.FullyConnected(x, weights['i2h_weight'], own, num_hidden=3 * size)
+        parts = {
+            name: F.slice_axis(own, axis=-1, begin=i * size, end=(i + 1) * size)
+            for i, name in enumerate('znr')
+        }
 
-        def inner(state: Any, weight: Any, own_part: Any) -> Any:
+        def inner(name: str, state: Any, **kwargs: Any) -> Any:
+            weight = weights[f'h2h_{name}_weight']
             if x is None:  # what is left is a bias
-                return F.FullyConnected(state, weight, own_part, num_hidden=size)
-            return own_part + F.FullyConnected(state, weight, no_bias=True, num_hidden=size)
-
-        def inner_of_each(weight: Any, own_part: Any) -> Any:
-            if x is None:
-                return F.FullyConnected(child_h, weight, own_part, num_hidden=size, flatten=False)
-            return F.broadcast_add(
-                F.FullyConnected(child_h, weight, no_bias=True, num_hidden=size, flatten=False),
-                F.expand_dims(own_part, axis=1),
-            )
+                return F.FullyConnected(state, weight, parts[name], num_hidden=size, **kwargs)
+            product = F.FullyConnected(state, weight, no_bias=True, num_hidden=size, **kwargs)
+            if state is child_h:
+                return F.broadcast_add(product, F.expand_dims(parts[name], axis=1))
+            return parts[name] + product
 
         total = F.sum(child_h, axis=1)
-        z = F.Activation(inner(total, h2h_z_weight, own_z), act_type='sigmoid')
-        reset = F.Activation(inner_of_each(h2h_r_weight, own_r), act_type='sigmoid')
-        new = F.Activation(
-            inner(F.sum(reset * child_h, axis=1), h2h_n_weight, own_n), act_type='tanh'
-        )
+        z = F.Activation(inner('z', total), act_type='sigmoid')
+        reset = F.Activation(inner('r', child_h, flatten=False), act_type='sigmoid')
+        new = F.Activation(inner('n', F.sum(reset * child_h, axis=1)), act_type='tanh')
         return new + z * (total - new)

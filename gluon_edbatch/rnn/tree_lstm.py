@@ -209,27 +209,19 @@ class NaryTreeLSTMCell(gluon.HybridBlock):
             children = [(state, state)] * self._arity
         return x, children
 
-    def hybrid_forward(
-        self,
-        F: Any,
-        x: Any,
-        children: Any,
-        i2h_bias: Any,
-        h2h_weight: Any,
-        i2h_weight: Any = None,
-    ) -> Any:
+    def hybrid_forward(self, F: Any, x: Any, children: Any, **weights: Any) -> Any:
         """Compute h and c from x (N, E) or None, and children, pairs of (N, H)."""
         size, gates = self._hidden_size, (3 + self._arity) * self._hidden_size
-        total = None
+        bias, weight, total = weights['i2h_bias'], weights['h2h_weight'], None
         if x is not None:
-            total = F.FullyConnected(x, i2h_weight, i2h_bias, num_hidden=gates)
+            total = F.FullyConnected(x, weights['i2h_weight'], bias, num_hidden=gates)
         if children:
             child_h = [h for h, _ in children]
             inner = F.concat(*child_h, dim=1) if len(child_h) > 1 else child_h[0]
             if total is None:
-                total = F.FullyConnected(inner, h2h_weight, i2h_bias, num_hidden=gates)
+                total = F.FullyConnected(inner, weight, bias, num_hidden=gates)
             else:
-                total = total + F.FullyConnected(inner, h2h_weight, no_bias=True, num_hidden=gates)
+                total = total + F.FullyConnected(inner, weight, no_bias=True, num_hidden=gates)
         c = gate(F, total, 0, size, 'sigmoid') * gate(F, total, 2, size, 'tanh')
         for child, (_, child_state) in enumerate(children):
             c = c + gate(F, total, 3 + child, size, 'sigmoid') * child_state
