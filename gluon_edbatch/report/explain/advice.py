@@ -173,7 +173,6 @@ _BY_LENGTH = {
     'so few operators': 'Put more of the model into one HybridBlock: calls of larger ones are '
     'padded.',
     'equally long': 'Give these arguments one length in each call.',
-    'NumPy mode': 'Pad to few lengths yourself, or use mx.nd.',
     'buckets': 'Leave the compile option buckets on.',
 }
 _SLICES = (

@@ -216,15 +216,16 @@ class Explanation(NamedTuple):
         lines = []
         if self.calls:
             lines.append(
-                f'{_calls(self.calls)} at {len(self.places)} places in {_batches(self.batches)} '
+                f'{counted("call", self.calls)} at {len(self.places)} places in '
+                f'{counted("batch", self.batches)} '
                 f'({self.scheduler}; lower bound {self.lower_bound}), '
                 f'{self.calls / self.batches:.1f} calls a batch'
             )
         if self.error:
-            lines.append(f'{_calls(self.waiting)} will never be evaluated: {self.error}')
+            lines.append(f'{counted("call", self.waiting)} will never be evaluated: {self.error}')
         elif self.waiting:
             lines.append(
-                f'{_calls(self.waiting)} not evaluated yet: they run when somebody looks '
+                f'{counted("call", self.waiting)} not evaluated yet: they run when somebody looks '
                 f'at a value, or by gluon_edbatch.forward'
             )
         if self.given:
@@ -254,22 +255,22 @@ def headline(place: SiteReport) -> str:
     """Return the figures of a line of code as one line of text."""
     if not place.bars:
         return (
-            f'{place.operation}: {_calls(place.waiting)} not evaluated yet, of which '
+            f'{place.operation}: {counted("call", place.waiting)} not evaluated yet, of which '
             f'{place.largest_possible} could be one batch'
         )
     largest = f'{place.largest}' + (
         '' if place.largest == place.largest_possible else f' ({place.largest_possible} possible)'
     )
-    waiting = f'; {_calls(place.waiting)} not evaluated yet' if place.waiting else ''
+    waiting = f'; {counted("call", place.waiting)} not evaluated yet' if place.waiting else ''
     return (
-        f'{place.operation}: {_calls(place.calls)} in {_batches(place.batches)}, the largest '
-        f'of {largest}{waiting}'
+        f'{place.operation}: {counted("call", place.calls)} in '
+        f'{counted("batch", place.batches)}, the largest of {largest}{waiting}'
     )
 
 
 def reason_text(reason: Reason) -> str:
     """Return cause and text of a reason."""
-    cost = f' (at most {_batches(reason.batches)})' if reason.batches else ''
+    cost = f' (at most {counted("batch", reason.batches)})' if reason.batches else ''
     return f'{reason.cause.value}{cost}: {reason.text}'
 
 
@@ -335,12 +336,5 @@ TYPE_CAUSES = frozenset(
 def counted(what: str, count: int) -> str:
     """Return a count and its noun, plural if needed; text after a comma stays as it is."""
     noun, comma, rest = what.partition(',')
-    return f'{count} {noun}{"s" * (count != 1)}{comma}{rest}'
-
-
-def _calls(count: int) -> str:
-    return counted('call', count)
-
-
-def _batches(count: int) -> str:
-    return f'{count} batch' + 'es' * (count != 1)
+    plural = 'es' if noun.endswith('ch') else 's'
+    return f'{count} {noun}{plural * (count != 1)}{comma}{rest}'
