@@ -75,6 +75,8 @@ class batching:
     """
 
     _open = False  # also if a wrong argument stops __init__
+    _records_in: type[Recording] = Recording
+    _keeps_counts = True
 
     def __init__(
         self,
@@ -99,7 +101,8 @@ class batching:
         if self._recording is not None:
             raise RuntimeError('a batching scope records once; make a new one')
         outer = hooks.current_recording()
-        self._recording = recording = self._new_recording()
+        evaluator = Evaluator(self.scheduler, self._timing, self._keeps_counts)
+        self._recording = recording = self._records_in(evaluator, self._ctx, self._options)
         recording.outer = outer
         self._open = True
         hooks.install(self)
@@ -110,9 +113,6 @@ class batching:
         except BaseException:  # an interrupt: __exit__ will not be called
             self._leave()
             raise
-
-    def _new_recording(self) -> Recording:
-        return Recording(Evaluator(self.scheduler, self._timing), self._ctx, self._options)
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         if not self._open:
@@ -193,16 +193,13 @@ class lasting(batching):
     """Record as `batching` does, in a scope that samples enter and leave. The scope keeps no
     figures, and keeps results only while somebody can read them."""
 
+    _keeps_counts = False
     _seen_given = _bytes_given = 0  # arrays
 
     @property
     def calls_recorded(self) -> int:
         """Return how many calls the scope has recorded so far."""
         return 0 if self._recording is None else len(self._recording.node_forms)
-
-    def _new_recording(self) -> Recording:
-        evaluator = Evaluator(self.scheduler, self._timing, keeps_counts=False)
-        return Recording(evaluator, self._ctx, self._options)
 
     @property
     def evaluations(self) -> int:

@@ -19,7 +19,7 @@ _NEARER = 3  # times eager's distance from float64 is as near as eager
 # relative to the largest magnitude, to the scale of terms that cancel, and to eager's distance in
 # float32, which rounds 5e8 times as much: terms may cancel inside an operator, such as softmax.
 _IN_FLOAT64, _OF_TERMS, _OF_EAGER = 1e-7, 3e-11, 1e-7
-_KNOBS = (
+KNOBS = (
     'If this is rounding, give rtol or atol. To find what makes it, compare within '
     'gluon_edbatch.compile_options(native=False), or with other options off'
 )
@@ -193,11 +193,6 @@ def worst(faults: Sequence[Fault], case: str) -> str:
     lines = max(faults, key=lambda fault: fault.excess).lines
     told = [f'{more} more {"differ" if more > 1 else "differs"}, but less'] * (more > 0)
     return '\n  '.join([f'{case}: {lines[0]}', *lines[1:], *told])
-
-
-def with_knobs(message: str) -> str:
-    """Return the message with advice on what to try."""
-    return f'{message}\n  {_KNOBS}'
 
 
 def scales_of_terms(exact: Measured, noisy: Sequence[Measured]) -> dict[str, float]:

@@ -18,7 +18,6 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 from ..api.scope import batching
-from ..execute.evaluate import Evaluator
 from ..mx.arrays import new_array
 from ..mx.blocks import CALL_CACHED_OP
 from ..mx.invoke import (
@@ -80,16 +79,6 @@ class Noise:
             [array, factor.as_np_ndarray() if of_numpy else factor],
             *([], [], None, of_numpy, False),
         )
-
-
-class recording_in_float64(batching):
-    """A scope in which all values are float64, inside of `computing_in_float64`."""
-
-    def __init__(self, scheduler: Any):
-        super().__init__(scheduler, compile_options=_Options(**asdict(current_options())))
-
-    def _new_recording(self) -> Recording:
-        return _WideRecording(Evaluator(self.scheduler), self._ctx, self._options)
 
 
 @contextmanager
@@ -265,18 +254,8 @@ def _call_function(self: autograd.Function, *inputs: NDArray) -> Any:
     known, noise = _run.known, _run.noise
     if known is not None:
         for name in ('forward', 'backward'):
-            setattr(self, name, _in_float64(getattr(self, name), known, noise))
+            setattr(self, name, _running(known, True, noise)(getattr(self, name)))
     return hooks.hooked_call_function(self, *inputs)
-
-
-def _in_float64(
-    function: Callable[..., Any], known: Known, noise: Optional[Noise]
-) -> Callable[..., Any]:
-    def run(*arrays: NDArray) -> Any:
-        with _running(known, True, noise):
-            return function(*arrays)
-
-    return run
 
 
 _call_cached_op = unhooked(CALL_CACHED_OP)
@@ -344,6 +323,15 @@ class _WideRecording(Recording):
         if np.dtype(store.spec.dtype).name not in _NARROW or store.recording is not self:
             return array
         return self.operator('Cast', (('dtype', 'float64'),), [array])
+
+
+class recording_in_float64(batching):
+    """A scope in which all values are float64, inside of `computing_in_float64`."""
+
+    _records_in = _WideRecording
+
+    def __init__(self, scheduler: Any):
+        super().__init__(scheduler, compile_options=_Options(**asdict(current_options())))
 
 
 def _wide(values: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ from ..schedule import Scheduler
 from ..short_repr import brief
 from ..subgraph.options import compile_options, current_options
 from .closeness import (
+    KNOBS,
     ROUNDING,
     Measured,
     Suspect,
@@ -33,7 +34,6 @@ from .closeness import (
     judge,
     judge_without_float64,
     scales_of_terms,
-    with_knobs,
     worst,
 )
 from .copies import (
@@ -172,7 +172,7 @@ class _Comparison:
                     f'{"" if native else "no "}native operators'
                 )
                 fault = self._fault(found, eager, train, case, scheduler)
-                ensure(not fault, with_knobs(fault))
+                ensure(not fault, f'{fault}\n  {KNOBS}')
 
     def _compare_hybridized(self, eager: list[Measured], train: bool, mode: str) -> None:
         """Warn if hybridized blocks give something else in eager Gluon, too."""
