@@ -44,7 +44,7 @@ class History(NamedTuple):
         sites, site = _sites(recording)
         called_as = [(name, block is None) for name, block in zip(names, blocks)]
         operations = sorted(set(called_as))  # a block and an operator may have one name
-        keys, place, _ = distinct(site, _numbered(called_as, operations)[kind])
+        keys, place = distinct(site, _numbered(called_as, operations)[kind])
         places = [(sites[site], operations[operation][0]) for site, operation in keys.tolist()]
         return cls(
             places,
@@ -62,14 +62,9 @@ class History(NamedTuple):
         """Return (n,) the most calls that agree with a call in these columns, (n,) each, on a path
         that ends at it. Calls that agree need as many batches as the largest of their ranks, and
         those of one rank could be one batch."""
-        keys, group, _ = distinct(*columns)
-        graph = replace(
-            self.graph,
-            types=group.astype(np.int32),
-            num_types=len(keys),
-            alone=np.zeros(len(keys), bool),
-        )
-        return ranks(graph)
+        keys, group = distinct(*columns)
+        types, alone = group.astype(np.int32), np.zeros(len(keys), bool)
+        return ranks(replace(self.graph, types=types, num_types=len(keys), alone=alone))
 
 
 def split(calls: np.ndarray, column: np.ndarray) -> list[np.ndarray]:
@@ -80,17 +75,15 @@ def split(calls: np.ndarray, column: np.ndarray) -> list[np.ndarray]:
     return np.split(calls, np.flatnonzero(np.diff(column[calls])) + 1)
 
 
-def distinct(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct rows of columns of small integers, ascending; the index of each row among
-    them; and how often each occurs."""
+def distinct(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows of columns of small integers, ascending, and the index of each row
+    among them."""
     code = np.zeros(len(columns[0]), np.int64)  # one sort of numbers is faster than one of rows
     for column in columns:
         lowest = column.min(initial=0)
         code = code * (column.max(initial=0) - lowest + 1) + (column - lowest)
-    _, first, of_row, counts = np.unique(
-        code, return_index=True, return_inverse=True, return_counts=True
-    )
-    return np.stack(columns, axis=1)[first], of_row, counts
+    _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
+    return np.stack(columns, axis=1)[first], of_row
 
 
 def _numbered(items: list, of: list) -> np.ndarray:
@@ -101,7 +94,7 @@ def _numbered(items: list, of: list) -> np.ndarray:
 def _sites(recording: Recording) -> tuple[list[Site], np.ndarray]:
     """Return the user's lines, and the index of each call's line."""
     codes, code = np.unique(recording.node_codes.since(0), return_inverse=True)
-    pairs, of_call, _ = distinct(code, recording.node_instructions.since(0))
+    pairs, of_call = distinct(code, recording.node_instructions.since(0))
     found = [site_at(int(codes[code]), instruction) for code, instruction in pairs.tolist()]
     sites = sorted(set(found))
     return sites, _numbered(found, sites)[of_call]
