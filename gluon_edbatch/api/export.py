@@ -102,7 +102,7 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
 def _called(
     recording: Recording, names: dict[gluon.Block, list[str]]
 ) -> dict[NodeType, list[gluon.Block]]:
-    """Return the types of the calls in the order in which they were made, each with its cells."""
+    """Return the types that were called, by their serials, each with its cells."""
     blocks_of: dict[NodeType, list[gluon.Block]] = {}
     used = set(recording.node_forms.since(0).tolist())
     for form in recording.forms:
@@ -140,7 +140,8 @@ def _is_known_there(kind: NodeType) -> bool:
 
 def _check(kind: NodeType) -> None:
     """Raise if calls of a type cannot leave MXNet."""
-    ragged = any(argument.kind is Kind.RAGGED for argument in kind.arguments)
+    kinds = {argument.kind for argument in kind.arguments}
+    ragged = Kind.RAGGED in kinds
     for is_so, why in (
         (kind.mode.recording or kind.mode.training, 'was recorded under autograd.record()'),
         (kind.mode.numpy, 'was recorded in NumPy mode'),
@@ -150,10 +151,7 @@ def _check(kind: NodeType) -> None:
         (ragged and (kind.lengths is not None or not kind.neutral), 'depends on lengths'),
         (ragged and kind.rows != 1, 'has ragged values of several rows'),
         (not kind.has_one_length, 'has ragged arguments of different lengths'),
-        (
-            any(argument.kind not in _KINDS for argument in kind.arguments),
-            'takes packed arguments',
-        ),
+        (not kinds <= _KINDS.keys(), 'takes packed arguments'),
     ):
         if is_so:
             raise BundleError(f'{kind} cannot be exported: it {why}')
