@@ -64,15 +64,7 @@ Initializer
         return super().__call__(*left, *right)
 
     def hybrid_forward(
-        self,
-        F: Any,
-        left: Any,
-        left_matrix: Any,
-        right: Any,
-        right_matrix: Any,
-        vector_weight: Any,
-        vector_bias: Any,
-        matrix_weight: Any,
+        self, F: Any, left: Any, left_matrix: Any, right: Any, right_matrix: Any, **weights: Any
     ) -> Any:
         """Compute vectors (N, H) and matrices (N, H, H)."""
 
@@ -81,12 +73,13 @@ Initializer
 
         size = self._hidden_size
         both = F.concat(transformed(left, right_matrix), transformed(right, left_matrix), dim=1)
-        vector = F.Activation(
-            F.FullyConnected(both, vector_weight, vector_bias, num_hidden=size), act_type='tanh'
+        inner = F.FullyConnected(
+            both, weights['vector_weight'], weights['vector_bias'], num_hidden=size
         )
+        vector = F.Activation(inner, act_type='tanh')
         matrix = F.FullyConnected(
             F.concat(left_matrix, right_matrix, dim=2),
-            matrix_weight,
+            weights['matrix_weight'],
             no_bias=True,
             num_hidden=size,
             flatten=False,
