@@ -79,9 +79,12 @@ def differences(
     float64 results were computed from less exact numbers. Differences that rounding cannot explain
     raise an AssertionError, whose message begins with `case`: in structure, shape, dtype, integers,
     or positions of infinity and NaN."""
-    names = [[*run.arrays, *run.plain] for run in (found, expected)]
-    structure = f'{case}: result has structure {brief(names[0])}, eagerly {brief(names[1])}'
-    ensure(sorted(names[0]) == sorted(names[1]), structure)
+    ones, others = ([*run.arrays, *run.plain] for run in (found, expected))
+    extra, missing = sorted({*ones} - {*others}), sorted({*others} - {*ones})
+    structure = (
+        f'{case}: result has structure {brief(extra or ones)}, eagerly {brief(missing or others)}'
+    )
+    ensure(not extra and not missing, structure)
     for name, value in expected.plain.items():
         got = found.plain[name] if name in found.plain else found.arrays[name]
         ensure(_are_equal(got, value), f'{case}: {name} is {brief(got)}, eagerly {brief(value)}')
