@@ -81,6 +81,8 @@ def layer(call: LoweredCall) -> None:
         raise Unsupported('has a recurrent layer with states or lengths that are given')
     if any(attrs.get(name, 'None') != 'None' for name in _CLIPPING):
         raise Unsupported('has a recurrent layer with a projection or limits')
+    if attrs['mode'] == 'rnn_relu' and low.element_size != 4:
+        raise Unsupported('has a layer of relu, which MXNet computes in single precision')
     if low.training and layers > 1 and attrs.number('p', 0):
         raise Unsupported('has Dropout in training')
     weights, view = _weights(call), x.view

@@ -40,7 +40,7 @@ def _attention(F: Any, x: Any) -> Any:
     heads = F.transpose(F.reshape(x, shape=(0, 0, HEADS, -1)), axes=(0, 2, 1, 3))
     heads = F.reshape(heads, shape=(-3, -2))
     weights = F.softmax(F.batch_dot(heads, heads, transpose_b=True) * 0.4)
-    found = F.reshape(F.batch_dot(weights, heads), shape=(-4, -1, HEADS, 0, -1))
+    found = F.reshape(F.batch_dot(weights, heads), shape=(-4, -1, HEADS, -2))
     return F.reshape(F.transpose(found, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
 
 
