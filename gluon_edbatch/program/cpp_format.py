@@ -41,11 +41,7 @@ from .lower import PARAMETER
 SOURCES = Path(__file__).with_name('cpp')
 Pair = tuple[int, tuple[int, ...]]  # a network, and which of the program's parameters it has
 
-_DTYPES = {
-    'float32': 'kFloat32', 'float64': 'kFloat64', 'uint8': 'kUint8', 'int32': 'kInt32',
-    'int8': 'kInt8', 'int64': 'kInt64', 'bool': 'kBool',
-}  # fmt: skip
-_KINDS = {'float': 'kFloat', 'int': 'kInt', 'bool': 'kBool'}
+_DTYPES = frozenset('float32 float64 uint8 int32 int8 int64 bool'.split())
 _NUMBERS = {'float': 'double', 'int': 'int64_t', 'bool': 'bool'}
 # Functions of `calculate.h`, and what they are given besides the line and the operands.
 _CALCULATED = {
@@ -64,8 +60,8 @@ _CALCULATED = {
     'ge': ('compare<true>', 'std::greater_equal<>()'),
     'eq': ('compare<false>', 'std::equal_to<>()'),
     'ne': ('compare<false>', 'std::not_equal_to<>()'),
-    'max': ('maximum', ''),
-    'min': ('minimum', ''),
+    'max': ('extreme', 'std::greater<>()'),
+    'min': ('extreme', 'std::less<>()'),
     'not': ('negation', ''),
     'bool': ('as_bool', ''),
     'float': ('as_float', ''),
@@ -73,8 +69,11 @@ _CALCULATED = {
     'round': ('as_int', 'std::nearbyint'),
     'floor': ('as_int', 'std::floor'),
     'ceil': ('as_int', 'std::ceil'),
-    'sqrt': ('square_root', ''),
-    'log': ('logarithm', ''),
+    'sqrt': ('partial_function', 'std::sqrt, std::less<>(), "sqrt of a number that has none"'),
+    'log': (
+        'partial_function',
+        'std::log, std::less_equal<>(), "log of a number that has none"',
+    ),
     'exp': ('function', 'std::exp'),
     'tanh': ('function', 'std::tanh'),
 }  # fmt: skip
@@ -258,7 +257,7 @@ def _json(template: tuple) -> Iterator[Any]:
 
 def _entry(number: int, block: ProgramBlock) -> str:
     kinds = [
-        f'Kind::{_KINDS[spec.kind] if isinstance(spec, NumberSpec) else "kTensor"}'
+        f'Kind::k{spec.kind.capitalize() if isinstance(spec, NumberSpec) else "Tensor"}'
         for spec in block.takes
     ]
     line = _text(block.end.line) if isinstance(block.end, Choose) else 'nullptr'
@@ -286,7 +285,7 @@ def _spec(spec: Any) -> str:
 def _dtype(name: str) -> str:
     if name not in _DTYPES:
         raise BundleError(f'the C++ host does not compute in {name}: cast to float32')
-    return f'DType::{_DTYPES[name]}'
+    return f'DType::k{name.capitalize()}'
 
 
 # --- constants -----------------------------------------------------------------------------------

@@ -202,16 +202,11 @@ auto bits(const Place& at, F f, const A& a, const B& b) {
   return each(at, [&](T x, T y) { return static_cast<T>(f(x, y)); }, a, b);
 }
 
-// The second only where it is larger (or smaller), as Python has it.
-template <class A, class B>
-auto maximum(const Place& at, const A& a, const B& b) {
+// The second only where it is larger (f is std::greater) or smaller (std::less), as Python has it.
+template <class F, class A, class B>
+auto extreme(const Place& at, F f, const A& a, const B& b) {
   using T = Common<Element<A>, Element<B>>;
-  return each(at, [](T x, T y) { return y > x ? y : x; }, a, b);
-}
-template <class A, class B>
-auto minimum(const Place& at, const A& a, const B& b) {
-  using T = Common<Element<A>, Element<B>>;
-  return each(at, [](T x, T y) { return y < x ? y : x; }, a, b);
+  return each(at, [&](T x, T y) { return f(y, x) ? y : x; }, a, b);
 }
 
 // --- functions -----------------------------------------------------------------------------------
@@ -249,23 +244,15 @@ template <class A>
 Numbers<double> function(const Place& at, double (*f)(double), const A& a) {
   return each(at, [&](double x) { return f(x); }, a);
 }
-template <class A>
-Numbers<double> square_root(const Place& at, const A& a) {
+// f of a float; is_outside(x, 0) (std::less or the like) where f has no value.
+template <class F, class A>
+Numbers<double> partial_function(const Place& at, double (*f)(double), F is_outside,
+                                 const char* otherwise, const A& a) {
   return each(
       at,
       [&](double x) {
-        at.check(!(x < 0), "sqrt of a number that has none");
-        return std::sqrt(x);
-      },
-      a);
-}
-template <class A>
-Numbers<double> logarithm(const Place& at, const A& a) {
-  return each(
-      at,
-      [&](double x) {
-        at.check(!(x <= 0), "log of a number that has none");
-        return std::log(x);
+        at.check(!is_outside(x, 0), otherwise);
+        return f(x);
       },
       a);
 }
