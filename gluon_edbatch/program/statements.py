@@ -466,14 +466,12 @@ class _FunctionRewriter:
         return load(name)
 
     def _value_ifexp(self, node: ast.IfExp) -> ast.expr:
-        name, after = self._name(), CodeBlock()
-        then, other = CodeBlock(), CodeBlock()
-        self._condition(node.test, then, other)
-        for block, value in ((then, node.body), (other, node.orelse)):
-            self._start(block)
-            self._set(name, self._value(value))
-            self._jump(after)
-        self._start(after)
+        name, line = self._name(), self._line
+        then, other = [
+            ast.Assign([ast.Name(name, ast.Store())], value, lineno=line)
+            for value in (node.body, node.orelse)
+        ]
+        self._if(ast.If(node.test, [then], [other]))
         return load(name)
 
     def _value_compare(self, node: ast.Compare) -> ast.expr:
@@ -508,11 +506,7 @@ def _as_function(node: ast.expr) -> ast.expr:
 
 
 class _AsFunctions(ast.NodeTransformer):
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        self.generic_visit(node)
-        return _as_function(node)
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+    def visit(self, node: Any) -> Any:
         self.generic_visit(node)
         return _as_function(node)
 
@@ -527,6 +521,6 @@ class _Renamed(ast.NodeTransformer):
 
 def _loaded(target: Any) -> ast.expr:
     """Return the expression that reads the target of an assignment."""
-    if isinstance(target, ast.Name):
-        return load(target.id)
-    return ast.Subscript(target.value, target.slice, ast.Load())
+    made = copy.copy(target)
+    made.ctx = ast.Load()
+    return made
