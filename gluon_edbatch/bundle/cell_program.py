@@ -15,7 +15,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-from .numpy_operators import BINARY, OPERATORS, Attrs, copied, look_up
+from .numpy_operators import BINARY, OPERATORS, Attrs, copied
 from .numpy_steps import (
     REDUCTIONS,
     Env,
@@ -400,18 +400,13 @@ class _ProgramMaker:
             self._long.add(entry)
             value = float(node.attrs.get('value', 0))
             self.steps.append(masked(sources, self._slot(entry), value))
-        elif node.op in ('Embedding', 'take') and long == [True, False]:
+        elif node.op == 'Embedding' and long == [True, False]:
             self._long.add(entry)
             self._owned.add(entry)
-            self.steps.append(one_step(_look_up(node), sources, self._slot(entry), None, None))
+            function = OPERATORS['Embedding'].make(node.attrs)
+            self.steps.append(one_step(function, sources, self._slot(entry), None, None))
         else:
             raise NotInNumPy(f'{node.op} of a ragged argument')
-
-
-def _look_up(node: CellNode) -> Callable:
-    if node.op == 'take':
-        raise NotInNumPy('take from a ragged argument')
-    return lambda ids, table: look_up(table, ids)
 
 
 def _is_flat(node: CellNode) -> bool:
