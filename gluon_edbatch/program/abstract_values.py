@@ -219,16 +219,6 @@ class SampleTensor(Dynamic, mx.nd.NDArray):
         return self._dtype
 
     @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape))
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
     def context(self) -> mx.Context:
         """Context of the program."""
         return self.builder.shared.ctx
@@ -239,9 +229,6 @@ class SampleTensor(Dynamic, mx.nd.NDArray):
     def T(self) -> 'SampleTensor':
         """The transposed tensor."""
         return apply('transpose', self)
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def __iter__(self):
         return iter([self[i] for i in range(len(self))])
@@ -316,8 +303,9 @@ def _method(name: str) -> Any:
     return property(missing)
 
 
+_INHERITED = ('size', 'ndim')  # NDArray computes them from the shape
 for _name in dir(mx.nd.NDArray):
-    if _name not in vars(SampleTensor) and (_name[:1] != '_' or _name == '_slice'):
+    if _name not in {*vars(SampleTensor), *_INHERITED} and (_name[:1] != '_' or _name == '_slice'):
         setattr(SampleTensor, _name, _method(_name))
 SampleTensor.handle = _method('handle')
 _ARRAYS = {  # as NDArrays compute, of two arrays, with a number, and of a number with an array
