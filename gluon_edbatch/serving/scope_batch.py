@@ -107,18 +107,36 @@ class ScopeBatch:
         before = self._scope.evaluations
         for request in requests:
             try:
-                each = _OnItsWay(request, self._model.predict, before)
-                waits = each.advance(None)
-            except Exception as error:
-                request.error = own_error(error)
-                self._note_error(request.error)
-                (suspects if isinstance(request.error, _OF_ALL) else done).append(request)
-                continue
-            if waits:
-                self._running.append(each)
-            else:
-                self._finish(request, done)
+                self._advance(_OnItsWay(request, self._model.predict, before), None, done)
+            except _OF_ALL as error:
+                request.error = error
+                self._note_error(error)
+                suspects.append(request)
         return suspects
+
+    def _advance(self, each: '_OnItsWay', answer: Any, done: list[Request]) -> None:
+        """Run a sample until it waits again, or append its finished request to `done`. Raises an
+        error that another sample may have caused."""
+        request, most = each.request, self._model.max_rounds
+        try:
+            waits = each.advance(answer)
+            if waits and each.rounds > most:
+                each.steps.close()
+                raise StepsError(f'a sample waited for values {most} times')
+        except Exception as error:
+            own = own_error(error)
+            if isinstance(own, _OF_ALL):
+                raise own from None
+            request.error = own
+            self._note_error(own)
+            done.append(request)
+            return
+        if waits:
+            self._running.append(each)
+            return
+        if self._model.keeps_values is None and len(self._model.results) < _RESULTS:
+            self._model.results.append(request.result)
+        done.append(request)
 
     def round(self, done: list[Request], is_only: bool) -> None:
         """Evaluate what the samples wait for, advance them, and append finished requests to `done`.
@@ -131,7 +149,7 @@ class ScopeBatch:
     def _round(self, done: list[Request], is_only: bool) -> None:
         now = monotonic()
         for each in [each for each in self._running if each.request.is_given_up(now)]:
-            each.close()
+            each.steps.close()
             self._running.remove(each)
             done.append(each.request)
         if not self._beginning and is_only:
@@ -146,29 +164,10 @@ class ScopeBatch:
         self._running = []
         for place, (each, answer) in enumerate(zip(running, answers)):
             try:
-                waits = each.advance(answer)
-                if waits and each.rounds > self._model.max_rounds:
-                    each.close()
-                    most = self._model.max_rounds
-                    raise StepsError(f'a sample waited for values {most} times')
-            except Exception as error:
-                own = own_error(error)
-                if isinstance(own, _OF_ALL):
-                    self._running += running[place:]
-                    raise own from None
-                each.request.error = own
-                self._note_error(own)
-                done.append(each.request)
-                continue
-            if waits:
-                self._running.append(each)
-            else:
-                self._finish(each.request, done)
-
-    def _finish(self, request: Request, done: list[Request]) -> None:
-        if self._model.keeps_values is None and len(self._model.results) < _RESULTS:
-            self._model.results.append(request.result)
-        done.append(request)
+                self._advance(each, answer, done)
+            except _OF_ALL:
+                self._running += running[place:]
+                raise
 
     def _note_error(self, error: Optional[Exception]) -> None:
         self._has_failed = self._has_failed or error is not None
@@ -203,7 +202,7 @@ class ScopeBatch:
         """Close all samples and leave the scope; return the requests that were in it."""
         samples = self._running + self._beginning
         for each in samples:
-            self._run_inside(each.close)
+            self._run_inside(each.steps.close)
         if self._beginning and error is not None:
             self._over.exception()  # takes the error: restarted samples must not get it
         self._running, self._beginning = [], []
@@ -252,41 +251,35 @@ def emit(value: Any) -> None:
             sample.request.part(value)
 
 
-class _OnItsWay(AdvancingSample):
+class _OnItsWay:
     """Run the sample of a request; after its last step, wait for the result as for other values."""
-
-    __slots__ = ('request', 'before', 'emitted', 'rounds', '_ended')
 
     def __init__(self, request: Request, predict: Callable[[Any], Any], before: int):
         self.request, self.before, self.rounds, self.emitted = request, before, 0, 0
-        self._ended, _local.sample = False, self
-        try:
-            super().__init__(predict, request.sample, 0)
-        finally:
-            _local.sample = None  # do not keep the sample alive
+        self.steps: Any = None
+        self.wanted: Any = None
+        self._predict, self._ended = predict, False
 
     def advance(self, answer: Any) -> bool:
         """Run the sample until it waits again; return False once its result is set."""
         self.rounds += 1
-        if self._ended:
-            self.request.result = answer
-            return False
-        _local.sample = self
-        try:
-            if super().advance(answer):
+        if not self._ended:
+            _local.sample = self
+            try:
+                if self.steps is None:
+                    self.steps = AdvancingSample(self._predict, self.request.sample, 0)
+                waits = self.steps.advance(answer)
+            finally:
+                _local.sample = None  # do not keep the sample alive
+            self._ended, self.wanted = not waits, self.steps.wanted if waits else self.steps.result
+            if waits or _has_arrays(self.wanted):
                 return True
-        finally:
-            _local.sample = None
-        self._ended, self.wanted = True, self.result
-        if _has_arrays(self.wanted):
-            return True
-        self.request.result = self.wanted
+            answer = self.wanted
+        self.request.result = answer
         return False
 
 
 def _has_arrays(value: Any) -> bool:
-    if isinstance(value, NDArray):
-        return True
     leaves: list[Any] = []
     flatten(value, object, leaves)
     return any([isinstance(leaf, NDArray) for leaf in leaves])
