@@ -1,9 +1,9 @@
 """Samples of a compiled program that run together: they join at its first block."""
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Optional, Union
-
-import numpy as np
+from itertools import count, filterfalse, islice
+from typing import Optional, Union
 
 from ..api.concurrent import contents_of
 from ..branching.program_interpreter import ControlFlowProgram
@@ -24,8 +24,8 @@ class ProgramBatch:
 
     def __init__(self, program: Union[Program, ControlFlowProgram]):
         self._run = program.running()
-        self._requests: list[Optional[Request]] = []  # by the sample's number in the run
-        self._passed_over = np.zeros(0, np.int64)  # how many runs in a row, by number of the sample
+        self._requests: dict[int, Request] = {}  # by the sample's number in the run
+        self._passed_over: Counter[int] = Counter()  # how many runs in a row, by number
 
     def __len__(self) -> int:
         return len(self._run)
@@ -33,46 +33,39 @@ class ProgramBatch:
     @property
     def is_full(self) -> bool:
         """Return whether new samples need another batch, as one was passed over too often."""
-        return bool((self._passed_over > PASSED_OVER).any())
+        return max(self._passed_over.values(), default=0) > PASSED_OVER
 
     def admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
         """Let samples join, and append those that are not like the program's example to `done`."""
+        free = filterfalse(self._requests.__contains__, count())
+        numbers = list(islice(free, len(requests)))
         try:
-            self._join(requests)
-        except Exception:
-            for request in requests:
-                try:
-                    self._join([request])
-                except Exception as error:
-                    request.error = error
-                    done.append(request)
+            self._run.admit(numbers, [request.sample for request in requests])
+            self._requests.update(zip(numbers, requests))
+        except Exception as error:
+            if len(requests) == 1:
+                requests[0].error = error
+                done += requests
+            else:
+                for request in requests:
+                    self.admit([request], done)
         return []
-
-    def _join(self, requests: Sequence[Request]) -> None:
-        free = [number for number, request in enumerate(self._requests) if request is None]
-        missing = max(0, len(requests) - len(free))
-        numbers = [*free, *range(len(self._requests), len(self._requests) + missing)]
-        numbers = numbers[: len(requests)]
-        self._run.admit(numbers, [request.sample for request in requests])
-        self._requests += [None] * missing
-        self._passed_over = np.append(self._passed_over, np.zeros(missing, np.int64))
-        for number, request in zip(numbers, requests):
-            self._requests[number] = request
 
     def round(self, done: list[Request], is_only: bool) -> None:
         """Run one block, and append finished requests to `done`."""
         finished = self._run.step()
-        self._passed_over += [request is not None for request in self._requests]
-        self._passed_over[self._run.latest] = 0
+        self._passed_over.update(self._requests.keys())
+        for number in self._run.latest.tolist():
+            del self._passed_over[number]
         while self._run.at_end:  # in the same round, which tells how long a block takes
             finished += self._run.step(ends_first=True)
         results = contents_of([result for _, result in finished])
         for (number, _), result in zip(finished, results):
-            request: Any = self._requests[number]
-            request.result, self._requests[number] = result, None
-            self._passed_over[number] = 0
+            request = self._requests.pop(number)
+            request.result = result
+            del self._passed_over[number]
             done.append(request)
 
     def close(self, error: Optional[Exception] = None) -> list[Request]:
         """Return the requests that were in the batch; it is not used any more."""
-        return [request for request in self._requests if request is not None]
+        return list(self._requests.values())
