@@ -80,16 +80,11 @@ class ContinuousBatching:
                     self._drop(batch)
         return done
 
-    def rest(self) -> None:
-        """Close the batches without samples; call it when no request waits to join."""
+    def close(self, only_empty: bool = False) -> None:
+        """Close all batches, or those without samples, when no request waits to join."""
         for batch in list(self._batches):
-            if not len(batch):
+            if not (only_empty and len(batch)):
                 self._drop(batch)
-
-    def close(self) -> None:
-        """Close all batches."""
-        for batch in list(self._batches):
-            self._drop(batch)
 
     def _admit(self, batch: Any, requests: Sequence[Request], done: list[Request]) -> None:
         """Start requests in a batch; restart one alone if others may have made it fail."""

@@ -165,9 +165,8 @@ class Engine:
         """
         loop, now = asyncio.get_running_loop(), monotonic()
         requests = [Request(sample, loop.create_future(), now, deadline) for sample in samples]
-        if part is not None:
-            for number, request in enumerate(requests):
-                request.part = partial(part, number)
+        for number, request in enumerate(requests):
+            request.part = part and partial(part, number)
         self._queue.put(requests)
         return [request.reply for request in requests]
 
@@ -185,9 +184,9 @@ class Engine:
         -------
         concurrent.futures.Future
         """
-        reply: Future[Any] = Future()
-        self._queue.put([Request(sample, reply, monotonic(), deadline)])
-        return reply
+        request = Request(sample, Future(), monotonic(), deadline)
+        self._queue.put([request])
+        return request.reply
 
     def update(self, change: Callable[[], Any]) -> 'Future[Any]':
         """Change the model while it serves, for example ``lambda: net.load_parameters(file)``. The
@@ -203,7 +202,9 @@ class Engine:
         concurrent.futures.Future
             Has what `change` returns or raises; wait with ``await asyncio.wrap_future(...)``.
         """
-        return self._queue.put_update(change)
+        update = Request(change, Future(), 0.0, None)
+        self._queue.put_update(update)
+        return update.reply
 
     def metrics(self) -> Metrics:
         """Return a copy of the metrics so far, with times in seconds. ``.prometheus()`` makes text
@@ -266,18 +267,19 @@ class Engine:
             self._warm.set_exception(failed)
         elif failed is not None:
             ended = EngineClosedError(f'the engine ended by {failed!r}')
-            while (update := self._queue.take_update()) is not None:
-                update[1].set_exception(ended)
+            updates = list(self._queue.updates)
+            self._queue.updates.clear()
             left = [*self._queue.begun, *(self._queue.take(len(self._queue), 0) or [])]
-            for request in left:
+            for request in [*updates, *left]:
                 request.error = ended
+            _reply(updates)
             self._answer(left)
 
     def _step(self) -> bool:
         """Run one round, or an update; return False once the queue is closed and empty."""
         batches, running = self._batches, len(self._batches)
         if not running and not len(self._queue):
-            batches.rest()
+            batches.close(only_empty=True)
         room = self._max_batch - running
         requests = self._queue.take(room, running) if batches.may_join else []
         if requests is None:
@@ -300,20 +302,20 @@ class Engine:
             batches.note_round(seconds, joined=bool(wanted))
             if queued or 2 * running >= self._max_batch:  # smaller rounds do not show the capacity
                 self._estimator.note_round(len(done), seconds)
-        elif not requests:
-            batches.rest()
+        elif self._queue.updates:
+            batches.close(only_empty=True)
             self._do_update()
         self._answer(late + done)
         return True
 
     def _do_update(self) -> None:
-        update = self._queue.take_update()
-        if update is not None and update[1].set_running_or_notify_cancel():
-            change, reply = update
+        update = self._queue.updates.popleft()
+        if update.reply.set_running_or_notify_cancel():
             try:
-                reply.set_result(change())
+                update.result = update.sample()
             except BaseException as error:
-                reply.set_exception(error)
+                update.error = error
+            _reply([update])
 
     def _answer(self, done: list[Request]) -> None:
         """Count finished requests and set their futures; each event loop is woken once."""
@@ -327,27 +329,21 @@ class Engine:
                     f'{1e3 * (now - request.arrived):.0f} ms after the request came'
                 )
             reply = request.reply
-            if isinstance(reply, Future):
-                by_loop[None].append(request)
-                self._count(request, reply.set_running_or_notify_cancel(), now)
+            is_threads = isinstance(reply, Future)
+            by_loop[None if is_threads else reply.get_loop()].append(request)
+            if not (reply.set_running_or_notify_cancel() if is_threads else not reply.cancelled()):
+                self._note('cancelled')
+            elif request.error is not None:
+                self._note('expired' if isinstance(request.error, DeadlineError) else 'failed')
             else:
-                by_loop[reply.get_loop()].append(request)
-                self._count(request, not reply.cancelled(), now)
+                self._note('answered')
+                self._note('waited', request.begun - request.arrived)
+                self._note('evaluated', now - request.begun)
+                self._note('total', now - request.arrived)
         _reply(by_loop.pop(None, []))  # after counting: who gets an answer may read the metrics
         for loop, requests in by_loop.items():
             with suppress(RuntimeError):  # the loop was closed: nobody waits
                 loop.call_soon_threadsafe(_reply, requests)
-
-    def _count(self, request: Request, is_wanted: bool, now: float) -> None:
-        if not is_wanted:
-            self._note('cancelled')
-        elif request.error is not None:
-            self._note('expired' if isinstance(request.error, DeadlineError) else 'failed')
-        else:
-            self._note('answered')
-            self._note('waited', request.begun - request.arrived)
-            self._note('evaluated', now - request.begun)
-            self._note('total', now - request.arrived)
 
     def _note(self, name: str, value: float = 1) -> None:
         self._metrics._note(name, value)
@@ -369,7 +365,7 @@ class Engine:
         begin = perf_counter()
         self._run_to_end(most)
         self._estimator.note_round(most, perf_counter() - begin)
-        self._batches.rest()
+        self._batches.close(only_empty=True)
 
     def _run_to_end(self, size: int, together: bool = True) -> None:
         """Evaluate `size` warm-up samples; without `together`, one joins in each round."""

@@ -4,7 +4,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
+from itertools import count
 from threading import Condition
 from typing import Any, Callable, Optional
 
@@ -23,16 +23,14 @@ class Request:
     `emitted` counts them.
     """
 
-    __slots__ = ('sample', 'reply', 'arrived', 'deadline', 'begun', 'result', 'error', 'part',
-                 'emitted')  # fmt: skip
+    begun, emitted = 0.0, 0
+    part: Optional[Callable[[Any], None]] = None
+    result: Any = None
+    error: Optional[BaseException] = None
 
     def __init__(self, sample: Any, reply: Any, arrived: float, deadline: Optional[float]):
         self.sample, self.reply, self.arrived = sample, reply, arrived
         self.deadline = math.inf if deadline is None else arrived + deadline
-        self.begun, self.emitted = 0.0, 0
-        self.part: Optional[Callable[[Any], None]] = None
-        self.result: Any = None
-        self.error: Optional[BaseException] = None
 
     @property
     def urgency(self) -> float:
@@ -69,8 +67,8 @@ class RequestQueue:
         self.refused = self.cancelled = 0  # requests not accepted, and removed to make room
         self.begun: set[Request] = set()  # taken from the queue; who answers them removes them
         self._waiting: list[tuple[float, int, Request]] = []
-        self._updates: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._number, self._open, self._changed = 0, False, Condition()
+        self.updates: deque[Request] = deque()  # changes of the model, as samples to call
+        self._numbers, self._open, self._changed = count(), False, Condition()
 
     def open(self) -> None:
         """Accept requests from now on."""
@@ -95,19 +93,21 @@ class RequestQueue:
                 self.refused += len(requests)
                 raise QueueFullError(f'{why}: try again later')
             for request in requests:
-                self._number += 1
-                heapq.heappush(self._waiting, (request.urgency, self._number, request))
+                heapq.heappush(self._waiting, (request.urgency, next(self._numbers), request))
             self._changed.notify()
 
     def _why_not(self, requests: Sequence[Request]) -> Optional[str]:
         """Return why to refuse these requests, which share one deadline; None to accept."""
         if len(self._waiting) + len(requests) > self._most:
-            self._leave_out_cancelled()
-            if len(self._waiting) + len(requests) > self._most:
-                return (
-                    f'{len(self._waiting)} requests wait already, of {self._most} that may '
-                    f'(max_queue), and {len(requests)} more came'
-                )
+            wanted = [entry for entry in self._waiting if not entry[2].reply.cancelled()]
+            self.cancelled += len(self._waiting) - len(wanted)
+            heapq.heapify(wanted)
+            self._waiting = wanted
+        if len(self._waiting) + len(requests) > self._most:
+            return (
+                f'{len(self._waiting)} requests wait already, of {self._most} that may '
+                f'(max_queue), and {len(requests)} more came'
+            )
         first, ahead = requests[0], len(self._waiting)
         left, limit = self._max_wait, 'max_wait'
         if first.deadline < math.inf:
@@ -122,20 +122,12 @@ class RequestQueue:
             f'ms, and {1e3 * left:.0f} are waited for ({limit})'
         )
 
-    def _leave_out_cancelled(self) -> None:
-        left = [entry for entry in self._waiting if not entry[2].reply.cancelled()]
-        self.cancelled += len(self._waiting) - len(left)
-        heapq.heapify(left)
-        self._waiting = left
-
-    def put_update(self, do: Callable[[], Any]) -> 'Future[Any]':
-        """Queue a function to run before waiting requests; raises EngineClosedError if closed."""
-        reply: Future[Any] = Future()
+    def put_update(self, update: Request) -> None:
+        """Queue a change to make before waiting requests; raises EngineClosedError if closed."""
         with self._changed:
             self._check_open()
-            self._updates.append((do, reply))
+            self.updates.append(update)
             self._changed.notify()
-        return reply
 
     def _check_open(self) -> None:
         if not self._open:
@@ -148,19 +140,15 @@ class RequestQueue:
         """Remove and return the most urgent requests, at most `room`; if none is running, block
         until a request or update arrives. Return None once the queue is closed and empty."""
         with self._changed:
-            while not running and not self._waiting and not self._updates:
+            while not running and not self._waiting and not self.updates:
                 if not self._open:
                     return None
                 self._changed.wait()
-            if self._updates:  # running samples end first, then the update runs, then the others
+            if self.updates:  # running samples end first, then the update runs, then the others
                 return []
-            count = len(self._waiting)
-            if count > room:  # more arrive than leave: let them join in groups
-                count = room if room * GROUPS >= room + running else 0
-            taken = [heapq.heappop(self._waiting)[2] for _ in range(count)]
+            number = len(self._waiting)
+            if number > room:  # more arrive than leave: let them join in groups
+                number = room if room * GROUPS >= room + running else 0
+            taken = [heapq.heappop(self._waiting)[2] for _ in range(number)]
             self.begun.update(taken)
             return taken
-
-    def take_update(self) -> Optional[tuple[Callable[[], Any], 'Future[Any]']]:
-        """Remove and return the oldest update, and the future of its result; None if none waits."""
-        return self._updates.popleft() if self._updates else None
