@@ -34,13 +34,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         if len(folders) < len(options.folders):
             raise FolderError('two folders have the same name: see model-settings.json')
         os.environ['PROMETHEUS_MULTIPROC_DIR'] = directory
-        try:
-            import uvloop
-        except ImportError:
-            sys.exit("serve: the extra is missing: `pip install '.[cpu,serve]'`")
+        import uvloop
+
         uvloop.run(serve(options, folders))
     except FolderError as error:
         sys.exit(f'serve: {error}')
+    except ImportError:
+        extras = 'serve,otel' if options.otel else 'serve'
+        sys.exit(f"serve: the extra is missing: `pip install '.[cpu,{extras}]'`")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -110,7 +111,7 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     import uvicorn
 
     from .front import IDLE, Connection, Front
-    from .rpc import Service
+    from .rpc import rpc_server
     from .worker_processes import WorkerPool, freeze
 
     loop, over = asyncio.get_running_loop(), asyncio.Event()
@@ -133,7 +134,7 @@ async def serve(options: argparse.Namespace, folders: dict[str, Path]) -> None:
     http = uvicorn.Server(config)
     http.lifespan = config.lifespan_class(config)
     await http.startup(listeners)
-    rpc = Service(front).server(options.max_bytes)
+    rpc = rpc_server(front, options.max_bytes)
     rpc.add_insecure_port(f'{_bracketed(options.host)}:{options.grpc_port}')
     await rpc.start()
     freeze()
@@ -172,14 +173,12 @@ def _traced(app: Any, options: argparse.Namespace) -> Any:
     """Return the application, inside OpenTelemetry's middleware if `--otel` is set."""
     if not options.otel:
         return app
-    try:
-        from opentelemetry import trace
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-        from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        sys.exit("serve: the extra is missing: `pip install '.[cpu,serve,otel]'`")
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)

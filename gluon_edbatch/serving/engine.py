@@ -109,7 +109,7 @@ class Engine:
         self._learns, self._warm_up = scheduler is None, list(warm_up)
         self._estimator = LatencyEstimator()
         self._queue = RequestQueue(max_queue, self._estimator, max_wait)
-        self._metrics, self._observe = Metrics(), observe
+        self._metrics, self._observe = Metrics(), observe or (lambda name, value: None)
         self._thread = threading.Thread(target=self._work, name='edb-engine', daemon=True)
         self._warm: Future[None] = Future()
 
@@ -295,8 +295,7 @@ class Engine:
         if running:
             queued = len(self._queue)
             self._note('batch_size', running)
-            if self._observe is not None:
-                self._observe('queued', queued)
+            self._observe('queued', queued)
             done += batches.round()
             seconds = perf_counter() - begin
             batches.note_round(seconds, joined=bool(wanted))
@@ -347,8 +346,7 @@ class Engine:
 
     def _note(self, name: str, value: float = 1) -> None:
         self._metrics._note(name, value)
-        if self._observe is not None:
-            self._observe(name, value)
+        self._observe(name, value)
 
     def _get_warm(self) -> None:
         """Run the warm-up samples: alone, in growing batches, and joining one by one."""

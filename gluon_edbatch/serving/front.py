@@ -51,7 +51,7 @@ class Connection(HttpToolsProtocol):
         """Wait for a request, or refuse the connection if too many are open. asyncio calls it."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
-            self._end(error(503, 'too many connections: try again later'))
+            self._end(503, 'too many connections: try again later')
         else:
             self._begin()
 
@@ -75,30 +75,28 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer 400 to malformed HTTP and close the connection. Uvicorn calls it."""
-        self._end(error(400, 'this is no request of HTTP/1.1'))
+        self._end(400, 'this is no request of HTTP/1.1')
 
     def _begin(self) -> None:
         if self._limit is None:
-            self._limit = self.loop.call_later(self.seconds, self._expire)
+            why = f'the request did not come within {self.seconds:g} seconds'
+            self._limit = self.loop.call_later(self.seconds, self._end, 408, why)
 
     def _stop(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
 
-    def _expire(self) -> None:
-        self._end(error(408, f'the request did not come within {self.seconds:g} seconds'))
-
-    def _end(self, answer: Answer) -> None:
+    def _end(self, status: int, why: str) -> None:
         """Tell the client why, unless another answer is under way, and close the connection. It is
         read for a moment more: a reset because of unread data would discard the answer."""
         self._stop()
         self._is_over = True
         cycle = self.cycle
         if cycle is None or not cycle.response_started or cycle.response_complete:
+            answer = error(status, why)
             headers = [b'%s: %s\r\n' % each for each in _headers(answer, True)]
-            head = [STATUS_LINE[answer.status], *headers, b'\r\n']
-            self.transport.write(b''.join([*head, answer.body]))
+            self.transport.write(b''.join([STATUS_LINE[status], *headers, b'\r\n', answer.body]))
             self.transport.write_eof()
         if cycle is not None:
             cycle.disconnected = True  # the application can send no more
@@ -288,7 +286,7 @@ class Front:
                 parts.append(message['body'])
         if size > most:
             raise RequestError(413, f'the body is longer than {most} bytes')
-        return parts[0] if len(parts) == 1 else b''.join(parts)
+        return b''.join(parts)
 
 
 def _headers(answer: Answer, ends: bool) -> list[tuple[bytes, bytes]]:

@@ -14,77 +14,73 @@ from .open_inference import Answer, Call, RequestError
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT, 403: grpc.StatusCode.PERMISSION_DENIED,
-    404: grpc.StatusCode.NOT_FOUND, 503: grpc.StatusCode.UNAVAILABLE,
-    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+    404: grpc.StatusCode.NOT_FOUND, 500: grpc.StatusCode.INTERNAL,
+    503: grpc.StatusCode.UNAVAILABLE, 504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }  # fmt: skip
 
 
-class Service:
-    """Implement ``inference.GRPCInferenceService``, with the limits of `Front`."""
+def rpc_server(front: Front, max_bytes: int) -> Any:
+    """Return a grpc.aio server of ``inference.GRPCInferenceService``, with the limits of `front`,
+    which takes messages of up to `max_bytes`."""
+    unary = grpc.unary_unary_rpc_method_handler
+    plain: dict[str, Callable[[Any], Any]] = {
+        'ServerLive': lambda _: {'live': True},
+        'ServerReady': lambda _: {'ready': front.is_ready()},
+        'ModelReady': lambda asked: {'ready': front.is_ready(asked.name)},
+        'ServerMetadata': lambda _: SERVER,
+        'ModelMetadata': lambda asked: front.metadata(asked.name, asked.version),
+        'RepositoryIndex': lambda _: {'models': front.index()},
+        'RepositoryModelLoad': lambda asked: front.change('load', asked.model_name),
+        'RepositoryModelUnload': lambda asked: front.change('unload', asked.model_name),
+    }
+    methods = {}
+    for name, give in plain.items():
+        asked, made = (getattr(messages, name + kind) for kind in ('Request', 'Response'))
+        give = partial(_plain, give, made)
+        methods[name] = unary(give, asked.FromString, made.SerializeToString)
+    methods['ModelInfer'] = unary(partial(_infer, front))
+    methods['ModelStreamInfer'] = grpc.stream_stream_rpc_method_handler(partial(_stream, front))
+    service = grpc.method_handlers_generic_handler('inference.GRPCInferenceService', methods)
+    options = [
+        ('grpc.max_receive_message_length', max_bytes), ('grpc.so_reuseport', 0),
+        ('grpc.max_connection_idle_ms', 1000 * IDLE), ('grpc.max_send_message_length', -1),
+    ]  # fmt: skip
+    return grpc.aio.server(handlers=[service], options=options)
 
-    def __init__(self, front: Front):
-        self._front = front
 
-    def server(self, max_bytes: int) -> Any:
-        """Return a grpc.aio server that takes messages of up to `max_bytes`."""
-        front, unary = self._front, grpc.unary_unary_rpc_method_handler
-        plain: dict[str, Callable[[Any], Any]] = {
-            'ServerLive': lambda _: {'live': True},
-            'ServerReady': lambda _: {'ready': front.is_ready()},
-            'ModelReady': lambda asked: {'ready': front.is_ready(asked.name)},
-            'ServerMetadata': lambda _: SERVER,
-            'ModelMetadata': lambda asked: front.metadata(asked.name, asked.version),
-            'RepositoryIndex': lambda _: {'models': front.index()},
-            'RepositoryModelLoad': lambda asked: front.change('load', asked.model_name),
-            'RepositoryModelUnload': lambda asked: front.change('unload', asked.model_name),
-        }
-        methods = {}
-        for name, give in plain.items():
-            asked, made = (getattr(messages, name + kind) for kind in ('Request', 'Response'))
-            give = partial(self._plain, give, made)
-            methods[name] = unary(give, asked.FromString, made.SerializeToString)
-        methods['ModelInfer'] = unary(self._infer)
-        methods['ModelStreamInfer'] = grpc.stream_stream_rpc_method_handler(self._stream)
-        service = grpc.method_handlers_generic_handler('inference.GRPCInferenceService', methods)
-        options = [
-            ('grpc.max_receive_message_length', max_bytes), ('grpc.so_reuseport', 0),
-            ('grpc.max_connection_idle_ms', 1000 * IDLE), ('grpc.max_send_message_length', -1),
-        ]  # fmt: skip
-        return grpc.aio.server(handlers=[service], options=options)
+async def _plain(give: Callable[[Any], Any], made: Any, asked: Any, context: Any) -> Any:
+    try:
+        found = give(asked)
+        found = found if isinstance(found, dict) else await found
+        return ParseDict(found, made(), ignore_unknown_fields=True)
+    except RequestError as fault:
+        await context.abort(_CODES[fault.status], str(fault))
 
-    async def _plain(self, give: Callable[[Any], Any], made: Any, asked: Any, context: Any) -> Any:
-        try:
-            found = give(asked)
-            found = found if isinstance(found, dict) else await found
-            return ParseDict(found, made(), ignore_unknown_fields=True)
-        except RequestError as fault:
-            await context.abort(_CODES[fault.status], str(fault))
 
-    async def _infer(self, body: bytes, context: Any) -> bytes:
-        name = self._name(context)
-        context.set_trailing_metadata((('x-request-id', name),))
-        answers = self._answers('ModelInfer', Call('grpc', id=name, body=body))
-        (answer,) = [each async for each in answers]
-        if answer.status != 200:
-            code = _CODES.get(answer.status, grpc.StatusCode.INTERNAL)
-            await context.abort(code, _message(answer))
-        return answer.body
+async def _infer(front: Front, body: bytes, context: Any) -> bytes:
+    name = _name(front, context)
+    context.set_trailing_metadata((('x-request-id', name),))
+    answers = front.answers(Call('grpc', id=name, body=body))
+    (answer,) = [each async for each in front.noted('grpc', 'ModelInfer', name, answers)]
+    if answer.status != 200:
+        await context.abort(_CODES[answer.status], _message(answer))
+    return answer.body
 
-    async def _stream(self, bodies: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        """Answer the requests of a gRPC stream, one after the other."""
-        name, number = self._name(context), 0
-        async for body in bodies:
-            number += 1
-            call = Call('grpc', id=f'{name}-{number}', body=body, streams=True)
-            async for answer in self._answers('ModelStreamInfer', call):
-                failed = messages.ModelStreamInferResponse(error_message=_message(answer))
-                yield answer.body if answer.status == 200 else failed.SerializeToString()
 
-    def _answers(self, method: str, call: Call) -> AsyncIterator[Answer]:
-        return self._front.noted('grpc', method, call.id, self._front.answers(call))
+async def _stream(front: Front, bodies: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    """Answer the requests of a gRPC stream, one after the other."""
+    name, number = _name(front, context), 0
+    async for body in bodies:
+        number += 1
+        call = Call('grpc', id=f'{name}-{number}', body=body, streams=True)
+        answers = front.answers(call)
+        async for answer in front.noted('grpc', 'ModelStreamInfer', call.id, answers):
+            failed = messages.ModelStreamInferResponse(error_message=_message(answer))
+            yield answer.body if answer.status == 200 else failed.SerializeToString()
 
-    def _name(self, context: Any) -> str:
-        return self._front.request_id(dict(context.invocation_metadata()).get('x-request-id', ''))
+
+def _name(front: Front, context: Any) -> str:
+    return front.request_id(dict(context.invocation_metadata()).get('x-request-id', ''))
 
 
 def _message(answer: Answer) -> str:

@@ -12,7 +12,9 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from traceback import format_exc
 from typing import Any, Callable, Optional
@@ -53,7 +55,7 @@ class Handler:
     """Hold the models of a worker, and answer calls with them."""
 
     def __init__(self, folders: dict[str, Path]):
-        self._folders, self._changing = folders, asyncio.Lock()
+        self._folders = folders
         self._models: dict[str, ServedModel] = {}
 
     async def answer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
@@ -73,17 +75,16 @@ class Handler:
 
     async def _change(self, kind: str, name: str) -> Answer:
         """Unload a model, or load its folder and replace the loaded one."""
-        async with self._changing:
-            new = None
-            if kind == 'load':
-                new = await asyncio.to_thread(ServedModel, name, self._folders[name])
-            old = self._models.pop(name, None)
-            if new is not None:
-                self._models[name] = new
-                freeze()
-            if old is not None:  # it finishes accepted requests
-                await asyncio.to_thread(old.close)
-        return Answer(200, json.dumps(new and new.metadata).encode())
+        new = None
+        if kind == 'load':
+            new = await asyncio.to_thread(ServedModel, name, self._folders[name])
+        old = self._models.pop(name, None)
+        if new is not None:
+            self._models[name] = new
+            freeze()
+        if old is not None:  # it finishes accepted requests
+            await asyncio.to_thread(old.close)
+        return Answer(200, to_json(new and new.metadata))
 
 
 def _emitted(request: Inference, part: Callable[[Answer], Any], sample: int, value: Any) -> None:
@@ -121,52 +122,47 @@ def main() -> None:
     uvloop.run(work(socket.socket(fileno=int(sys.argv[1])), folders))
 
 
+@dataclass(eq=False)
 class Worker:
     """A worker as the listening process sees it: a process, or a thread of this one."""
 
-    def __init__(self) -> None:
-        self.calls: dict[int, Callable[[Answer], None]] = {}  # receivers of open calls, by number
-        self.writer: Any = None
-        self.frames: Any = None
-        self._process: Any = None  # kept, as the process would not outlive it
-
-    async def start(self, folders: dict[str, Path], is_process: bool) -> None:
-        """Start the worker, which has not loaded a model yet."""
-        ours, theirs = socket.socketpair()
-        reader, self.writer = await asyncio.open_unix_connection(sock=ours)
-        if is_process:
-            given = str(theirs.fileno()), json.dumps(folders, default=str)
-            begin = f'from {__name__} import main; main()'
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, '-c', begin, *given, pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
-            theirs.close()
-        else:
-            run = lambda: uvloop.run(work(theirs, folders))  # noqa: E731
-            threading.Thread(target=run, name='edb-worker', daemon=True).start()
-        self.frames = frames(reader)
+    writer: asyncio.StreamWriter
+    process: Any  # kept, as the process would not outlive it
+    calls: dict[int, Callable[[Answer], None]] = field(default_factory=dict)  # receivers, by number
 
 
 class WorkerPool:
     """Run workers that each have all models, and replace a worker that ends."""
 
-    def __init__(self, folders: dict[str, Path], count: int):
-        self.folders, self._count = folders, count
+    def __init__(self, folders: dict[str, Path], processes: int):
+        self.folders, self._processes = folders, processes
         self.models: dict[str, Any] = {}  # metadata of loaded models, by name
         self._loaded = set(folders)  # models that each worker should have
         self.workers: list[Worker] = []
-        self._number, self._is_open, self._changing = 0, True, asyncio.Lock()
+        self._numbers, self._is_open, self._changing = count(), True, asyncio.Lock()
         self._watching: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start all workers; return when they are warm. Raises FolderError."""
-        await asyncio.gather(*[self._add() for _ in range(max(1, self._count))])
+        await asyncio.gather(*[self._add() for _ in range(max(1, self._processes))])
+
+    async def _begin(self, connection: socket.socket) -> Any:
+        """Start a worker, which has not loaded a model yet; return its process, if it has one."""
+        if not self._processes:
+            run = lambda: uvloop.run(work(connection, self.folders))  # noqa: E731
+            return threading.Thread(target=run, name='edb-worker', daemon=True).start()
+        with connection:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, '-c', f'from {__name__} import main; main()',
+                str(connection.fileno()), json.dumps(self.folders, default=str),
+                pass_fds=[connection.fileno()], stdin=asyncio.subprocess.DEVNULL,
+            )  # fmt: skip
 
     async def _add(self) -> None:
-        worker = Worker()
-        await worker.start(self.folders, self._count > 0)
-        task = asyncio.ensure_future(self._watch(worker))
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        worker = Worker(writer, await self._begin(theirs))
+        task = asyncio.ensure_future(self._watch(worker, reader))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
         try:
@@ -177,17 +173,17 @@ class WorkerPool:
             raise FolderError(str(fault)) from None
         self.workers.append(worker)
 
-    async def _watch(self, worker: Worker) -> None:
+    async def _watch(self, worker: Worker, reader: asyncio.StreamReader) -> None:
         """Pass a worker's answers on; when it ends, answer its open requests, and replace it."""
-        async for number, answer in worker.frames:
+        async for number, answer in frames(reader):
             if number in worker.calls:
                 worker.calls[number](answer)
         is_lost = worker in self.workers and self._is_open
-        self.workers = [each for each in self.workers if each is not worker]
+        if is_lost:
+            self.workers.remove(worker)
+            LOG.error('a worker ended, and is replaced')
         for receive in worker.calls.values():
             receive(error(503, 'the worker ended: try again'))
-        if is_lost:
-            LOG.error('a worker ended, and is replaced')
         while is_lost and self._is_open:
             try:
                 async with self._changing:
@@ -199,13 +195,11 @@ class WorkerPool:
 
     async def ask(self, call: Call, worker: Optional[Worker] = None) -> AsyncIterator[Answer]:
         """Yield the parts of a worker's answer; by default ask the one with the fewest calls."""
-        if worker is None and not self.workers:
-            yield error(503, 'no worker is there: try again')
-            return
-        worker = worker or min(self.workers, key=lambda each: len(each.calls))
+        worker = worker or min(self.workers, key=lambda each: len(each.calls), default=None)
+        if worker is None:
+            raise RequestError(503, 'no worker is there: try again')
         parts: asyncio.Queue[Answer] = asyncio.Queue()
-        self._number += 1
-        number, is_last = self._number, False
+        number, is_last = next(self._numbers), False
         worker.calls[number] = parts.put_nowait
         send(worker.writer, number, call)
         try:
