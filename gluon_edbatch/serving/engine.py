@@ -353,9 +353,8 @@ class Engine:
         if not self._warm_up:
             return
         most = self._max_batch
-        for size in [1 << power for power in range((most - 1).bit_length())]:
+        for size in (*[1 << power for power in range((most - 1).bit_length())], most):
             self._run_to_end(size)
-        self._run_to_end(most)
         self._run_to_end(most, together=False)
         self._run_to_end(most)
         if self._learns and isinstance(self._scheduler, FSMScheduler):

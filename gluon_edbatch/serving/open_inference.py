@@ -155,11 +155,9 @@ def _from_http(call: Call) -> Any:
                 raise RequestError(400, f'input {each.name}: binary_data_size is beyond the body')
             data, raw = raw[:size], raw[size:]
         inputs.append((each.name, each.datatype, tuple(each.shape), data))
-    is_raw = request.parameters.get('binary_data_output') is True and not call.streams
-    outputs = {
-        each.name: each.parameters.get('binary_data', is_raw) is True and not call.streams
-        for each in request.outputs
-    }
+    is_raw = request.parameters.get('binary_data_output') is True
+    asked = [(each.name, each.parameters.get('binary_data', is_raw)) for each in request.outputs]
+    outputs = {name: choice is True for name, choice in asked}
     return call.model, request.id, inputs, request.parameters, outputs, is_raw
 
 
@@ -185,7 +183,7 @@ def _to_http(request: Inference, arrays: Iterable[Any], is_last: bool) -> Answer
     described, behind = [], []
     for name, array, is_raw in arrays:
         entry = {'name': name, 'datatype': DATATYPE_OF[array.dtype], 'shape': array.shape}
-        if is_raw:
+        if is_raw and not request.call.streams:
             behind.append(_raw(array))
             entry['parameters'] = {'binary_data_size': len(behind[-1])}
         else:

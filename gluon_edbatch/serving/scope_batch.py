@@ -124,7 +124,9 @@ class ScopeBatch:
                 each.steps.close()
                 raise StepsError(f'a sample waited for values {most} times')
         except Exception as error:
-            own = own_error(error)
+            cause = error.__cause__  # the user's error, in a SampleError
+            is_caused = isinstance(error, SampleError) and isinstance(cause, Exception)
+            own: Any = cause if is_caused else error
             if isinstance(own, _OF_ALL):
                 raise own from None
             request.error = own
@@ -215,12 +217,6 @@ class ScopeBatch:
 def _parameters_were_written() -> bool:
     scope = current_recording()
     return scope is not None and scope.model.any_touched()
-
-
-def own_error(error: Exception) -> Exception:
-    """Return the exception that the user's function raised, without a `SampleError` around it."""
-    cause = error.__cause__
-    return cause if isinstance(error, SampleError) and isinstance(cause, Exception) else error
 
 
 _local = threading.local()  # whose `sample` is being advanced in this thread
