@@ -100,14 +100,12 @@ class ScopeBatch:
     def admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
         """Run new samples until they wait for values, and append finished requests to `done`.
         Return the requests whose error another sample may have caused."""
-        return self._run_inside(self._admit, requests, done)
-
-    def _admit(self, requests: Sequence[Request], done: list[Request]) -> list[Request]:
         suspects: list[Request] = []
         before = self._scope.evaluations
         for request in requests:
+            each = _OnItsWay(request, self._model.predict, before)
             try:
-                self._advance(_OnItsWay(request, self._model.predict, before), None, done)
+                self._run_inside(self._advance, each, None, done)
             except _OF_ALL as error:
                 request.error = error
                 self._note_error(error)
@@ -146,27 +144,24 @@ class ScopeBatch:
         if self._scope.calls_recorded > (self._collections + 1) * _CALLS_OF_GARBAGE:
             self._collections += 1  # open scopes pause Python's automatic collection
             collect(int(self._collections % _OLDER == 0))
-        self._run_inside(self._round, done, is_only)
-
-    def _round(self, done: list[Request], is_only: bool) -> None:
         now = monotonic()
         for each in [each for each in self._running if each.request.is_given_up(now)]:
-            each.steps.close()
+            self._run_inside(each.steps.close)
             self._running.remove(each)
             done.append(each.request)
         if not self._beginning and is_only:
-            self._begin()
+            self._run_inside(self._begin)
         elif self._beginning and (self._over.done() or not is_only or not self._running):
             self._running, self._beginning = self._running + self._beginning, []
             self._over.result()
-        running, answers = self._running, self._evaluated(is_only)
+        running, answers = self._running, self._run_inside(self._evaluated, is_only)
         if self._forgets:
             samples = running + self._beginning
             self._scope.forget(min([each.before for each in samples], default=0))
         self._running = []
         for place, (each, answer) in enumerate(zip(running, answers)):
             try:
-                self._advance(each, answer, done)
+                self._run_inside(self._advance, each, answer, done)
             except _OF_ALL:
                 self._running += running[place:]
                 raise
