@@ -110,10 +110,8 @@ def read(call: Call) -> Inference:
     """Decode the inference request in a call; raise RequestError if it is malformed."""
     try:
         decoded = _from_http(call) if call.kind == 'http' else _from_grpc(call)
-    except ValidationError as fault:
+    except (ValidationError, DecodeError) as fault:
         raise RequestError(400, first_fault(fault)) from None
-    except DecodeError as fault:
-        raise RequestError(400, str(fault)) from None
     model, name, inputs, parameters, outputs, is_raw = decoded
     arrays: dict[str, Any] = {}
     for each in inputs:
@@ -251,7 +249,9 @@ def _raw(array: Any) -> bytes:
     return bytes(utils.serialize_byte_tensor(array).item() if is_text else array.tobytes())
 
 
-def first_fault(error: ValidationError) -> str:
-    """Describe the first validation error and its place, without the data that was sent."""
+def first_fault(error: Exception) -> str:
+    """Describe an error; of a validation, the first one and its place, without the data."""
+    if not isinstance(error, ValidationError):
+        return str(error)
     found = error.errors(include_url=False, include_context=False, include_input=False)[0]
     return f'{found["msg"]} ({".".join(map(str, found["loc"])) or "all of it"})'[:300]

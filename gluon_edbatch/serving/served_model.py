@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 from prometheus_client import Counter, Histogram
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from ..errors import DeadlineError, EngineClosedError, QueueFullError
@@ -74,10 +74,8 @@ class ServedModel:
         for number, each in enumerate(sent):
             try:
                 samples.append(self._read(each))
-            except ValidationError as error:
-                raise RequestError(400, f'sample {number}: {first_fault(error)}') from None
             except (ValueError, RecursionError) as error:
-                raise RequestError(400, f'sample {number}: {error}') from None
+                raise RequestError(400, f'sample {number}: {first_fault(error)}') from None
         return samples
 
     def _split(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
