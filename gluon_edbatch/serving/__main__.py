@@ -39,9 +39,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         uvloop.run(serve(options, folders))
     except FolderError as error:
         sys.exit(f'serve: {error}')
-    except ImportError:
+    except ImportError as error:
         extras = 'serve,otel' if options.otel else 'serve'
-        sys.exit(f"serve: the extra is missing: `pip install '.[cpu,{extras}]'`")
+        sys.exit(f"serve: the extra is missing: `pip install '.[cpu,{extras}]'` ({error})")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -14,8 +14,8 @@ from .open_inference import Answer, Call, RequestError
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT, 403: grpc.StatusCode.PERMISSION_DENIED,
-    404: grpc.StatusCode.NOT_FOUND, 500: grpc.StatusCode.INTERNAL,
-    503: grpc.StatusCode.UNAVAILABLE, 504: grpc.StatusCode.DEADLINE_EXCEEDED,
+    404: grpc.StatusCode.NOT_FOUND, 503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ async def _plain(give: Callable[[Any], Any], made: Any, asked: Any, context: Any
         found = found if isinstance(found, dict) else await found
         return ParseDict(found, made(), ignore_unknown_fields=True)
     except RequestError as fault:
-        await context.abort(_CODES[fault.status], str(fault))
+        await context.abort(_CODES.get(fault.status, grpc.StatusCode.INTERNAL), str(fault))
 
 
 async def _infer(front: Front, body: bytes, context: Any) -> bytes:
@@ -63,7 +63,7 @@ async def _infer(front: Front, body: bytes, context: Any) -> bytes:
     answers = front.answers(Call('grpc', id=name, body=body))
     (answer,) = [each async for each in front.noted('grpc', 'ModelInfer', name, answers)]
     if answer.status != 200:
-        await context.abort(_CODES[answer.status], _message(answer))
+        await context.abort(_CODES.get(answer.status, grpc.StatusCode.INTERNAL), _message(answer))
     return answer.body
 
 
