@@ -3,7 +3,7 @@ cimport cython
 
 cimport gluon_edbatch.record.lazy as lazy  # in this form setup.py sees that they changed
 cimport gluon_edbatch.record.interpreter as interpreter
-cimport gluon_edbatch.mx.ndarray_contents as ndarray_contents
+cimport gluon_edbatch.mx.ndarray_memory as ndarray_memory
 cimport gluon_edbatch.record.scopes as scopes
 cimport gluon_edbatch.record.stores as stores
 from gluon_edbatch.record.scopes cimport Entered, current_recording

@@ -17,12 +17,12 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..mx import ndarray_contents
+from ..mx import ndarray_memory
 from ..mx.blocks import RECURRENT_LAYERS, is_recorded
 from ..mx.invoke import invoke
 from ..mx.methods import unhooked
 from ..mx.mutation_guard import GuardedArray, GuardedNumpyArray
-from ..mx.ndarray_contents import IN_C
+from ..mx.ndarray_memory import IN_C
 from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy
@@ -65,7 +65,7 @@ _GIVEN = frozenset(
 interpreter.prepare_frames(kind_of, through_library)
 interpreter.prepare_values(VALUES[0], VALUES[1], lazy.RaggedArray)
 interpreter.prepare_calls(gluon.Block)
-ndarray_contents.prepare(IN_C[0], IN_C[1], IN_C[2])
+ndarray_memory.prepare(IN_C)
 
 
 class Number:
@@ -356,7 +356,7 @@ class CallLog(Entered):
         self.shared: dict[int, NDArray] = {}  # by id, arrays that operators were found to share
         self.taped = False
         self.copied_below = _LARGE  # NDArrays with fewer elements are copied, others watched
-        self._node_at = -1  # see `ndarray_contents.node_offset`
+        self._node_at = -1  # see `ndarray_memory.node_offset`
         self._met: dict[int, tuple] = {}  # NumPy arrays by id, what they held, values that they are
         self._read: dict[tuple, Any] = {}  # small arrays as values, by what they hold
         self.constants: dict[tuple, tuple] = {}  # store and value of each; see `constant_hooks`
@@ -662,7 +662,7 @@ class CallLog(Entered):
         if known is None:
             return self._meet(array)
         value = known[2]
-        if value is not None and ndarray_contents.holds(array, known[1]):
+        if value is not None and ndarray_memory.holds(array, known[1]):
             return value
         return None
 
@@ -673,7 +673,7 @@ class CallLog(Entered):
             return None
         value = self.given(array)
         if value is not None:
-            held = ndarray_contents.contents(array)
+            held = ndarray_memory.contents(array)
             self._met[id(array)] = array, held, None if held is None else value
         return value
 
@@ -681,7 +681,7 @@ class CallLog(Entered):
         """Return a value with the present contents of a small NDArray in host memory; None for any
         other. If `data`, None for an array with a gradient, too. Arrays that autograd cannot tell
         apart and that hold the same are one value."""
-        found = ndarray_contents.read(array, self.copied_below, self._node_at)
+        found = ndarray_memory.read(array, self.copied_below, self._node_at)
         if found is None or (data and found[2]):
             return None
         key = found if self.taped else (found[0], found[1], b'')

@@ -14,7 +14,7 @@ from mxnet.ndarray import NDArray
 from ..errors import ControlFlowError, RecordError, StaleValueError
 from ..mx.modes import numpy_shapes
 from ..mx.mutation_guard import MutationGuard
-from ..mx.ndarray_contents import node_offset
+from ..mx.ndarray_memory import node_offset
 from ..ops import op_of
 from ..short_repr import brief
 from ..subgraph.fingerprint import exact, state_of

@@ -12,7 +12,7 @@ from mxnet import autograd, gluon, nd
 from mxnet.ndarray import NDArray
 
 import gluon_edbatch as edb
-from gluon_edbatch.mx import ndarray_contents
+from gluon_edbatch.mx import ndarray_memory
 from gluon_edbatch.record.lazy import LazyArray
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.cases import in_one_test
@@ -229,10 +229,10 @@ def test_a_gradient_that_is_added(native, dense):
 
 def test_reading_finds_what_an_array_is():
     """The form in Python, which the compiled one is to equal, on all kinds of arrays."""
-    node_at = ndarray_contents.node_offset()
+    node_at = ndarray_memory.node_offset()
     assert node_at > 0
     base = nd.array(np.arange(24).reshape(4, 6))
-    read = lambda array, most=100: ndarray_contents.read(array, most, node_at)  # noqa: E731
+    read = lambda array, most=100: ndarray_memory.read(array, most, node_at)  # noqa: E731
     for dtype in ('float32', 'float64', 'float16', 'uint8', 'int8', 'int32', 'int64', 'bool'):
         array = base.astype(dtype)
         assert read(array)[1:] == (array.asnumpy().tobytes(), b'')
@@ -245,7 +245,7 @@ def test_reading_finds_what_an_array_is():
         outputs = nd.split(base * 0, 2, axis=1)
     assert read(base)[2] and read(computed)[2] and read(base)[2] != read(computed)[2]
     assert read(outputs[0])[:2] == read(outputs[1])[:2] and read(outputs[0]) != read(outputs[1])
-    assert ndarray_contents.read(base, 100, -1) is None
+    assert ndarray_memory.read(base, 100, -1) is None
     assert not read(computed.detach())[2]
     for array in (base.tostype('row_sparse'), nd.zeros((100, 1))):
         assert read(array) is None

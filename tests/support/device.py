@@ -15,7 +15,7 @@ import mxnet as mx
 from mxnet._ctypes.ndarray import NDArrayBase
 
 from gluon_edbatch.mx import custom_function
-from gluon_edbatch.mx.ndarray_contents import node_offset
+from gluon_edbatch.mx.ndarray_memory import node_offset
 
 OTHER = mx.cpu(1)
 

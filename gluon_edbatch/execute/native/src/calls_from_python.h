@@ -28,7 +28,7 @@ struct Error : std::runtime_error {
 
 namespace edb {
 
-struct MXNetInC {  // as in `_FUNCTIONS` of mx/ndarray_creation.py
+struct MXNetInC {  // as in `_FUNCTIONS` of mx/ndarray_memory.py
   int (*shape)(void*, int*, const int**);
   int (*data)(void*, void**);
   int (*share)(void*, void**);  // another handle of an array
