@@ -1,4 +1,4 @@
-# The types of layout.py for Cython; without it the module is ordinary Python.
+# Types of layout.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
 @cython.final
@@ -30,37 +30,28 @@ cdef class _Planner:
     cdef Py_ssize_t _size, _fixed, _bounds, _call, _word, _flag, _parents, _last  # of a group
     cdef Py_ssize_t _start, _count, _top, _span, _most  # of an argument, a value; of a batch
     cdef bint _masked, _lies_there
-    @cython.locals(place=Py_ssize_t, value='long long', number='long long', first='long long',
-                   last='long long', earlier=bint, arrays=set)
+    @cython.locals(value='long long', number='long long', earlier=bint)
     cpdef place_given(self)
     cdef _arena(self, key)
-    @cython.locals(sources=list, node=Py_ssize_t, kind=Py_ssize_t)
+    @cython.locals(kind=Py_ssize_t)
     cdef _read_in_place(self)
-    @cython.locals(begin=Py_ssize_t, place=Py_ssize_t, value='long long', known=Py_ssize_t,
-                   number=Py_ssize_t, same=bint)
+    @cython.locals(known=Py_ssize_t, number=Py_ssize_t, same=bint)
     cdef _note_sources(self, Py_ssize_t node, list sources)
     cdef _lying(self, number, key, dict placed)
-    @cython.locals(arguments=list, fixed=list, node=Py_ssize_t, turn=Py_ssize_t, most=Py_ssize_t,
-                   copied=list)
+    @cython.locals(copied=list)
     cdef _place_imports(self)
-    @cython.locals(at=Py_ssize_t, value='long long', before='long long')
     cdef _want(self, Py_ssize_t arena)
-    @cython.locals(number='long long', taped='long long', last_arena=Py_ssize_t,
-                   last_number='long long', last_taped='long long', origin=Py_ssize_t)
+    @cython.locals(origin=Py_ssize_t)
     cdef Py_ssize_t _origin(self, Py_ssize_t arena, long long value) except -1
-    @cython.locals(arena=Py_ssize_t, count=Py_ssize_t, place=Py_ssize_t, rows='long long[::1]',
-                   at=Py_ssize_t, begin=Py_ssize_t, value='long long', first='long long',
-                   row='long long')
+    @cython.locals(arena=Py_ssize_t, rows='long long[::1]', begin=Py_ssize_t)
     cdef _place_import(self, source, const long long[::1] values)
-    @cython.locals(nodes='const int[::1]', cuts='const long long[::1]', batch=Py_ssize_t,
-                   kind=Py_ssize_t, done=list)
+    @cython.locals(nodes='const int[::1]', cuts='const long long[::1]')
     cpdef place_results(self, order, bounds)
-    @cython.locals(batch=Py_ssize_t, kind=Py_ssize_t, words=Py_ssize_t, flags=Py_ssize_t,
-                   calls=Py_ssize_t, reads=Py_ssize_t, ragged=Py_ssize_t, counts=list, writes=list)
+    @cython.locals(kind=Py_ssize_t, words=Py_ssize_t, flags=Py_ssize_t, calls=Py_ssize_t)
     cdef _make_columns(self, const int[::1] nodes, const long long[::1] cuts)
     @cython.locals(size=Py_ssize_t, word=Py_ssize_t, call=Py_ssize_t, bounds=Py_ssize_t,
-                   first=Py_ssize_t, position=Py_ssize_t, column=Py_ssize_t, output=Py_ssize_t,
-                   arena=Py_ssize_t, top='long long', value='long long', writes=list)
+                   first=Py_ssize_t, column=Py_ssize_t, output=Py_ssize_t, arena=Py_ssize_t,
+                   top='long long', value='long long')
     cdef _place_batch(self, Py_ssize_t kind, Py_ssize_t own, Py_ssize_t batch,
                       const int[::1] nodes)
     @cython.locals(size=Py_ssize_t, word=Py_ssize_t, call=Py_ssize_t, position=Py_ssize_t,
@@ -69,31 +60,20 @@ cdef class _Planner:
     cdef _column(self)
     cdef _flag_column(self)
     cdef _group_writes(self, arena)
-    @cython.locals(word=Py_ssize_t, flag=Py_ssize_t, batch=Py_ssize_t, first=Py_ssize_t)
     cdef _plain(self, arena, Py_ssize_t place)
-    @cython.locals(word=Py_ssize_t, flag=Py_ssize_t, batch=Py_ssize_t, first=Py_ssize_t,
-                   size=Py_ssize_t, parents=Py_ssize_t, zero=int)
+    @cython.locals(zero=int)
     cdef _segments(self, arena, Py_ssize_t place, bint packed)
-    @cython.locals(word=Py_ssize_t, flag=Py_ssize_t, batch=Py_ssize_t, first=Py_ssize_t,
-                   size=Py_ssize_t, zero=int)
+    @cython.locals(zero=int)
     cdef _padded(self, arena, Py_ssize_t place)
-    @cython.locals(lengths=Py_ssize_t, earlier=Py_ssize_t)
     cdef void _find(self, Py_ssize_t node, Py_ssize_t place) noexcept
     cdef int _look_up(self, long long value) except -1
-    @cython.locals(least=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t)
     cdef bint _measure(self, Py_ssize_t batch, Py_ssize_t place, bint packed) except -1
     cdef Py_ssize_t _length(self, Py_ssize_t at, Py_ssize_t place, bint packed) except -1
-    @cython.locals(at=Py_ssize_t, place=Py_ssize_t, begin=Py_ssize_t, end=Py_ssize_t,
-                   node=Py_ssize_t)
     cdef int _append_values(self, Py_ssize_t batch, Py_ssize_t argument, int zero) except -1
-    @cython.locals(place=Py_ssize_t, row=Py_ssize_t, indices=Indices)
+    @cython.locals(indices=Indices)
     cdef int _append_rows(self, long long value) except -1
-    @cython.locals(at=Py_ssize_t, value=Py_ssize_t, row='long long', rows='long long',
-                   node=Py_ssize_t)
     cdef _append_padded(self, Py_ssize_t batch, Py_ssize_t place, int zero)
-    @cython.locals(at=Py_ssize_t, begin=Py_ssize_t)
     cdef _append_parents(self, Py_ssize_t batch, Py_ssize_t place, bint packed)
-    @cython.locals(at=Py_ssize_t)
     cdef _append_lengths(self, Py_ssize_t batch, Py_ssize_t place)
-    @cython.locals(items='int[::1]', count=Py_ssize_t, neighbours=bint, place=Py_ssize_t)
+    @cython.locals(items='int[::1]', neighbours=bint)
     cdef _close(self, Py_ssize_t first, Py_ssize_t word, Py_ssize_t flag)

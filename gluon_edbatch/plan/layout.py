@@ -1,3 +1,4 @@
+# cython: infer_types=True
 """Lay out an evaluation: allocate rows for inputs and results, then find what batches read.
 
 Cython compiles this module where a compiler is present (the types are in ``layout.pxd``). Otherwise

@@ -1,4 +1,4 @@
-# The types of table.py for Cython; without it the module is ordinary Python.
+# Types of run_table.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
 cimport gluon_edbatch.execute.native.columns as columns
@@ -9,14 +9,11 @@ cdef class Table:
     cdef public Py_ssize_t rows, values
     cdef long long[::1] _words
     cdef Py_ssize_t _place
-    @cython.locals(column='const long long *', begin=Py_ssize_t, count=Py_ssize_t,
-                   place=Py_ssize_t)
+    @cython.locals(column='const long long *')
     cpdef add(self, object words)
-    @cython.locals(first=Py_ssize_t, count=Py_ssize_t, place=Py_ssize_t,
-                   begins='const long long *', gather='const unsigned char *')
+    @cython.locals(begins='const long long *', gather='const unsigned char *')
     cpdef add_batches(self, object group, Py_ssize_t begin, Py_ssize_t end, dict slots,
                       list private)
     cdef void _put(self, long long word) noexcept
-    @cython.locals(numbers='const long long *', total=Py_ssize_t, at=Py_ssize_t,
-                   place=Py_ssize_t)
+    @cython.locals(numbers='const long long *')
     cdef Py_ssize_t _add_some(self, object column, Py_ssize_t begin, Py_ssize_t end) except? -1

@@ -1,3 +1,4 @@
+# cython: infer_types=True
 """Write the table of a run, word by word, as the native operators read it (``src/program.h``).
 
 Cython compiles this module where a compiler is present (the types are in ``run_table.pxd``).
