@@ -11,7 +11,7 @@ import numpy as np
 
 from ..subgraph.node_type import Kind
 from .plan import Capabilities, Group, Plan, Read
-from .rows import distinct, note_same, rows_read, rows_written, words
+from .rows import distinct, note_same, rows_read, words
 
 # Largest share of distinct rows for which this pays: results are then read by index, and their
 # gradients added row by row.
@@ -58,8 +58,10 @@ class RowDeduplication:
         for group, capabilities in zip(self._plan.groups, self._capabilities):
             if capabilities.shares and _is_of_rows(group):
                 made_of = _together([self._firsts(read) for read in group.reads])
+                slices: np.ndarray = np.zeros(group.size, bool)
                 for write in group.writes:
-                    self._note(write.arena, rows_written(write), made_of)
+                    written = Read(write.arena, slices, write.begin, write.end)
+                    self._note(write.arena, rows_read(self._plan.indices, written), made_of)
 
     def _note(self, arena: int, rows: np.ndarray, made_of: np.ndarray) -> None:
         """Note that rows of an arena are equal if what they are computed from (`made_of`) is."""

@@ -1,3 +1,4 @@
+# cython: infer_types=True
 """Loops over rows: find the rows that batches read, and equal rows.
 
 Cython compiles this module where a compiler is present (the types are in ``rows.pxd``).
@@ -25,20 +26,6 @@ def rows_read(indices: np.ndarray, read: Any, same: Optional[np.ndarray] = None)
         firsts = same.data
         for place in range(count):
             rows[place] = firsts[rows[place]]
-    return result
-
-
-def rows_written(write: Any) -> np.ndarray:
-    """Return (k,) int64, the rows that batches write, one after the other."""
-    begins, ends, count, place = write.begin.data, write.end.data, 0, 0
-    for batch in range(len(begins)):
-        count += ends[batch] - begins[batch]
-    result = np.empty(count, np.int64)
-    rows = result.data
-    for batch in range(len(begins)):
-        for at in range(begins[batch], ends[batch]):
-            rows[place] = at
-            place += 1
     return result
 
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.plan.plan import Read, Write
-from gluon_edbatch.plan.rows import distinct, note_same, rows_read, rows_written, words
+from gluon_edbatch.plan.plan import Read
+from gluon_edbatch.plan.rows import distinct, note_same, rows_read, words
 
 KEYS = st.lists(st.sampled_from([0, 1, 2, 3, 7, 100_000]), max_size=12).map(
     lambda keys: np.array(keys, np.int64)
@@ -20,7 +20,7 @@ def columns(bounds):
 
 
 @given(BOUNDS, st.booleans())
-def test_rows_that_batches_read_and_write(bounds, has_same):
+def test_rows_that_batches_read(bounds, has_same):
     gather, begin, end = columns(bounds)
     indices = np.array([4, 4, 0, 9, 2, 1, 8, 3, 5, 7], np.int32)
     same = np.array([0, 0, 2, 0, 2, 5, 6, 7, 7, 9]) if has_same else None
@@ -29,8 +29,6 @@ def test_rows_that_batches_read_and_write(bounds, has_same):
     wanted = np.concatenate([*read, []]).astype(np.int64)
     found = rows_read(indices, Read(0, gather, begin, end), same)
     np.testing.assert_array_equal(found, wanted if same is None else same[wanted])
-    written = np.concatenate([*slices, []])
-    np.testing.assert_array_equal(rows_written(Write(0, begin, end)), written)
 
 
 @given(KEYS)
