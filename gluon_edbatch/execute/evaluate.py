@@ -28,7 +28,6 @@ from ..mx.modes import modes
 from ..mx.run_ahead import under_way, wait_for_engine
 from ..plan.layout import make_plan
 from ..plan.plan import Plan
-from ..plan.plan_cache import Planned
 from ..plan.split_batches import hoist, look_ups_apart
 from ..record.hooks import suspended
 from ..record.recording import Recording
@@ -352,18 +351,19 @@ def _work_of(recording: Recording, work: Work, calls: Calls) -> Work:
     return work._replace(calls=calls, edges=edges, kinds=kinds, types=types, sums=sums)
 
 
-def _planned(recording: Recording, work: Work, schedule: Schedule) -> Planned:
-    """Lay out the calls of a schedule, or return the plan that was made before."""
+def _planned(recording: Recording, work: Work, schedule: Schedule) -> tuple[Plan, bool]:
+    """Lay out the calls of a schedule, or return the plan that was made before, and whether it
+    was."""
     plans = executable(work.types[0]).plans
-    planned = plans.find(recording, work.calls, work.table, schedule)
-    if planned is None:
-        capabilities = [capabilities_of(node_type) for node_type in work.types]
-        plan = make_plan(
-            recording, work.calls, work.table, work.types, capabilities, work.kinds, schedule
-        )
-        planned = Planned(look_ups_apart(hoist(plan, capabilities, recording.numbers)))
-        planned = plans.keep(recording, work.calls, work.table, schedule, planned)
-    return planned
+    known = plans.find(recording, work.calls, work.table, schedule)
+    if known is not None:
+        return known, True
+    capabilities = [capabilities_of(node_type) for node_type in work.types]
+    plan = make_plan(
+        recording, work.calls, work.table, work.types, capabilities, work.kinds, schedule
+    )
+    plan = look_ups_apart(hoist(plan, capabilities, recording.numbers))
+    return plans.keep(recording, work.calls, work.table, schedule, plan), False
 
 
 def _last_row(plan: Plan, arenas: Sequence[Arena]) -> NDArray:

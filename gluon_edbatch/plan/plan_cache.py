@@ -19,19 +19,12 @@ from .plan import Plan
 _MOST = 16  # schedules of which a plan may be kept
 
 
-class Planned(NamedTuple):
-    """A plan, and whether it came from the cache."""
-
-    plan: Plan
-    is_cached: bool = False
-
-
 class _KeptPlan(NamedTuple):
     calls: Calls
     table: FormTable
     specs: list[tuple[int, Any]]  # of the user's arrays: which one, and its spec
     rows: np.ndarray  # of the values that are computed
-    planned: Planned
+    plan: Plan
 
     def fits(self, recording: Any, calls: Calls, table: FormTable) -> bool:
         """Return whether these calls would get an equal plan."""
@@ -61,13 +54,13 @@ class PlanCache:
 
     def find(
         self, recording: Any, calls: Calls, table: FormTable, schedule: Schedule
-    ) -> Optional[Planned]:
+    ) -> Optional[Plan]:
         """Return the plan of equal calls, or None; note rows in the recording's locations."""
         kept = None if recording.ran else self._kept.get((schedule, id(table)))
         if kept is None or not kept.fits(recording, calls, table):
             return None
-        recording.locations.row[kept.planned.plan.values] = kept.rows
-        return kept.planned
+        recording.locations.row[kept.plan.values] = kept.rows
+        return kept.plan
 
     def keep(
         self,
@@ -75,28 +68,25 @@ class PlanCache:
         calls: Calls,
         table: FormTable,
         schedule: Schedule,
-        planned: Planned,
-    ) -> Planned:
+        plan: Plan,
+    ) -> Plan:
         """Keep a new plan, and return it for use. A plan that shares rows of equal numbers is not
         kept, as it is for these numbers only."""
-        if recording.ran or any([arena.shared for arena in planned.plan.arenas]):
-            return planned
+        if recording.ran or any([arena.shared for arena in plan.arenas]):
+            return plan
         key = schedule, id(table)
         with self._lock:
             again = key in self._kept
             if again:
-                plan = replace(planned.plan, tables={})
-                planned = planned._replace(plan=plan)
+                plan = replace(plan, tables={})
                 specs = [
                     (index, recording.arrays[index][0])
                     for arena in plan.arenas
                     for _, index in arena.arrays
                 ]
-                rows = recording.locations.row[plan.values]
-                known = planned._replace(is_cached=True)
-                kept = _KeptPlan(calls, table, specs, rows, known)
+                kept = _KeptPlan(calls, table, specs, recording.locations.row[plan.values], plan)
             self._kept[key] = kept if again else None
             self._kept.move_to_end(key)
             while len(self._kept) > _MOST:
                 self._kept.popitem(last=False)
-        return planned
+        return plan
