@@ -6,7 +6,7 @@ evaluation are one array. Batches are stored by type, as columns of numbers: the
 them, and few types. This package does not use MXNet's engine.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Optional
 
@@ -126,26 +126,20 @@ class Import(NamedTuple):
     taped: bool
 
 
+@dataclass(eq=False)
 class ArenaPlan:
     """The rows of one arena in a plan."""
 
-    def __init__(
-        self,
-        key: ArenaKey,
-        private: bool = False,
-        shared: bool = False,
-        earlier: Optional[int] = None,
-    ):
-        self.key = key
-        self.private = private  # no value lives there, and each row is read once
-        self.shared = shared  # no value lives there, and rows are read any number of times
-        self.earlier = earlier  # the evaluation that computed it, if it is read where it lies
-        self.rows = 0
-        self.zero: Optional[int] = None  # a row of zeros, which pads ragged arguments
-        # First row, and the range of recorded numbers that go there.
-        self.scalars: Optional[tuple[int, int, int]] = None
-        self.arrays: list[tuple[int, int]] = []  # first row and index of each of the user's
-        self.imports: list[Import] = []
+    key: ArenaKey
+    private: bool = False  # no value lives there, and each row is read once
+    shared: bool = False  # no value lives there, and rows are read any number of times
+    earlier: Optional[int] = None  # the evaluation that computed it, if it is read where it lies
+    rows: int = 0
+    zero: Optional[int] = None  # a row of zeros, which pads ragged arguments
+    # First row, and the range of recorded numbers that go there.
+    scalars: Optional[tuple[int, int, int]] = None
+    arrays: list[tuple[int, int]] = field(default_factory=list)  # first row and index of each given
+    imports: list[Import] = field(default_factory=list)
 
     def __str__(self) -> str:
         row_shape, dtype, ctx = self.key[:3]
