@@ -83,19 +83,16 @@ def features() -> frozenset[str]:
 def library_name(level: str, mxnet: Path) -> str:
     """Return the file name of a level's library, with a digest of its sources, including MXNet's;
     all builds of a version have the same name."""
-    digest = hashlib.sha256(' '.join(FLAGS + level_flags(level)).encode())
-    for source in source_files(mxnet):
+    return f'{level}-{fingerprint(mxnet, *level_flags(level))}.so'
+
+
+def fingerprint(mxnet: Path, *others: str) -> str:
+    """Return a digest of the sources of a library, its flags and what else makes a difference."""
+    digest = hashlib.sha256(' '.join([*FLAGS, *others]).encode())
+    api = mxnet / 'include' / 'mxnet' / 'lib_api.h', mxnet / 'src' / 'lib_api.cc'
+    for source in (*sorted(SOURCES.iterdir()), *api):
         digest.update(source.read_bytes())
-    return f'{level}-{digest.hexdigest()[:16]}.so'
-
-
-def source_files(mxnet: Path) -> list[Path]:
-    """Return the files that a library is compiled from."""
-    return [
-        *sorted(SOURCES.iterdir()),
-        mxnet / 'include' / 'mxnet' / 'lib_api.h',
-        mxnet / 'src' / 'lib_api.cc',
-    ]
+    return digest.hexdigest()[:16]
 
 
 def find_compiler() -> str:

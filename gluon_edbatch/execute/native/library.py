@@ -13,7 +13,6 @@ run with ``LD_PRELOAD`` of the compiler's ``libasan.so`` or ``libtsan.so``.
 """
 
 import ctypes
-import hashlib
 import os
 import platform
 import sys
@@ -33,17 +32,16 @@ from ...mx.host import upload
 from ...mx.invoke import load_operators, run_for_effect
 from .compiler import (
     BUILT,
-    FLAGS,
     FOR_THIS_PROCESSOR,
     SANITIZED,
     BuildError,
     compile_library,
     features,
     find_compiler,
+    fingerprint,
     level_flags,
     levels,
     library_name,
-    source_files,
 )
 
 _MXNET = Path(mx.__file__).parent
@@ -160,7 +158,8 @@ def compiled() -> Path:
         *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native') else level_flags(*_runnable())),
     )
     compiler = find_compiler()
-    path = _cache() / f'edb_native_{_fingerprint(compiler, flags)}.so'
+    made_for = compiler, *flags, platform.machine(), *sorted(features())
+    path = _cache() / f'edb_native_{fingerprint(_MXNET, *made_for)}.so'
     if path.exists():
         return path
     print('gluon_edbatch: compiling native operators (once, about half a minute)', file=sys.stderr)
@@ -185,14 +184,6 @@ def _cache() -> Path:
         return Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'gluon_edbatch'
     except RuntimeError as error:
         raise BuildError(f'{error}; name a folder in GLUON_EDBATCH_CACHE') from None
-
-
-def _fingerprint(compiler: str, flags: tuple[str, ...]) -> str:
-    digest = hashlib.sha256(' '.join([compiler, *FLAGS, *flags]).encode())
-    for source in source_files(_MXNET):
-        digest.update(source.read_bytes())
-    digest.update(' '.join([platform.machine(), *sorted(features())]).encode())
-    return digest.hexdigest()[:16]
 
 
 def gather(
