@@ -193,7 +193,7 @@ template <typename T> class alignas(64) Executor {
   }
 
   // Where a register's rows begin in an arena whose rows are its pieces.
-  T* place(T* arena, const Register& r, int64_t begin) const {
+  T* in_arena(T* arena, const Register& r, int64_t begin) const {
     return arena + begin * r.piece() + first(r) * r.width;
   }
   Rows<T> pieces(T* rows, const Register& r) const {
@@ -203,38 +203,48 @@ template <typename T> class alignas(64) Executor {
     return arrays_.indices + source.begin + first(r) * r.times;
   }
 
+  // Where the rows of a value or a gradient lie; null where nothing but this block has them.
+  T* lying(const Register& r, int64_t place, int64_t at, const std::vector<T*>& arenas,
+           T* kept_rows) const {
+    switch (place) {
+      case kKept: return kept_rows + kept(r, at);
+      case kOutput: {
+        const Target& target = batch_->targets[at];
+        return in_arena(arenas[target.arena], r, target.begin);
+      }
+      case kInput: {
+        const Source& source = batch_->sources[at];
+        return source.gather ? nullptr : in_arena(arenas[source.arena], r, source.begin);
+      }
+      default: return nullptr;
+    }
+  }
+  T* lying_value(const Register& r) const {
+    return lying(r, r.value, r.value_at, arrays_.arenas, arrays_.workspace);
+  }
+  T* lying_gradient(const Register& r) const {
+    return lying(r, r.gradient, r.gradient_at, arrays_.gradients, shared_->kept_gradients);
+  }
+  T* taken(const Register& r) const { return block_scratch().template take<T>(r.width * count(r)); }
+
   void bind_values(bool again) {
     const auto& registers = program_->registers;
     values_.assign(registers.size(), nullptr);
     for (size_t i = 0; i < registers.size(); ++i) {
       const Register& r = registers[i];
-      switch (r.value) {
-        case kScratch:
-          if (!again) values_[i] = block_scratch().template take<T>(r.width * count(r));
-          break;
-        case kKept: values_[i] = arrays_.workspace + kept(r, r.value_at); break;
-        case kOutput: {
-          const Target& target = batch_->targets[r.value_at];
-          values_[i] = place(arrays_.arenas[target.arena], r, target.begin);
-          break;
-        }
-        case kInput: values_[i] = input(r, again); break;
-        case kParameter: values_[i] = parameter(r.value_at); break;
-        default: break;
-      }
+      if (r.value == kParameter) values_[i] = parameter(r.value_at);
+      else values_[i] = lying_value(r);
+      if (values_[i]) continue;
+      if (r.value == kInput) values_[i] = gathered(r, again);
+      else if (r.value == kScratch && !again) values_[i] = taken(r);
     }
   }
 
-  T* input(const Register& r, bool again) {
-    const Source& source = batch_->sources[r.value_at];
-    T* arena = arrays_.arenas[source.arena];
-    if (!source.gather) return place(arena, r, source.begin);
+  T* gathered(const Register& r, bool again) const {
     if (again && r.gathered_at < 0) return nullptr;
-    T* rows = r.gathered_at >= 0 ? arrays_.workspace + kept(r, r.gathered_at)
-                                 : block_scratch().template take<T>(r.width * count(r));
-    if (!again) {
-      gather(pieces(rows, r), 1, arena, indices(source, r));
-    }
+    T* rows = r.gathered_at >= 0 ? arrays_.workspace + kept(r, r.gathered_at) : taken(r);
+    const Source& source = batch_->sources[r.value_at];
+    if (!again) gather(pieces(rows, r), 1, arrays_.arenas[source.arena], indices(source, r));
     return rows;
   }
 
@@ -243,27 +253,12 @@ template <typename T> class alignas(64) Executor {
     gradients_.assign(registers.size(), nullptr);
     for (size_t i = 0; i < registers.size(); ++i) {
       const Register& r = registers[i];
-      bool fresh = true;
-      switch (r.gradient) {
-        case kScratch: gradients_[i] = block_scratch().template take<T>(r.width * count(r)); break;
-        case kKept: gradients_[i] = shared_->kept_gradients + kept(r, r.gradient_at); break;
-        case kOutput: {
-          const Target& target = batch_->targets[r.gradient_at];
-          gradients_[i] = place(arrays_.gradients[target.arena], r, target.begin);
-          fresh = false;
-          break;
-        }
-        case kInput: {
-          const Source& source = batch_->sources[r.gradient_at];
-          fresh = source.gather || source.write;
-          gradients_[i] = source.gather ? block_scratch().template take<T>(r.width * count(r))
-                                        : place(arrays_.gradients[source.arena], r, source.begin);
-          break;
-        }
-        default: continue;
-      }
-      if (!fresh) continue;
-      std::memset(gradients_[i], 0, r.width * count(r) * sizeof(T));
+      if (r.gradient == kNowhere) continue;
+      T* lies = lying_gradient(r);
+      gradients_[i] = lies ? lies : taken(r);
+      const bool adds = r.gradient == kOutput ||
+                        (r.gradient == kInput && lies && !batch_->sources[r.gradient_at].write);
+      if (!adds) std::memset(gradients_[i], 0, r.width * count(r) * sizeof(T));
     }
   }
 
@@ -322,23 +317,12 @@ template <typename T> class alignas(64) Executor {
                : at(arrays_.weight_gradients, program_->parameters[position]);
   }
   // The rows of the whole batch, which is bound as one block.
-  Rows<T> whole(const View& view, bool of_gradient) {
+  Rows<T> whole(const View& view, bool of_gradient) const {
     const Register& r = program_->registers[view.reg];
-    const int64_t place = of_gradient ? r.gradient : r.value;
-    const int64_t at = of_gradient ? r.gradient_at : r.value_at;
-    const std::vector<T*>& arenas = of_gradient ? arrays_.gradients : arrays_.arenas;
-    T* base = nullptr;
-    if (place == kKept) {
-      base = (of_gradient ? shared_->kept_gradients : arrays_.workspace) + kept(r, at);
-    } else if (place == kOutput) {
-      base = arenas[batch_->targets[at].arena] + batch_->targets[at].begin * r.piece();
-    } else if (place == kInput) {
-      const Source& source = batch_->sources[at];
-      base = source.gather ? arrays_.workspace + kept(r, r.gathered_at)
-                           : arenas[source.arena] + source.begin * r.piece();
-    } else {
-      throw std::runtime_error("the gradient of a weight reads a value that was not kept");
-    }
+    T* base = of_gradient ? lying_gradient(r) : lying_value(r);
+    if (!base && !of_gradient && r.value == kInput)
+      base = arrays_.workspace + kept(r, r.gathered_at);
+    if (!base) throw std::runtime_error("the gradient of a weight reads a value that was not kept");
     return Rows<T>{base + view.offset, r.width, view.width, count(r)};
   }
 
