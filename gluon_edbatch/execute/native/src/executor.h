@@ -196,11 +196,16 @@ template <typename T> class alignas(64) Executor {
   T* in_arena(T* arena, const Register& r, int64_t begin) const {
     return arena + begin * r.piece() + first(r) * r.width;
   }
-  Rows<T> pieces(T* rows, const Register& r) const {
-    return Rows<T>{rows, r.piece(), r.piece(), count(r) * r.times};
+  Rows<T> all(T* rows, const Register& r) const {
+    return Rows<T>{rows, r.width, r.width, count(r)};
   }
-  const int32_t* indices(const Source& source, const Register& r) const {
-    return arrays_.indices + source.begin + first(r) * r.times;
+  // Where a source's rows are that make the register's; `times` of them make one.
+  const int32_t* indices(const Source& source, const Register& r, int64_t times) const {
+    return arrays_.indices + source.begin + first(r) * times;
+  }
+  void scatter(const Rows<T>& gradient, const Source& source, const Register& r, int64_t times) {
+    if (source.gather)
+      scatter_add(gradient, times, arrays_.gradients[source.arena], indices(source, r, times));
   }
 
   // Where the rows of a value or a gradient lie; null where nothing but this block has them.
@@ -244,7 +249,8 @@ template <typename T> class alignas(64) Executor {
     if (again && r.gathered_at < 0) return nullptr;
     T* rows = r.gathered_at >= 0 ? arrays_.workspace + kept(r, r.gathered_at) : taken(r);
     const Source& source = batch_->sources[r.value_at];
-    if (!again) gather(pieces(rows, r), 1, arrays_.arenas[source.arena], indices(source, r));
+    if (!again)
+      gather(all(rows, r), r.times, arrays_.arenas[source.arena], indices(source, r, r.times));
     return rows;
   }
 
@@ -267,10 +273,7 @@ template <typename T> class alignas(64) Executor {
     for (size_t i = 0; i < registers.size(); ++i) {
       const Register& r = registers[i];
       if (r.gradient != kInput) continue;
-      const Source& source = batch_->sources[r.gradient_at];
-      if (source.gather)
-        scatter_add(pieces(gradients_[i], r), 1, arrays_.gradients[source.arena],
-                    indices(source, r));
+      scatter(all(gradients_[i], r), batch_->sources[r.gradient_at], r, r.times);
     }
   }
 
@@ -411,10 +414,13 @@ template <typename T> class alignas(64) Executor {
     const Rows<T> dy = gradient(i.out);
     if (!dy || !dy.count) return;
     const Rows<T> da = gradient(i.a), db = gradient(i.b);
+    const bool only_a =
+        i.op != kLoad && i.op != kBinary && i.op != kBatchProduct && i.op != kAttention;
+    if (only_a && !da) return;
     switch (i.op) {
       case kLoad: unload(i, dy); break;
       case kProduct:
-        if (da && i.i0 != kSteps && !is_sum_of_nothing(i.a)) {
+        if (i.i0 != kSteps && !is_sum_of_nothing(i.a)) {
           const Rows<T> g = split(dy, i.i1), d = split(da, i.i1);
           multiply<T>(g.count, d.width, g.width, g.data, g.stride,
                       shared_->packed_weight(i, parameter(i.parameter)).panels, d.data, d.stride,
@@ -422,7 +428,6 @@ template <typename T> class alignas(64) Executor {
         }
         break;
       case kUnary:
-        if (!da) break;
         with_unary<T>(i.i0, T(i.f0), T(i.f1), [&](auto f, Slope slope) {
           const View& read = slope.reads == kFromArgument ? i.a : i.out;
           unary_backward(f, dy, da,
@@ -438,60 +443,39 @@ template <typename T> class alignas(64) Executor {
           binary_backward(f, dy, da, db, read(i.a), read(i.b), i.i1, i.i2);
         });
         break;
-      case kExpand:
-        if (da) segment_add(da, dy, parents_, block_.row);
-        break;
+      case kExpand: segment_add(da, dy, parents_, block_.row); break;
       case kSegmentSum:
-        if (da && i.i0) segment_mean_backward(dy, da, parents_, block_.row);
-        else if (da) expand_add(da, dy, parents_, block_.row);
+        if (i.i0) segment_mean_backward(dy, da, parents_, block_.row);
+        else expand_add(da, dy, parents_, block_.row);
         break;
-      case kLookup: break;  // see `add_to_shared`
       case kLogSoftmax:
-        if (da) softmax_backward(dy, da, kept_value(i.out, "log_softmax"), i.i0, true);
+        softmax_backward(dy, da, kept_value(i.out, "log_softmax"), i.i0, true);
         break;
-      case kSoftmax:
-        if (da) softmax_backward(dy, da, kept_value(i.out, "softmax"), i.i0, false);
-        break;
-      case kPick:
-        if (da) pick_backward(dy, da, kept_value(i.b, "pick"));
-        break;
-      case kReduce:
-        if (da) reduce_backward(dy, da, i.i0, i.i1, T(i.f0));
-        break;
+      case kSoftmax: softmax_backward(dy, da, kept_value(i.out, "softmax"), i.i0, false); break;
+      case kPick: pick_backward(dy, da, kept_value(i.b, "pick")); break;
+      case kReduce: reduce_backward(dy, da, i.i0, i.i1, T(i.f0)); break;
       case kBatchProduct:
         batch_product_backward(dy, da, db, kept_value(i.a, "batch_dot"),
                                kept_value(i.b, "batch_dot"), product_shape(i));
         break;
-      case kConstant: break;
-      case kStrided:
-        if (da) strided(da, dy, i.i0, i.i1, i.i3, i.i2, true);
-        break;
-      case kTranspose:
-        if (da) transpose(da, dy, i.i1, i.i0, i.i2, true);
-        break;
-      case kParameterRow: break;  // see `add_to_shared`
+      case kStrided: strided(da, dy, i.i0, i.i1, i.i3, i.i2, true); break;
+      case kTranspose: transpose(da, dy, i.i1, i.i0, i.i2, true); break;
       case kSegmentSoftmax:
-        if (da)
-          segment_softmax_backward(dy, da, kept_value(i.out, "ragged softmax"), parents_,
-                                   i.i0 != 0);
+        segment_softmax_backward(dy, da, kept_value(i.out, "ragged softmax"), parents_, i.i0 != 0);
         break;
       case kSegmentExtreme:
-        if (da)
-          segment_extreme_backward(dy, da, kept_value(i.a, "ragged max"),
-                                   kept_value(i.out, "ragged max"), parents_, block_.row);
+        segment_extreme_backward(dy, da, kept_value(i.a, "ragged max"),
+                                 kept_value(i.out, "ragged max"), parents_, block_.row);
         break;
       case kSegmentPick:
-        if (da) segment_pick_backward(dy, da, kept_value(i.b, "pick"), parents_, block_.row);
+        segment_pick_backward(dy, da, kept_value(i.b, "pick"), parents_, block_.row);
         break;
       case kSegmentMask:
-        if (da)
-          segment_mask(da, dy, kept_value(i.b, "SequenceMask"), parents_, block_.row, T(0), true);
+        segment_mask(da, dy, kept_value(i.b, "SequenceMask"), parents_, block_.row, T(0), true);
         break;
-      case kPositions: break;
       case kLayerNorm:
-        if (da)
-          layer_norm_backward<T>(dy, da, kept_value(i.a, "LayerNorm"), parameter(i.parameter),
-                                 nullptr, nullptr, i.i0, T(i.f0));
+        layer_norm_backward<T>(dy, da, kept_value(i.a, "LayerNorm"), parameter(i.parameter),
+                               nullptr, nullptr, i.i0, T(i.f0));
         break;
       case kAttention: {
         const View v = third(i);
@@ -499,18 +483,18 @@ template <typename T> class alignas(64) Executor {
                               kept_value(v, "attention"), da, db, gradient(v));
         break;
       }
-      case kWindow:
-        if (da) window(dy, da, parents_, i.i0, i.i1, i.i2, true);
-        break;
-      case kTail:
-        if (da) tail(da, dy, parents_, i.i0, T(0), true);
-        break;
+      case kWindow: window(dy, da, parents_, i.i0, i.i1, i.i2, true); break;
+      case kTail: tail(da, dy, parents_, i.i0, T(0), true); break;
       case kRecurrent:
         recurrent(i, nullptr)
             .backward(
                 {Rows<T>{}, kept_value(i.a, "RNN"), value(i.b), value(before(i)), value(cells(i))},
                 {dy, da, db, Rows<T>{}, gradient(cells(i))});
         break;
+      case kConstant:
+      case kLookup:  // see `add_to_shared`
+      case kParameterRow:
+      case kPositions: break;
       default: throw std::runtime_error("unknown instruction");
     }
   }
@@ -556,30 +540,30 @@ template <typename T> class alignas(64) Executor {
   // An argument straight into some columns of a register; i2 rows of the arena make one.
   void load(const Instruction& i, const Rows<T>& out) {
     const Source& source = batch_->sources[i.i0];
-    const int64_t row = first(program_->registers[i.out.reg]), piece = out.width / i.i2;
-    const T* arena = arrays_.arenas[source.arena];
-    if (source.gather) gather(out, i.i2, arena, arrays_.indices + source.begin + row * i.i2);
-    else
-      copy(out, Rows<T>{const_cast<T*>(arena) + source.begin * piece + row * out.width, out.width,
-                        out.width, out.count});
+    const Register& r = program_->registers[i.out.reg];
+    T* arena = arrays_.arenas[source.arena];
+    if (source.gather) gather(out, i.i2, arena, indices(source, r, i.i2));
+    else copy(out, slice(arena, source, r, out.width, i.i2));
+  }
+
+  // The rows of an arena that a slice of it gives; `times` of them make one.
+  Rows<T> slice(T* arena, const Source& source, const Register& r, int64_t width,
+                int64_t times) const {
+    T* begin = arena + source.begin * (width / times) + first(r) * width;
+    return Rows<T>{begin, width, width, count(r)};
   }
 
   void unload(const Instruction& i, const Rows<T>& dy) {
     const Source& source = batch_->sources[i.i0];
     if (!i.i1 || source.gather) return;  // not differentiable, or see `unload_gathered`
-    const int64_t row = first(program_->registers[i.out.reg]), piece = dy.width / i.i2;
-    const Rows<T> target{arrays_.gradients[source.arena] + source.begin * piece + row * dy.width,
-                         dy.width, dy.width, dy.count};
+    const Rows<T> target = slice(arrays_.gradients[source.arena], source,
+                                 program_->registers[i.out.reg], dy.width, i.i2);
     if (source.write) copy(target, dy);
     else add(target, dy);
   }
 
   void unload_gathered(const Instruction& i, const Rows<T>& dy) {
-    const Source& source = batch_->sources[i.i0];
-    const int64_t row = first(program_->registers[i.out.reg]);
-    if (i.i1 && source.gather)
-      scatter_add(dy, i.i2, arrays_.gradients[source.arena],
-                  arrays_.indices + source.begin + row * i.i2);
+    if (i.i1) scatter(dy, batch_->sources[i.i0], program_->registers[i.out.reg], i.i2);
   }
 
   const Shared<T>* shared_;
