@@ -65,31 +65,6 @@ class Handles {
   void* const* next_;
 };
 
-// Handles of our own, as the caller's may be gone when the engine comes to it.
-class OwnHandles {
- public:
-  OwnHandles(const MXNetInC& mxnet, void* const* handles, int64_t count) : mxnet_(mxnet) {
-    own_.reserve(count);
-    for (int64_t i = 0; i < count; ++i) {
-      void* own = nullptr;
-      if (handles[i]) check(mxnet.share(handles[i], &own));
-      own_.push_back(own);
-    }
-  }
-  ~OwnHandles() {
-    for (void* handle : own_)
-      if (handle) mxnet_.free(handle);
-  }
-  OwnHandles(const OwnHandles&) = delete;
-  OwnHandles& operator=(const OwnHandles&) = delete;
-
-  Handles all() const { return Handles(mxnet_, own_.data()); }
-
- private:
-  const MXNetInC mxnet_;
-  std::vector<void*> own_;
-};
-
 // The arrays that a run goes forward on: weights, arenas, and then the caller's.
 template <typename T, typename Given> Arrays<T> take_arrays(const Run& run, Given* given) {
   Arrays<T> arrays;
@@ -119,8 +94,7 @@ template <typename T> bool run_inline(const Run& run, Handles given) {
   scratch.release();
   Arrays<T> arrays = take_arrays<T>(run, &given);
   arrays.workspace = scratch.take<T>(run.workspace);
-  Team team(run.threads);
-  WholeRun<T>(run, std::move(arrays), &team).forward();
+  WholeRun<T>(run, std::move(arrays)).forward();
   return true;
 }
 
@@ -145,26 +119,34 @@ inline void gather(const int64_t* words, int64_t count, const std::vector<char*>
 //
 // Arrays: the table, arenas, the workspace, gradients of the arenas and of the weights, if they are
 // wanted; `fresh` are those to be written, all else is added to. The weights themselves are in the
-// workspace: an update of them may be queued already, and wait for this very backward pass.
+// workspace: an update of them may be queued already, and wait for this very backward pass. Handles
+// are its own, as the caller's may be gone when the engine comes to it.
 class Backward {
  public:
   Backward(const MXNetInC& mxnet, void* const* handles, int64_t count, int64_t arenas,
            std::vector<bool> fresh)
-      : arenas_(arenas), fresh_(std::move(fresh)), handles_(mxnet, handles, count) {}
+      : mxnet_(mxnet), arenas_(arenas), fresh_(std::move(fresh)), handles_(count) {
+    for (int64_t i = 0; i < count; ++i)
+      if (handles[i]) check(mxnet.share(handles[i], &handles_[i]));
+  }
+  ~Backward() {
+    for (void* handle : handles_)
+      if (handle) mxnet_.free(handle);
+  }
+  Backward(const Backward&) = delete;
+  Backward& operator=(const Backward&) = delete;
 
   void run() const {
-    Handles given = handles_.all();
+    Handles given(mxnet_, handles_.data());
     const int64_t words = given.size();
     const Run run = read_run(given.next<int64_t>(), words);
     if (run.arenas != arenas_ || run.arenas + run.weights.size() != fresh_.size())
       throw std::runtime_error("a run has other arenas or weights than it is given");
-    Team team(run.threads);
-    run.element_size == 4 ? differentiate<float>(run, given, &team)
-                          : differentiate<double>(run, given, &team);
+    run.element_size == 4 ? differentiate<float>(run, given) : differentiate<double>(run, given);
   }
 
  private:
-  template <typename T> void differentiate(const Run& run, Handles given, Team* team) const {
+  template <typename T> void differentiate(const Run& run, Handles given) const {
     Arrays<T> arrays;
     arrays.indices = run.indices;
     for (int64_t arena = 0; arena < arenas_; ++arena) arrays.arenas.push_back(given.next<T>());
@@ -177,13 +159,13 @@ class Backward {
       gradients.push_back(given.next<T>());
       zeros.add(gradients.back(), size);
     }
-    zeros.write(team);
-    WholeRun<T>(run, std::move(arrays), team).backward();
+    WholeRun<T>(run, std::move(arrays)).backward(zeros);
   }
 
+  const MXNetInC mxnet_;
   const int64_t arenas_;
   const std::vector<bool> fresh_;
-  const OwnHandles handles_;
+  std::vector<void*> handles_;
 };
 
 // Gives what `body` gives, or -1 and what is wrong in `message`.

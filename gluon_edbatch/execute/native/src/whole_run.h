@@ -65,11 +65,11 @@ template <typename T> class Zeros {
 
 template <typename T> class WholeRun {
  public:
-  WholeRun(const Run& run, Arrays<T> arrays, Team* team)
+  WholeRun(const Run& run, Arrays<T> arrays)
       : run_(run),
         shared_{run, std::move(arrays), {}, nullptr},
-        team_(*team),
-        executors_(team->threads(), Executor<T>(&shared_)) {}
+        team_(run.threads),
+        executors_(run.threads, Executor<T>(&shared_)) {}
 
   // What going forward takes one thread, roughly.
   static double nanoseconds(const Run& run) {
@@ -92,7 +92,9 @@ template <typename T> class WholeRun {
     }
   }
 
-  void backward() {
+  // Adds to the gradients, those in `zeros` excepted, which it writes.
+  void backward(const Zeros<T>& zeros) {
+    zeros.write(&team_);
     find_kept_weights();
     pack_weights(false);
     bind_weight_gradients();
@@ -438,7 +440,7 @@ template <typename T> class WholeRun {
   const Run& run_;
   Shared<T> shared_;
   Arrays<T>& arrays_ = shared_.arrays;
-  Team& team_;
+  Team team_;
   std::vector<Executor<T>> executors_;
   std::vector<T*> wanted_gradients_;  // those of weights where they belong
 };
