@@ -240,8 +240,7 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t 
                           c_stride, bias, accumulate);
 }
 
-// --- sums over rows: c (out, in) += the transpose of (depth, out) times (depth, in)
-// ---------------
+// --- sums over rows: c (out, in) += the transpose of (depth, out) times (depth, in) --------------
 
 template <typename T> int64_t tiles_size(int64_t columns) {
   return (columns + kTileRows - 1) / kTileRows * kTileRows * kDepth;

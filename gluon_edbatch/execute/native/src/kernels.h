@@ -37,12 +37,12 @@ template <typename T> void copy(const Rows<T>& out, const Rows<T>& a) {
   sweep([](int64_t n, T* y, const T* x) { std::memcpy(y, x, n * sizeof(T)); }, out, a);
 }
 
+template <typename T> void add_line(T* y, const T* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
 template <typename T> void add(const Rows<T>& out, const Rows<T>& a) {
-  sweep(
-      [](int64_t n, T* y, const T* x) {
-        for (int64_t i = 0; i < n; ++i) y[i] += x[i];
-      },
-      out, a);
+  sweep([](int64_t n, T* y, const T* x) { add_line(y, x, n); }, out, a);
 }
 
 template <typename T> void clear(const Rows<T>& out) {
@@ -196,21 +196,13 @@ void expand(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_
 // out[m] += a[parents[m] - first]
 template <typename T>
 void expand_add(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first) {
-  for (int64_t m = 0; m < out.count; ++m) {
-    T* y = out[m];
-    const T* x = a[parents[m] - first];
-    for (int64_t i = 0; i < out.width; ++i) y[i] += x[i];
-  }
+  for (int64_t m = 0; m < out.count; ++m) add_line(out[m], a[parents[m] - first], out.width);
 }
 
 // out[parents[m] - first] += a[m]
 template <typename T>
 void segment_add(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first) {
-  for (int64_t m = 0; m < a.count; ++m) {
-    T* y = out[parents[m] - first];
-    const T* x = a[m];
-    for (int64_t i = 0; i < a.width; ++i) y[i] += x[i];
-  }
+  for (int64_t m = 0; m < a.count; ++m) add_line(out[parents[m] - first], a[m], a.width);
 }
 
 // Calls body(begin, end) for the values of each row of the batch that has some.
@@ -689,11 +681,8 @@ template <typename T>
 void scatter_add(const Rows<T>& gradient, int64_t times, T* arena, const int32_t* rows) {
   const int64_t width = gradient.width / times;
   for (int64_t row = 0; row < gradient.count; ++row)
-    for (int64_t i = 0; i < times; ++i) {
-      T* d = arena + *rows++ * width;
-      const T* g = gradient[row] + i * width;
-      for (int64_t j = 0; j < width; ++j) d[j] += g[j];
-    }
+    for (int64_t i = 0; i < times; ++i)
+      add_line(arena + *rows++ * width, gradient[row] + i * width, width);
 }
 
 template <typename T>
@@ -709,11 +698,8 @@ template <typename T>
 void lookup_backward(const Rows<T>& dy, T* table, int64_t count, int64_t width,
                      const Rows<T>& index) {
   for (int64_t row = 0; row < dy.count; ++row)
-    for (int64_t i = 0; i < index.width; ++i) {
-      T* d = table + clipped(index[row][i], count) * width;
-      const T* g = dy[row] + i * width;
-      for (int64_t j = 0; j < width; ++j) d[j] += g[j];
-    }
+    for (int64_t i = 0; i < index.width; ++i)
+      add_line(table + clipped(index[row][i], count) * width, dy[row] + i * width, width);
 }
 
 template <typename T> bool all_finite(const T* x, int64_t n) {
@@ -724,10 +710,7 @@ template <typename T> bool all_finite(const T* x, int64_t n) {
 }
 
 template <typename T> void add_column_sums(T* sums, const Rows<T>& a) {
-  for (int64_t row = 0; row < a.count; ++row) {
-    const T* x = a[row];
-    for (int64_t i = 0; i < a.width; ++i) sums[i] += x[i];
-  }
+  for (int64_t row = 0; row < a.count; ++row) add_line(sums, a[row], a.width);
 }
 
 }  // namespace edb

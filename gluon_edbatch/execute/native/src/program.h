@@ -107,8 +107,7 @@ class Reader {
   const int64_t* end_;
 };
 
-// --- what has an address of its own
-// ---------------------------------------------------------------
+// --- what has an address of its own --------------------------------------------------------------
 
 constexpr int64_t kWanted = 0;  // in the place of an address
 
