@@ -298,12 +298,13 @@ def test_values_that_the_user_wrote_to_are_read_as_written():
 def test_a_weight_of_another_size_is_an_error_that_names_the_line(monkeypatch):
     net, samples = dense(), ndarrays(3, (1, WIDTH))
     ran(net, samples), ran(net, samples)
-    run_inline = native_run.run_inline
-    monkeypatch.setattr(
-        native_run,
-        'run_inline',
-        lambda words, weights, arenas: run_inline(words, weights[::-1], arenas),
-    )
+    forward = native_run.NativeRun.forward_inline
+
+    def turned(run):
+        run._weights.reverse()
+        return forward(run)
+
+    monkeypatch.setattr(native_run.NativeRun, 'forward_inline', turned)
     with pytest.raises(
         edb.BatchError, match=f'(?s)size that its type.*{os.path.basename(__file__)}'
     ):

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
-from mxnet.ndarray import NDArray
 
 from ...mx import ndarray_api
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
-from ...mx.mutation_guard import MutationGuard, no_touches
+from ...mx.mutation_guard import no_touches
 from ...mx.pool import Memory
 from ...plan.plan import Capabilities, Group, Part
 from ...record.model_watch import key_of
@@ -80,13 +79,20 @@ class NativeRun:
         self._laps = [state.clock.laps(first, last)] if state.clock else []
 
     def forward_inline(self) -> bool:
-        """Run the batches inline if they are few and small; return whether they ran.
+        """Run the batches inline; return whether they ran. Nothing happens if that would take long
+        or a parameter is about to be used.
 
-        The engine must not be using their arenas.
+        All is on the CPU. The arenas are new or only read: the engine must not be using them.
         """
-        return not (self.training or self._laps) and run_inline(
-            self._words, self._weights, self._arenas
-        )
+        if self.training or self._laps or len(self._words) > _MOST_WORDS:
+            return False
+        handles = [each.handle() for each in self._weights]
+        handles += [array.handle for array in self._arenas]
+        ndarray_api.wait(handles)  # not under the lock: what writes a parameter may need that
+        with no_touches():
+            if any([each.touched for each in self._weights]):
+                return False
+            return ndarray_api.run(address('edb_run_inline'), self._words, handles)
 
     def forward(self) -> bool:
         """Run the batches into the arenas; return whether they can be differentiated."""
@@ -138,27 +144,6 @@ class NativeRun:
         if kept is not None:
             kept[key] = frame, result
         return result
-
-
-# --- inline runs ----------------------------------------------------------------------------------
-
-
-def run_inline(words: np.ndarray, weights: list[MutationGuard], arenas: list[NDArray]) -> bool:
-    """Run batches forward inline; return True when their results are in the arenas. Return False,
-    and do nothing, if that would take long or a parameter is about to be used.
-
-    `words` (int64) is the run's table. `weights` are dense, and all is on the CPU. `arenas` are new
-    or only read.
-    """
-    if len(words) > _MOST_WORDS:
-        return False
-    handles = [each.handle() for each in weights]
-    handles += [array.handle for array in arenas]
-    ndarray_api.wait(handles)  # not under the lock: what writes a parameter may need that
-    with no_touches():
-        if any([each.touched for each in weights]):
-            return False
-        return ndarray_api.run(address('edb_run_inline'), words, handles)
 
 
 # --- what runs share -----------------------------------------------------------------------------
