@@ -35,7 +35,7 @@ from ..record.scopes import place
 from ..record.sites import Site, site_at
 from ..record.stores import Arena, EagerArena, forgotten
 from ..schedule import Schedule, Scheduler
-from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.node_type import NodeType
 from ..subgraph.spec import ArenaKey
 from .backward import BackwardPass, connect
 from .clock import Clock, span
@@ -239,9 +239,7 @@ class Evaluator:
         forms = self.pending.forms_left_out()
         return {recording.forms[form].node_type.outputs[0].arena for form in forms}
 
-    def runs(self, node_type: NodeType) -> bool:
-        """Return whether a backend runs calls of a type."""
-        return is_run(node_type)
+    runs = staticmethod(is_run)
 
     def graph(self, recording: Recording) -> Graph:
         """Return the calls that wait, as a scheduler will see them."""
@@ -405,20 +403,12 @@ def _run_step(state, step, calls, recording) -> None:
         for number in step.unproved:
             (batch,) = state.plan.batches_between(number, number + 1)
             if needs_verification(batch.node_type):
-                _verify(state, batch, calls, recording)
+                verify(state, batch)
     except EdbError:
         raise
     except Exception as error:
         batches = state.plan.batches_between(step.first, step.last)
         raise BatchError(describe_failure(batches, calls, recording, error)) from error
-
-
-def _verify(state, batch, calls, recording) -> None:
-    ragged = sum(argument.kind is Kind.RAGGED for argument in batch.node_type.arguments)
-    first = calls.length_offsets[batch.nodes]
-    lengths = calls.lengths[first[:, None] + np.arange(ragged)]
-    rows = np.array([recording.forms[form].rows for form in calls.forms[batch.nodes]])
-    verify(state, batch, lengths, rows, str(recording.site(int(calls.ids[batch.nodes[0]]))))
 
 
 def _arenas(state: ExecutionState) -> list[Arena]:

@@ -255,6 +255,11 @@ class ExecutionState:
         forms = self._calls.forms[batch.nodes].tolist()
         return [self.recording.forms[form].rows for form in forms]
 
+    def lengths_of_calls(self, batch: Batch) -> np.ndarray:
+        """Return the lengths of the ragged arguments of each call, (calls, ragged arguments)."""
+        first = self._calls.length_offsets[batch.nodes]
+        return self._calls.lengths[first[:, None] + np.arange(len(batch.node_type.ragged))]
+
     def line_of(self, batch: Batch) -> str:
         """Return the user's line that recorded the first call of a batch."""
         return str(self.recording.site(int(self._calls.ids[batch.nodes[0]])))

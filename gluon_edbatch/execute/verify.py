@@ -27,14 +27,14 @@ def needs_verification(node_type: NodeType) -> bool:
     return not (known.verified and known.verified_padding)
 
 
-def verify(state, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> None:
+def verify(state, batch) -> None:
     """Compare the batch that just ran with one of its calls; raise `RowDependenceError` if they
-    differ. `lengths` (calls, ragged arguments) and `rows` (calls,) belong to the calls. `line` is
-    the user's that recorded the first."""
+    differ."""
     node_type = batch.node_type
     if node_type.packed:
-        _verify_packed(state, batch, line)
+        _verify_packed(state, batch)
         return
+    lengths, rows = state.lengths_of_calls(batch), state.rows_of_calls(batch)
     longest = lengths.max(axis=0) if lengths.size else np.zeros(0, int)
     which = int(lengths.sum(axis=1).argmin()) if lengths.size else len(rows) - 1
     padded = bool((lengths[which] < longest).any()) if lengths.size else True
@@ -42,8 +42,8 @@ def verify(state, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> No
     if known.verified and not padded:
         return
     inputs = [state.read(batch, position) for position in range(len(batch.reads))]
-    begin = int(rows[:which].sum())
-    single = _cut(node_type, inputs, begin, begin + int(rows[which]), lengths[which])
+    begin = sum(rows[:which])
+    single = _cut(node_type, inputs, begin, begin + rows[which], lengths[which])
     kinds = _kinds(node_type, lengths[which])
     switched = node_type.mode.training and (
         node_type.random or bool(node_type.graph.subgraph.states)
@@ -68,12 +68,12 @@ def verify(state, batch, lengths: np.ndarray, rows: np.ndarray, line: str) -> No
         expected = mine.asnumpy()
         found = others._slice(begin * factor, begin * factor + len(expected)).asnumpy()
         if not is_close(found, expected):
-            raise RowDependenceError(_message(node_type, found, expected, padded, line))
+            raise RowDependenceError(_message(state, batch, found, expected, padded))
     known.verified = True
     known.verified_padding = known.verified_padding or padded
 
 
-def _verify_packed(state, batch, line: str) -> None:
+def _verify_packed(state, batch) -> None:
     """Compare the first of a batch of packed sequences with MXNet's operators."""
     node_type, known = batch.node_type, executable(batch.node_type)
     inputs = [
@@ -87,7 +87,7 @@ def _verify_packed(state, batch, line: str) -> None:
         expected = mine.asnumpy()[0] if packed else mine.asnumpy()
         rows = state.arenas[write.arena]._slice(write.begin, write.begin + len(expected))
         if not is_close(rows.asnumpy(), expected):
-            raise RowDependenceError(_message(node_type, rows.asnumpy(), expected, True, line))
+            raise RowDependenceError(_message(state, batch, rows.asnumpy(), expected, True))
     known.verified = known.verified_padding = True
 
 
@@ -162,7 +162,8 @@ def is_close(found: np.ndarray, expected: np.ndarray) -> bool:
     )
 
 
-def _message(node_type, found, expected, padded, line) -> str:
+def _message(state, batch, found, expected, padded) -> str:
+    node_type = batch.node_type
     cause = (
         'it lets the padding of its ragged argument change the result: use the lengths '
         '(ragged.lengths) to mask it'
@@ -176,5 +177,5 @@ def _message(node_type, found, expected, padded, line) -> str:
         worst = float(np.nanmax(np.abs(found.astype(np.float64) - expected)))
     return (
         f'{node_type.name} gives another result in a batch than alone (largest difference '
-        f'{worst:.3g}), so {cause}{extra}\n  called at {line}'
+        f'{worst:.3g}), so {cause}{extra}\n  called at {state.line_of(batch)}'
     )
