@@ -101,19 +101,11 @@ def _unproved(plan: Plan) -> np.ndarray:
     unproved = np.zeros(plan.size, bool)
     for group in plan.groups:
         if needs_verification(group.node_type):
-            unproved[group.numbers] = (np.diff(group.bounds) > 1) & (
-                _uneven(group) | (not executable(group.node_type).verified)
-            )
+            # Of a verified type, batches whose calls have ragged arguments of different lengths.
+            wanted = [np.full(group.size, not executable(group.node_type).verified)]
+            wanted += [read.uneven for read in group.reads if read.uneven is not None]
+            unproved[group.numbers] = (np.diff(group.bounds) > 1) & np.any(wanted, axis=0)
     return unproved
-
-
-def _uneven(group: Group) -> np.ndarray:
-    """Return the batches whose calls have ragged arguments of different lengths."""
-    uneven = np.zeros(group.size, bool)
-    for read in group.reads:
-        if read.uneven is not None:
-            uneven |= read.uneven
-    return uneven
 
 
 def _backends(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
