@@ -132,15 +132,13 @@ def run(state: ExecutionState, first: int, last: int) -> Optional[FunctionTape]:
         else state.gradients[write.arena]._slice(write.begin, write.end)
         for write in batch.writes
     ]
-    if all(head is None for head in heads) or not any(map(_is_leaf, node_type.arguments)):
-        return None
-    if not node_type.mode.recording:
+    if all(head is None for head in heads) or not _has_leaf(node_type):
         return None
     return FunctionTape(batch, parts, taped, heads, state.line_of(batch))
 
 
-def _is_leaf(argument: Any) -> bool:
-    return argument.differentiable
+def _has_leaf(node_type: NodeType) -> bool:
+    return node_type.mode.recording and any(each.differentiable for each in node_type.arguments)
 
 
 def _taped(state: ExecutionState, batch: Batch, position: int) -> NDArray:
@@ -220,7 +218,7 @@ def _difference(
         alone = _run(node_type, call, inputs, end - begin)
         if not _same_rows(whole.results, alone.results, begin, node_type.factors):
             return _MIXED
-        if node_type.mode.recording and any(map(_is_leaf, node_type.arguments)):
+        if _has_leaf(node_type):
             for scale in _SCALES:
                 heads = [_drawn(result, scale) for result in whole.results]
                 own = [
