@@ -7,7 +7,7 @@ from mxnet.ndarray import NDArray
 
 from ..mx.custom_function import ADD, WRITES
 
-NOT_WANTED, WRITTEN, ADDED = '-wa'  # how the next gradient comes to what is there
+NOT_WANTED, WRITTEN, ADDED = 0, WRITES[0], ADD  # how the next gradient comes to what is there
 
 
 class Gradients:
@@ -24,11 +24,9 @@ class Gradients:
         self._arenas = arenas
         self._unwritten = set(unwritten)
         self._targets = targets
-        self._modes = [
-            WRITTEN if each in WRITES else ADDED if each == ADD else NOT_WANTED for each in requests
-        ]
+        self._modes = [WRITTEN if each in WRITES else each for each in requests]
 
-    def of_arena(self, index: int) -> tuple[Optional[NDArray], str]:
+    def of_arena(self, index: int) -> tuple[Optional[NDArray], int]:
         """Return the gradient of an arena, and how to add to it: if `WRITTEN`, zero it first."""
         gradient = self._arenas[index]
         if gradient is None:
@@ -37,7 +35,7 @@ class Gradients:
         self._unwritten.discard(index)
         return gradient, mode
 
-    def of_input(self, place: Optional[int]) -> tuple[Optional[NDArray], str]:
+    def of_input(self, place: Optional[int]) -> tuple[Optional[NDArray], int]:
         """Return the gradient of an input of the tape, if there is one, and how to add to it."""
         if place is None:
             return None, NOT_WANTED
