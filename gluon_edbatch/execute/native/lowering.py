@@ -195,7 +195,9 @@ class Lowering(LoweringContext):
         for position, head in enumerate(self.heads):
             self._result(position, head)
         _spare_copies(self.registers, self.instructions)
-        _mark_kept(self.registers, self.instructions)
+        for instruction in self.instructions:
+            for view in read_backward(instruction):
+                self.registers[view.register].kept = True
         _mark_gradients(self.registers, self.instructions, self.node_type)
         return RowProgram(
             self.registers,
@@ -395,12 +397,6 @@ def _spare_copies(registers: list[Register], instructions: list[Instruction]) ->
 
 
 # --- what the backward pass needs ----------------------------------------------------------------
-
-
-def _mark_kept(registers: list[Register], instructions: list[Instruction]) -> None:
-    for instruction in instructions:
-        for view in read_backward(instruction):
-            registers[view.register].kept = True
 
 
 def _mark_gradients(
