@@ -20,6 +20,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -118,19 +119,11 @@ def _removed() -> dict[str, Any]:
         **dict(alltrue=np.all, sometrue=np.any, round_=np.round),
         **dict(product=np.prod, cumproduct=np.cumprod, row_stack=np.vstack),
         'trapz': getattr(later, 'trapezoid', None),
-        'in1d': _in1d,
-        'msort': _msort,
+        'in1d': lambda ar1, *args, **options: np.isin(np.ravel(ar1), *args, **options),
+        'msort': partial(np.sort, axis=0),
         **{name: _financial(name) for name in ('mirr', 'npv', 'pmt', 'ppmt', 'pv', 'rate')},
         'compat': types.SimpleNamespace(basestring=str),
     }
-
-
-def _in1d(ar1, ar2, assume_unique=False, invert=False):
-    return np.isin(np.ravel(ar1), ar2, assume_unique=assume_unique, invert=invert)
-
-
-def _msort(a):
-    return np.sort(a, axis=0)
 
 
 def _financial(name):
