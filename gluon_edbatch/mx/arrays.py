@@ -5,7 +5,7 @@ import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 import numpy as np
@@ -32,25 +32,22 @@ _one_at_a_time = threading.RLock()
 _LARGEST = 2**31 - 1  # elements of an array, but in some builds
 DTYPE_NUMBERS = {np.dtype(kind): number for kind, number in _DTYPE_NP_TO_MX.items() if kind}
 handle_slot = NDArrayBase.handle  # the slot itself, which GuardedArray shadows
+# The handle of an array without a touch, for a use that neither reads nor writes the array.
+raw_handle: Callable[[NDArray], NDArrayHandle] = handle_slot.__get__
 copy_into = mx.nd._internal._copyto  # ``copyto`` looks at both handles first
-
-
-def raw_handle(array: NDArray) -> NDArrayHandle:
-    """Return the handle of an array without a touch, for a use that neither reads nor writes it."""
-    return handle_slot.__get__(array)
 
 
 def detached(array: NDArray) -> NDArray:
     """Return a new NDArray on the same memory that no tape knows; does not count as a touch."""
     handle = NDArrayHandle()
-    check_call(_LIB.MXNDArrayDetach(handle_slot.__get__(array), ctypes.byref(handle)))
+    check_call(_LIB.MXNDArrayDetach(raw_handle(array), ctypes.byref(handle)))
     return NDArray(handle)
 
 
 def alias(array: NDArray, cls: type = NDArray) -> NDArray:
     """Return a new NDArray object for the same array, on a tape, too; does not count as a touch."""
     handle = NDArrayHandle()
-    check_call(_LIB.MXShallowCopyNDArray(handle_slot.__get__(array), ctypes.byref(handle)))
+    check_call(_LIB.MXShallowCopyNDArray(raw_handle(array), ctypes.byref(handle)))
     return cls(handle)
 
 
