@@ -355,10 +355,8 @@ class Lowering(LoweringContext):
         ):
             raise Unsupported('returns something else than rows')
         register = self.registers[value.view.register]
-        if (register.place, register.position) == (
-            Place.OUTPUT,
-            position,
-        ) and value.view.width == register.width:
+        is_placed = (register.place, register.position) == (Place.OUTPUT, position)
+        if is_placed and value.view.width == register.width:
             return
         self.registers.append(
             Register(value.view.width, ragged, Place.OUTPUT, position, self.times[position])
