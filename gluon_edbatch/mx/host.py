@@ -5,6 +5,7 @@ is written directly.
 """
 
 import ctypes
+from functools import partial
 from typing import Any
 
 import mxnet as mx
@@ -15,17 +16,14 @@ from mxnet.ndarray import NDArray
 from . import ndarray_api
 from .arrays import DTYPE_NUMBERS, empty
 
+allocated = partial(empty, late=False)  # its memory is allocated already, as `write_new` needs it
+
 
 def upload(values: np.ndarray, ctx: mx.Context) -> NDArray:
     """Return a new array with these values, on a device."""
     array = allocated(values.shape, values.dtype, ctx)
     write_new(array, 0, values)
     return array
-
-
-def allocated(shape: Any, dtype: Any, ctx: mx.Context) -> NDArray:
-    """Return a new array whose memory is allocated already, as `write_new` needs it."""
-    return empty(shape, dtype, ctx, late=False)
 
 
 def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
