@@ -9,7 +9,21 @@ cimport gluon_edbatch.record.stores as stores
 from gluon_edbatch.record.scopes cimport Entered, current_recording
 from gluon_edbatch.record.stores cimport Store
 
-cdef Py_ssize_t _ONE, _PAIR, _NESTED, _OTHER, _ANY, _EQUAL
+cdef Py_ssize_t _ONE, _PAIR, _NESTED, _OTHER, _ANY, _EQUAL, _MET, _REMEMBERED
+# To find one by name is a search in a dict, which Cython cannot leave out since Python 3.12.
+cdef object NDArray, ndarray, numpy_ndarray, SettledArray, OfNone, _GIVEN, _PLAIN, _EXACT
+
+cdef class Number:
+    pass
+
+cdef class Ragged:
+    pass
+
+cdef class Nothing:
+    pass
+
+cdef class End:
+    pass
 
 @cython.final
 cdef class Ints:

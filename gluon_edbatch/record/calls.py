@@ -45,6 +45,7 @@ SMALL = 1 << 10  # elements of arrays of which equal ones are one value
 NUMBERS = int, float, np.generic
 _MET = 64  # NumPy arrays that are known by who they are
 REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to keep them twice
+_REMEMBERED = REMEMBERED  # as C knows it
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
@@ -685,7 +686,7 @@ class CallLog(Entered):
         if found is None or (data and found[2]):
             return None
         key = found if self.taped else (found[0], found[1], b'')
-        value = self._read.get(key) if len(found[1]) <= REMEMBERED else None
+        value = self._read.get(key) if len(found[1]) <= _REMEMBERED else None
         return self.append_read(array, key) if value is None else value
 
     def exact_numbers(self, first, last):
