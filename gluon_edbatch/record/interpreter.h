@@ -6,6 +6,9 @@
 
 #include <Python.h>
 #include <structmember.h>
+
+#include "../subgraph/versions.h" /* interpreter.pxd names it, so that setup.py copies it */
+
 #if PY_VERSION_HEX >= 0x030B0000  /* frames are made into objects only when somebody asks */
 #ifndef Py_BUILD_CORE
 #define Py_BUILD_CORE 1
@@ -80,26 +83,19 @@ static inline int edb_record_into(PyObject *value) {
   return token ? 0 : -1;
 }
 
-#if PY_VERSION_HEX >= 0x030C0000 /* has versions of dicts no more, or deprecates them */
-static inline PyObject *edb_get(PyObject *dict, PyObject *key) {
-  PyObject *value = PyDict_GetItemWithError(dict, key);
-  if (!value && PyErr_Occurred()) return NULL;
-  return Py_NewRef(value ? value : Py_None);
-}
-#else
 /* What dicts have for keys, which are known by who they are as long as the dict is the same: a
    change gives it another version, which no other dict has. Borrowed: the dict keeps both. */
 #define EDB_FOUND 256
 static struct {
   PyObject *dict, *key, *value;
-  uint64_t version;
+  unsigned long long version; /* see versions.h */
 } edb_found[EDB_FOUND];
 
 static inline PyObject *edb_get(PyObject *dict, PyObject *key) {
   size_t place = (((size_t)key >> 4) ^ ((size_t)dict >> 6)) % EDB_FOUND;
-  uint64_t version = ((PyDictObject *)dict)->ma_version_tag;
+  unsigned long long version = edb_dict_version(dict);
   PyObject *value = edb_found[place].value;
-  if (edb_found[place].version != version || edb_found[place].dict != dict ||
+  if (!version || edb_found[place].version != version || edb_found[place].dict != dict ||
       edb_found[place].key != key) {
     value = PyDict_GetItemWithError(dict, key);
     if (!value) {
@@ -114,7 +110,6 @@ static inline PyObject *edb_get(PyObject *dict, PyObject *key) {
   Py_INCREF(value);
   return value;
 }
-#endif
 
 /* Gluon's blocks keep hooks in ordered dicts. */
 static inline int edb_any_in(PyObject *hooks) {

@@ -1,4 +1,7 @@
 # What interpreter.py says, in C (interpreter.h).
+cdef extern from "../subgraph/versions.h":  # which interpreter.h includes
+    pass
+
 cdef extern from "interpreter.h":
     ctypedef struct EdbFrame:
         pass
