@@ -1,6 +1,9 @@
 # Types of layout.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
+cdef extern from "../record/references.h":
+    pass
+
 @cython.final
 cdef class Indices:
     cdef int[::1] items  # of the buffer

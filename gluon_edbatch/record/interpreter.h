@@ -7,7 +7,8 @@
 #include <Python.h>
 #include <structmember.h>
 
-#include "../subgraph/versions.h" /* interpreter.pxd names it, so that setup.py copies it */
+#include "../subgraph/versions.h" /* interpreter.pxd names both, so that setup.py copies them */
+#include "references.h"
 
 #if PY_VERSION_HEX >= 0x030B0000  /* frames are made into objects only when somebody asks */
 #ifndef Py_BUILD_CORE

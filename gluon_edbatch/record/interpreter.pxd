@@ -1,5 +1,8 @@
 # What interpreter.py says, in C (interpreter.h).
-cdef extern from "../subgraph/versions.h":  # which interpreter.h includes
+cdef extern from "references.h":  # which interpreter.h includes, as the next
+    pass
+
+cdef extern from "../subgraph/versions.h":
     pass
 
 cdef extern from "interpreter.h":
