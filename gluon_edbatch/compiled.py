@@ -29,7 +29,6 @@ NAMES = (
     'record.calls',
     'schedule.frontier',
     'schedule.rules',
-    'schedule.run',
     'schedule.sufficient',
 )
 

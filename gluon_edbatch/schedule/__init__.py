@@ -1,6 +1,6 @@
 """Schedulers decide which recorded calls run together, and in which order. Needs NumPy only.
 
-``protocol`` defines schedulers. Schedulers that choose among ready types use ``frontier``, ``run``
+``protocol`` defines schedulers. Schedulers that choose among ready types use ``frontier``
 and ``rules``. ``bound`` computes the least possible number of batches. README.md has the rest.
 """
 
@@ -10,7 +10,6 @@ from ..compiled import load
 from ..short_repr import brief
 
 load(f'{__name__}.frontier')
-load(f'{__name__}.run')
 load(f'{__name__}.rules')
 load(f'{__name__}.sufficient')
 
@@ -26,12 +25,11 @@ from .encoding import (
     get_encoding,
 )
 from .fixed_rules import AgendaScheduler, DepthScheduler, UnbatchedScheduler
-from .frontier import Frontier
+from .frontier import Frontier, Run
 from .fsm import FSMScheduler
 from .learning import learn_policy
 from .policy import Policy, QLearningConfig
 from .protocol import Schedule, Scheduler, of_name
-from .run import Run
 from .sufficient import SufficientConditionScheduler
 
 __all__ = [

@@ -6,8 +6,8 @@ import numpy as np
 
 from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
+from .frontier import Run
 from .protocol import Schedule
-from .run import Run
 
 
 class BeamScheduler:

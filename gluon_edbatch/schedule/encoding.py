@@ -8,9 +8,9 @@ import warnings
 from typing import Callable, Optional, Protocol, Union
 
 from ..short_repr import brief
+from .frontier import Run
 from .protocol import of_name
 from .rules import LongestWay
-from .run import Run
 
 State = tuple[int, ...]
 

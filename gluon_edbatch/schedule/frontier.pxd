@@ -43,3 +43,18 @@ cdef class Frontier:
     cdef void _remove(self, Py_ssize_t kind) noexcept
     @cython.locals(kind=Py_ssize_t)
     cdef int _add(self, Py_ssize_t node) except -1
+
+cdef class Run:
+    cdef readonly object graph
+    cdef readonly Frontier frontier
+    cdef list _safe
+    @cython.locals(other=Run)
+    cpdef copy(self)
+    @cython.locals(frontier=Frontier)
+    cpdef bint settle(self) except -1
+    cpdef finish(self, Rule rule)
+    cpdef take(self, Py_ssize_t kind)
+    cpdef Py_ssize_t advance(self, Py_ssize_t kind) except -1
+    cpdef schedule(self)
+    @cython.locals(frontier=Frontier, place=Py_ssize_t, kind=Py_ssize_t)
+    cdef int _find_safe(self) except -1

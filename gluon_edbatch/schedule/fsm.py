@@ -9,10 +9,10 @@ from ..graph.graph import Graph
 from ..short_repr import brief
 from .bound import lower_bound
 from .cache import ScheduleCache
+from .frontier import Run
 from .learning import learn_policy
 from .policy import Policy, QLearningConfig, names_of
 from .protocol import Schedule
-from .run import Run
 from .sufficient import SufficientConditionScheduler
 
 _LESSONS = 4  # minibatches of a model that are learned from

@@ -11,10 +11,9 @@ from typing import Optional, Union
 from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
-from .frontier import Frontier
+from .frontier import Frontier, Run
 from .policy import UNSEEN, Policy, QLearningConfig, Reached, names_of, numbered
 from .rules import LookUp
-from .run import Run
 
 # Tried in this order if no encoding is named: those that cost least to look at come first.
 ENCODINGS = ('E_base', 'E_sort', 'E_path')

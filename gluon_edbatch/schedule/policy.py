@@ -16,9 +16,8 @@ from ..errors import PolicyError
 from ..graph.graph import Graph
 from ..short_repr import brief
 from .encoding import State, StateEncoding, get_encoding
-from .frontier import Rule
+from .frontier import Rule, Run
 from .rules import LeastDeep, LongestWay, LookAhead, LookUp
-from .run import Run
 from .sufficient import SufficientCondition
 
 FORMAT, VERSION = 'gluon_edbatch policy', 2

@@ -11,9 +11,8 @@ import numpy as np
 
 from ..graph.graph import Graph
 from .bound import path_counts, portions
-from .frontier import Rule
+from .frontier import Rule, Run
 from .protocol import Schedule
-from .run import Run
 
 _NONE, _LAST = -1, -2  # no pair; the end of the list of pairs that are free
 
