@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-from .edges import addition_trees, among, form_columns, needed, number_calls, with_sums
+from .edges import addition_trees, among, needed, number_calls, with_sums
 from .graph import Graph, expand
 
 if TYPE_CHECKING:  # this package needs NumPy only: gluon_edbatch_runtime has no MXNet
@@ -100,11 +100,19 @@ def form_table(recording: 'Recording') -> FormTable:
     key = bytes(recording.form_summaries), bytes(recording.output_rows)
     table = _tables.get(key)
     if table is None:
-        columns = form_columns(recording.form_summaries)
-        several = frozenset(columns[0][columns[1] != 1].tolist())
-        additions = columns[5] if columns[5].any() else None
-        rows = np.array(recording.output_rows)
-        table = FormTable._make([*columns[:5], columns[6], rows, several, additions])
+        summaries = np.array(recording.form_summaries).reshape(-1, 6)
+        types, rows, outputs, variable, taped, additions = np.ascontiguousarray(summaries.T)
+        table = FormTable(
+            types,
+            rows,
+            outputs,
+            variable,
+            taped,
+            first_outputs=outputs.cumsum() - outputs,
+            output_rows=np.array(recording.output_rows),
+            of_several_rows=frozenset(types[rows != 1].tolist()),
+            additions=additions if additions.any() else None,
+        )
         if len(_tables) >= _MOST_TABLES:
             _tables.clear()
         _tables[key] = table

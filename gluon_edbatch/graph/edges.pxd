@@ -1,10 +1,6 @@
 # The types of edges.py for Cython; without it the module is ordinary Python.
 cimport cython
 
-@cython.locals(count=Py_ssize_t, given='const long long[::1]', columns='long long[::1]',
-               outputs='long long', form=Py_ssize_t, place=Py_ssize_t)
-cpdef form_columns(object summaries)
-
 @cython.locals(count=Py_ssize_t, kinds='const long long[::1]', stops='const long long[::1]',
                numbers='long long[::1]', firsts='long long[::1]', starts='long long[::1]',
                bounds='long long[::1]', counts='const long long[::1]',

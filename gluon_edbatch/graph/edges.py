@@ -9,30 +9,6 @@ from typing import Any
 import numpy as np
 
 
-def form_columns(summaries: Any) -> np.ndarray:
-    """Return the facts about each form as columns.
-
-    Parameters
-    ----------
-    summaries : array
-        int64, six numbers for each form, as `record.forms.Forms` has them.
-
-    Returns
-    -------
-    numpy.ndarray
-        (7, forms) int64; the last row has the position of a form's first output among all outputs.
-    """
-    count = len(summaries) // 6
-    result = np.empty((7, count), np.int64)
-    given, columns, outputs = memoryview(summaries), result.reshape(-1).data, 0
-    for form in range(count):
-        for place in range(6):
-            columns[place * count + form] = given[6 * form + place]
-        columns[6 * count + form] = outputs
-        outputs += given[6 * form + 2]
-    return result
-
-
 def number_calls(
     forms: np.ndarray,
     ends: np.ndarray,
