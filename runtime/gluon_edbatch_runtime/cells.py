@@ -11,7 +11,7 @@ from .bundle.cell_program import CellProgram, NotInNumPy
 from .bundle.manifest import Bundle, items_of, read_bundle, shape_of
 from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value
 from .errors import BundleError, RecordError
-from .forms import FORMS, Argument, CellType, Output
+from .forms import Argument, CellType, Output
 from .recording import Recording
 from .schedule import FSMScheduler
 from .schedule.policy import policy_of
@@ -108,9 +108,7 @@ def _template(arg: Any, leaves: list[Any]) -> Any:
 
 def _fits(leaf: tuple[str, Store], argument: Argument) -> bool:
     kind, store = leaf
-    return kind == argument.kind and (
-        store is None or store.arena == (argument.row_shape, argument.dtype)
-    )
+    return kind == argument.kind and (store is None or store.arena == argument.arena)
 
 
 class Cells:
@@ -178,7 +176,6 @@ def _loaded(bundle: Bundle) -> Cells:
     }
     for entry in items_of(content, 'types', list):
         kind = _type(entry, weights, scheduler)
-        FORMS.add(kind)
         for name in entry['cells']:
             cells[name].types.append((entry['template'], kind))
     for name, cell in cells.items():
@@ -189,24 +186,18 @@ def _loaded(bundle: Bundle) -> Cells:
 def _type(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMScheduler) -> CellType:
     if any(each['kind'] not in ('rows', 'ragged') for each in entry['arguments']):
         raise BundleError(f'{brief(entry["arguments"])} in the manifest are no arguments')
-    arguments = [
-        Argument(each['kind'], tuple(shape_of(each['row_shape'])), np.dtype(each['dtype']))
-        for each in entry['arguments']
-    ]
-    outputs = [
-        Output(
-            tuple(shape_of(each['row_shape'])),
-            np.dtype(each['dtype']),
-            items_of(each, 'factor', int),
-        )
-        for each in entry['outputs']
-    ]
+    arguments = [Argument(each['kind'], _arena(each)) for each in entry['arguments']]
+    outputs = [Output(_arena(each), items_of(each, 'factor', int)) for each in entry['outputs']]
     named = {name: weights[place] for name, place in entry['weights'].items()}
     ragged = {place for place, each in enumerate(arguments) if each.kind == 'ragged'}
     program = CellProgram(entry['nodes'], entry['heads'], named, ragged)
     nested = _nested(entry['results'])
     fills = items_of(entry, 'fills', bool)
     return CellType(entry['name'], arguments, outputs, nested, program, fills, scheduler)
+
+
+def _arena(entry: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype]:
+    return tuple(shape_of(entry['row_shape'])), np.dtype(entry['dtype'])
 
 
 def _nested(template: Any) -> Any:

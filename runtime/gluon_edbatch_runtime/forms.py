@@ -1,9 +1,10 @@
 """Types of calls and their forms, made from a bundle's manifest, for recording and running."""
 
+import itertools
 import threading
 from array import array as Column
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,23 +12,26 @@ from .bundle.cell_program import CellProgram
 from .calls import Form, Store, store_of
 from .errors import RecordError
 
-_FLAT: list[dict[str, Any]] = [{'name': 'edb_input0'}, {'op': '_copy', 'inputs': [[0, 0]]}]
+# All forms of the process, which recordings share, and what ``graph/collect.py`` reads of them.
+FORMS: list[Form] = []
+SUMMARIES, OUTPUT_ROWS = Column('q'), Column('q')
+_lock = threading.Lock()
+_serials = itertools.count()
 
 
 class Argument(NamedTuple):
     """An argument of a type. Its kind is 'rows' (one value), 'ragged' (any number, by value) or
-    'flat' (any number, one after the other)."""
+    'flat' (any number, one after the other). `arena` is its row shape and dtype."""
 
     kind: str
-    row_shape: tuple[int, ...]
-    dtype: np.dtype
+    arena: tuple[tuple[int, ...], np.dtype]
 
 
 class Output(NamedTuple):
-    """A result of a type; `factor` is how many rows there are for each row of the arguments."""
+    """A result of a type. `arena` is its row shape and dtype, and `factor` how many rows there are
+    for each row of the arguments."""
 
-    row_shape: tuple[int, ...]
-    dtype: np.dtype
+    arena: tuple[tuple[int, ...], np.dtype]
     factor: int
 
 
@@ -56,7 +60,7 @@ class CellType:
         self.counted = [argument for argument in arguments if argument.kind != 'rows']
         self.of_many = len(self.counted)
         self.is_ragged = any(argument.kind == 'ragged' for argument in arguments)
-        self.serial = -1
+        self.serial = next(_serials)  # schedulers see types in this order
         self.products: dict[Any, Any] = {}  # see projections.py
         self._forms: dict[int, Form] = {}
 
@@ -65,65 +69,34 @@ class CellType:
 
     def form(self, rows: int) -> Form:
         """Return the form of calls with `rows` rows."""
-        form = self._forms.get(rows)
-        return FORMS.make(self, rows) if form is None else form
-
-
-class _Forms:
-    """All forms of the process, which every recording shares, in columns for
-    ``graph/collect.py``."""
-
-    def __init__(self) -> None:
-        self.forms: list[Form] = []
-        self.form_summaries, self.output_rows = Column('q'), Column('q')
-        self._types = 0
-        self._lock = threading.Lock()
-
-    def add(self, cell_type: CellType) -> None:
-        """Number a type; schedulers see types in this order."""
-        with self._lock:
-            cell_type.serial, self._types = self._types, self._types + 1
-
-    def make(self, cell_type: CellType, rows: int) -> Form:
-        """Make a new form."""
-        with self._lock:
-            known: Optional[Form] = cell_type._forms.get(rows)
-            if known is not None:
-                return known
-            stores: list[Store] = [
-                store_of(output.row_shape, output.dtype, rows * output.factor)
-                for output in cell_type.outputs
-            ]
-            form = Form(len(self.forms), cell_type, rows, stores)
-            self.forms.append(form)
-            self.form_summaries.extend(
-                (cell_type.serial, rows, len(stores), cell_type.of_many, 0, 0)
-            )
-            self.output_rows.extend([store.rows for store in stores])
-            cell_type._forms[rows] = form
+        with _lock:
+            form = self._forms.get(rows)
+            if form is None:
+                stores = [store_of(*each.arena, rows * each.factor) for each in self.outputs]
+                form = self._forms[rows] = Form(len(FORMS), self, rows, stores)
+                FORMS.append(form)
+                SUMMARIES.extend((self.serial, rows, len(stores), self.of_many, 0, 0))
+                OUTPUT_ROWS.extend([store.rows for store in stores])
             return form
 
 
-FORMS = _Forms()
-_concats: dict[tuple, CellType] = {}
-_operators: dict[tuple, CellType] = {}
+def zeros_of(arena: tuple[tuple[int, ...], np.dtype], rows: int) -> np.ndarray:
+    """Return rows of zeros of a shape and dtype."""
+    row_shape, dtype = arena
+    return np.zeros((rows, *row_shape), dtype)
+
+
+_operators: dict[tuple, CellType] = {}  # which all bundles share
 
 
 def concat_form(store: Store, rows: int) -> Form:
     """Return the form of values that are `rows` rows of others, one after the other."""
-    found = _concats.get(store.arena)
-    if found is None:
-        shown = 'x'.join(map(str, store.row_shape)) or '1'
-        found = CellType(
-            f'concat[{shown}]',
-            [Argument('flat', *store.arena)],
-            [Output(*store.arena, 1)],
-            0,
-            CellProgram(_FLAT, [(1, 0)], {}),
-        )
-        FORMS.add(found)
-        found = _concats.setdefault(store.arena, found)
-    return found.form(rows)
+    key = ('concat', store.arena)
+    if key not in _operators:
+        argument = Argument('flat', store.arena)
+        made = _operator('concat', '_copy', {}, [argument], store.row_shape)
+        _operators.setdefault(key, made)
+    return _operators[key].form(rows)
 
 
 def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Form:
@@ -132,38 +105,41 @@ def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Fo
     if len(rows) != 1:
         raise RecordError(f'{op} of values with different numbers of rows: {sorted(rows)}')
     key = (op, *attrs.items(), *[store.arena for store in stores])
-    found = _operators.get(key)
-    if found is None:
-        found = _operators.setdefault(key, _operator(op, stores, attrs))
-    return found.form(rows.pop())
+    if key not in _operators:
+        arguments = [Argument('rows', store.arena) for store in stores]
+        made = _operator(op, op, attrs, arguments, _row_shape(op, stores, attrs))
+        _operators.setdefault(key, made)
+    return _operators[key].form(rows.pop())
 
 
-def _operator(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> CellType:
-    nodes: list[dict[str, Any]] = [{'name': f'edb_input{place}'} for place in range(len(stores))]
-    inputs = [[place, 0] for place in range(len(stores))]
+def _operator(
+    name: str,
+    op: str,
+    attrs: dict[str, Any],
+    arguments: Sequence[Argument],
+    row_shape: tuple[int, ...],
+) -> CellType:
+    """Return the type of an operator's calls."""
+    count = len(arguments)
+    nodes: list[dict[str, Any]] = [{'name': f'edb_input{place}'} for place in range(count)]
+    inputs = [[place, 0] for place in range(count)]
     nodes.append({'op': op, 'attrs': attrs, 'inputs': inputs})
-    shown = ', '.join('x'.join(map(str, store.row_shape)) or '1' for store in stores)
-    made = CellType(
-        f'{op}[{shown}]',
-        [Argument('rows', *store.arena) for store in stores],
-        [Output(_row_shape(op, stores, attrs), stores[0].dtype, 1)],
-        0,
-        CellProgram(nodes, [(len(stores), 0)], {}),
+    shown = ', '.join('x'.join(map(str, each.arena[0])) or '1' for each in arguments)
+    output = Output((row_shape, arguments[0].arena[1]), 1)
+    return CellType(
+        f'{name}[{shown}]', arguments, [output], 0, CellProgram(nodes, [(count, 0)], {})
     )
-    FORMS.add(made)
-    return made
 
 
 def _row_shape(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> tuple[int, ...]:
     """Return the row shape of an operator's result."""
-    shapes, rest = [store.row_shape for store in stores], {store.row_shape for store in stores}
-    shape = list(shapes[0])
-    if op == 'Concat' and attrs['dim'] <= len(shape):
-        axis = attrs['dim'] - 1
-        rest = {each[:axis] + each[axis + 1 :] for each in shapes if len(each) == len(shape)}
-        rest |= {each for each in shapes if len(each) != len(shape)}
-        shape[axis] = sum(each[axis] for each in shapes if len(each) == len(shape))
+    shapes = [store.row_shape for store in stores]
+    shape = shapes[0]
+    axis = attrs['dim'] - 1 if op == 'Concat' else len(shape)
+    rest = {(len(each), *each[:axis], *each[axis + 1 :]) for each in shapes}
     if len(rest) != 1 or len({store.dtype for store in stores}) != 1:
         shown = ', '.join(map(str, stores))
         raise RecordError(f'{op} of values that do not fit: {shown}')
-    return tuple(shape)
+    if axis >= len(shape):
+        return shape
+    return (*shape[:axis], sum([each[axis] for each in shapes]), *shape[axis + 1 :])

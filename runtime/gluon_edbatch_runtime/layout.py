@@ -8,8 +8,8 @@ import numpy as np
 
 from .bundle.numpy_steps import Segments
 from .errors import RecordError
-from .forms import FORMS, CellType
-from .graph.collect import Calls
+from .forms import CellType
+from .graph.collect import Calls, FormTable
 from .graph.graph import expand, stable_argsort
 
 Writes = list[tuple[tuple, list[tuple[int, int]]]]
@@ -60,6 +60,7 @@ class Layout:
     def __init__(
         self,
         calls: Calls,
+        table: FormTable,
         order: np.ndarray,
         bounds: np.ndarray,
         kinds: np.ndarray,
@@ -70,9 +71,8 @@ class Layout:
         self.kinds = kinds[order[bounds[:-1]]].tolist()
         counts = np.diff(bounds)
         of_kind = kinds[order]
-        rows = np.array([form.rows for form in FORMS.forms])
         self._nodes = [order[of_kind == kind] for kind in range(len(types))]
-        self._rows = [rows[calls.forms[nodes]] for nodes in self._nodes]
+        self._rows = [table.rows[calls.forms[nodes]] for nodes in self._nodes]
         by_batch = np.array(self.kinds)
         self._sizes = [counts[by_batch == kind] for kind in range(len(types))]
         self._bounds = [np.concatenate([[0], sizes.cumsum()]) for sizes in self._sizes]
@@ -84,8 +84,7 @@ class Layout:
             for rows, cuts in zip(self._rows, self._bounds)
         ]
         writes: list[Writes] = [
-            [((output.row_shape, output.dtype), []) for output in kind.outputs]
-            for kind in self._types
+            [(output.arena, []) for output in kind.outputs] for kind in self._types
         ]
         place = [0] * len(self._types)
         for kind in self.kinds:
@@ -138,18 +137,19 @@ class Layout:
         number = 0
         known: Optional[np.ndarray] = None
         for argument in kind.arguments:
-            arena = (argument.row_shape, argument.dtype)
+            arena = argument.arena
             if argument.kind == 'rows':
                 values = calls.args[begins + skipped]
                 skipped += 1
-                reads.append(self._of_rows(arena, row_of[values], self._rows[place], cuts))
+                reads.append(_of_rows(arena, row_of[values], self._rows[place], cuts))
                 continue
             lengths = calls.lengths[calls.length_offsets[nodes] + number]
             number += 1
             values = calls.args[expand(begins + fixed + counted, lengths)]
             counted = counted + lengths
             if argument.kind == 'flat':
-                reads.append(_flat(arena, row_of[values], rows[values], lengths, cuts))
+                ends = np.concatenate([[0], lengths.cumsum()])
+                reads.append(_of_rows(arena, row_of[values], rows[values], ends[cuts]))
             else:
                 if known is not None and not np.array_equal(known, lengths):
                     raise RecordError(
@@ -159,15 +159,6 @@ class Layout:
                 order, bounds, segments = self._by_rank(place, lengths)
                 reads.append(_read(arena, row_of[values[order]], bounds))
         return Group(kind, reads, writes, segments, {})
-
-    def _of_rows(
-        self, arena: tuple, first: np.ndarray, counts: np.ndarray, cuts: np.ndarray
-    ) -> Read:
-        """Return the read of an argument that is one value for each call."""
-        if len(counts) and counts.max() == 1 == counts.min():
-            return _read(arena, first, cuts)
-        ends = np.concatenate([[0], counts.cumsum()])
-        return _read(arena, expand(first, counts), ends[cuts])
 
     def _by_rank(
         self, place: int, lengths: np.ndarray
@@ -190,13 +181,13 @@ class Layout:
         return order, bounds, segments
 
 
-def _flat(
-    arena: tuple, first: np.ndarray, counts: np.ndarray, lengths: np.ndarray, cuts: np.ndarray
-) -> Read:
-    """Return the read of an argument that is any number of values, one after the other."""
+def _of_rows(arena: tuple, first: np.ndarray, counts: np.ndarray, cuts: np.ndarray) -> Read:
+    """Return the read of all rows of values, given the first row and the number of rows of each;
+    `cuts` tells where the values of each batch begin and the last end."""
+    if len(counts) and counts.max() == 1 == counts.min():
+        return _read(arena, first, cuts)
     ends = np.concatenate([[0], counts.cumsum()])
-    of_calls = np.concatenate([[0], lengths.cumsum()])
-    return _read(arena, expand(first, counts), ends[of_calls[cuts]])
+    return _read(arena, expand(first, counts), ends[cuts])
 
 
 def _read(arena: tuple, rows: np.ndarray, bounds: np.ndarray) -> Read:

@@ -13,18 +13,11 @@ import numpy as np
 
 from .bundle.cell_program import Projection
 from .bundle.numpy_steps import Segments
-from .forms import CellType
+from .forms import CellType, zeros_of
 from .graph.collect import Calls
 from .layout import Group, Layout
 
 _MOST_BYTES = 1 << 28  # of one table of products; then it begins anew
-
-
-class Given(NamedTuple):
-    """The numbers that the user gave: the row of each value, and the array of these rows."""
-
-    row_of: np.ndarray
-    memory: np.ndarray
 
 
 class Products:
@@ -104,7 +97,7 @@ def run_distinct(group: Group, number: int, outs: Sequence[np.ndarray]) -> bool:
     if not program.projections[position].suffices or 2 * len(distinct) > len(inverse):
         return False
     found = [np.empty((len(distinct), *out.shape[1:]), out.dtype) for out in outs]
-    empty = [np.empty((0, *each.row_shape), each.dtype) for each in group.type.arguments]
+    empty = [zeros_of(argument.arena, 0) for argument in group.type.arguments]
     known = {position: read.rows.take(distinct, axis=0)}
     program.run(empty, found, Segments(len(distinct), []), known)
     for out, result in zip(outs, found):
@@ -113,37 +106,42 @@ def run_distinct(group: Group, number: int, outs: Sequence[np.ndarray]) -> bool:
 
 
 def project(
-    groups: Sequence[Group], layout: Layout, given: Given, calls: Calls, kinds: np.ndarray
+    groups: Sequence[Group],
+    layout: Layout,
+    row_of: np.ndarray,
+    numbers: np.ndarray,
+    calls: Calls,
+    kinds: np.ndarray,
 ) -> None:
-    """Let the batches of types read products in place of vectors that were looked up."""
+    """Let the batches of types read products in place of vectors that were looked up. `row_of` has
+    the row of each value; `numbers` are the rows of numbers."""
     tables = np.array([group.type.program.table is not None for group in groups])
     if not tables.any():
         return
     for place, group in enumerate(groups):
         for position in group.type.program.projections:
             values = layout.plain_values(place, position)
-            found = None if values is None else _looked_up(values, tables, given, calls, kinds)
+            found = None if values is None else _looked_up(values, tables, calls, kinds)
             if found is None:
                 continue
-            source, ids = found
+            source, given = found
             products = _products(group.type, position, groups[source].type)
-            known = products.find(ids)
+            known = products.find(numbers[row_of[given]].astype(np.int64))
             if known is not None:
                 group.known[position] = KnownRead(*known, group.reads[position].bounds)
 
 
-def _looked_up(values, tables, given: Given, calls: Calls, kinds: np.ndarray):
-    """Return the type that looked up all of these values, and their ids."""
+def _looked_up(values, tables, calls: Calls, kinds: np.ndarray):
+    """Return the type that looked up all of these values, and the user's numbers that are their
+    ids."""
     if not len(values) or values.min() < calls.outputs[0]:
         return None
     makers = calls.outputs.searchsorted(values, 'right') - 1
     source = kinds[makers[0]]
     if not tables[source] or (kinds[makers] != source).any():
         return None
-    numbers = calls.args[calls.offsets[makers]]
-    if numbers.max() >= 0:
-        return None
-    return source, given.memory[given.row_of[numbers]].astype(np.int64)
+    given = calls.args[calls.offsets[makers]]
+    return None if given.max() >= 0 else (source, given)
 
 
 def _products(kind: CellType, position: int, source: CellType) -> Products:

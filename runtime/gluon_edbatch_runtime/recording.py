@@ -9,12 +9,12 @@ import numpy as np
 from .bundle.numpy_steps import Segments
 from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, store_of
 from .errors import BatchError, RecordError, StaleValueError
-from .forms import FORMS, CellType, operator_form
-from .graph.collect import Calls, Pending, ancestors, form_table, to_graph
+from .forms import FORMS, OUTPUT_ROWS, SUMMARIES, CellType, operator_form, zeros_of
+from .graph.collect import Calls, FormTable, Pending, ancestors, form_table, to_graph
 from .graph.edges import kinds_of
-from .graph.graph import Graph
+from .graph.graph import Graph, expand
 from .layout import Group, Layout, Read, by_length
-from .projections import Given, project, run_distinct
+from .projections import project, run_distinct
 from .schedule import FSMScheduler, Schedule, Scheduler
 
 
@@ -31,11 +31,9 @@ class Locations:
         """Make room for this many values."""
         more = values - len(self.row)
         if more > 0:
-            self.evaluation = np.concatenate([self.evaluation, np.full(more, -1, np.int32)])
-            self.row, self.rows = (
-                np.concatenate([column, np.zeros(more, np.int64)])
-                for column in (self.row, self.rows)
-            )
+            self.evaluation = np.append(self.evaluation, np.full(more, -1, np.int32))
+            none = np.zeros(more, np.int64)
+            self.row, self.rows = np.append(self.row, none), np.append(self.rows, none)
             self.taped = np.zeros(values, bool)
 
 
@@ -76,6 +74,7 @@ class Recording(CallLog):
         self.scheduler = scheduler
         self.evaluations: list[tuple[Graph, Schedule]] = []
         self.void = False
+        self.form_summaries, self.output_rows = SUMMARIES, OUTPUT_ROWS  # for graph/collect.py
         self.locations, self._pending = Locations(), Pending()
         self._arenas = Arenas()
         self._number_rows = np.zeros(0, np.int64)  # those of the user that have rows already
@@ -84,24 +83,12 @@ class Recording(CallLog):
         self._zeros: dict[tuple, int] = {}
         self._lock = threading.RLock()
 
-    @property
-    def form_summaries(self) -> Any:
-        """The forms as columns, for ``graph/collect.py``."""
-        return FORMS.form_summaries
-
-    @property
-    def output_rows(self) -> Any:
-        """Rows of each form's outputs, for ``graph/collect.py``."""
-        return FORMS.output_rows
-
     def zeros(self, form: Form, place: int) -> int:
         """Return the number of a value of zeros for a ragged argument."""
-        kind = form.type.counted[place]
-        key = kind.row_shape, kind.dtype
-        if key not in self._zeros:
-            array = np.zeros((form.rows, *kind.row_shape), kind.dtype)
-            self._zeros[key] = self.array(array).number
-        return self._zeros[key]
+        arena = form.type.counted[place].arena
+        if arena not in self._zeros:
+            self._zeros[arena] = self.array(zeros_of(arena, form.rows)).number
+        return self._zeros[arena]
 
     def array(self, given: Any) -> Value:
         """Return a value with a copy of the user's array, which has at least one axis; float64
@@ -128,10 +115,7 @@ class Recording(CallLog):
     def read(self, value: Value) -> np.ndarray:
         """Return the numbers of a value; run all that waits if they are not computed."""
         if value.number < 0:
-            place = (-value.number - 1) // 2
-            if value.number % 2:
-                return np.array([self.numbers[place]], np.float32)
-            return self.arrays[place].copy()
+            return self.arrays[-value.number // 2 - 1].copy()
         if not self.knows(value.number):
             self.evaluate()
         row = int(self.locations.row[value.number])
@@ -158,16 +142,16 @@ class Recording(CallLog):
             if not len(calls):
                 return
             kinds, forms = kinds_of(calls.forms, table.types)
-            types = [FORMS.forms[form].type for form in forms]
+            types = [FORMS[form].type for form in forms]
             graph = to_graph(kinds, edges, types)
             schedule = (self.scheduler or _scheduler_of(types)).schedule(graph)
-            self._run(calls, kinds, types, graph, schedule)
+            self._run(calls, table, kinds, types, schedule)
             self._pending.ran(calls)
             self.evaluations.append((graph, schedule))
 
     def run_alone(self) -> list[np.ndarray]:
         """Return the results of the only call, ten times as fast as by graph and schedule."""
-        form = FORMS.forms[self.node_forms[0]]
+        form = FORMS[self.node_forms[0]]
         numbers, lengths = self.node_args.since(0).tolist(), self.node_lengths.since(0).tolist()
         arguments = form.type.arguments
         later = len(arguments) - form.type.of_many  # where the values of ragged arguments begin
@@ -183,7 +167,7 @@ class Recording(CallLog):
                 place += 1
                 continue
             count = lengths.pop(0)
-            none = np.zeros((0, *argument.row_shape), argument.dtype)
+            none = zeros_of(argument.arena, 0)
             inputs.append(np.concatenate([none, *given[later : later + count]]))
             later += count
             if argument.kind == 'ragged':
@@ -204,20 +188,20 @@ class Recording(CallLog):
     def _run(
         self,
         calls: Calls,
+        table: FormTable,
         kinds: np.ndarray,
         types: list[CellType],
-        graph: Graph,
         schedule: Schedule,
     ) -> None:
         order = by_length(calls, schedule.order, schedule.bounds, kinds, types)
         self._place_given()
         row_of, rows = self._with_given()
-        layout = Layout(calls, order, schedule.bounds, kinds, types, self._arenas)
+        layout = Layout(calls, table, order, schedule.bounds, kinds, types, self._arenas)
         groups = layout.groups(row_of, rows)
         for arena in self._arenas.values():
             arena.allocate()
         self._fill_given()
-        project(groups, layout, Given(row_of, self._arenas[NUMBER.arena].memory), calls, kinds)
+        project(groups, layout, row_of, self._arenas[NUMBER.arena].memory, calls, kinds)
         batches = [iter(range(len(schedule))) for _ in groups]
         for kind in layout.kinds:
             group = groups[kind]
@@ -227,7 +211,7 @@ class Recording(CallLog):
                 raise _failed(group.type, error) from error
         values = len(self.locations.row)
         self.locations.row[:] = row_of[:values]
-        outputs = table_of_outputs(calls)
+        outputs = expand(calls.outputs, table.outputs[calls.forms])
         self.locations.evaluation[outputs] = len(self.evaluations)
 
     def _run_batch(self, group: Group, number: int) -> None:
@@ -297,13 +281,6 @@ def operate(op: str, values: Sequence[Any], **attrs: Any) -> Any:
 
 def _failed(kind: CellType, error: Exception) -> BatchError:
     return BatchError(f'a batch of calls of {kind} failed: {type(error).__name__}: {error}')
-
-
-def table_of_outputs(calls: Calls) -> np.ndarray:
-    """Return all values that some calls compute."""
-    outputs = np.array([form.outputs for form in FORMS.forms])[calls.forms]
-    before = outputs.cumsum() - outputs
-    return (calls.outputs - before).repeat(outputs) + np.arange(int(outputs.sum()))
 
 
 def _rows(memory: np.ndarray, read: Read, number: int) -> np.ndarray:
