@@ -35,7 +35,7 @@ cdef class Ragged:
 cpdef Ragged new_ragged(CallLog log, Store store, list numbers)
 
 @cython.locals(value=Value, store=Store, numbers=list)
-cpdef plain_ragged(object log, object values)
+cpdef Ragged plain_ragged(CallLog log, object values, Py_ssize_t place=*)
 
 cdef class Prefix:
     cdef public Form form
@@ -60,13 +60,14 @@ cdef class CallLog:
     cdef Py_ssize_t _lengths_before
     @cython.locals(value=Value, ragged=Ragged)
     cdef Prefix follow(self, Prefix prefix, object arg)
-    @cython.locals(value=Value, ragged=Ragged)
+    @cython.locals(value=Value, ragged=Ragged, numbers=list)
     cdef int put(self, Form form, object arg) except -1
-    cdef int put_ragged(self, Form form, list numbers) except -1
     @cython.locals(base=Py_ssize_t)
     cdef finish(self, Form form)
     @cython.locals(values=list)
     cdef nested(self, Form form, object template, Py_ssize_t base)
+
+cpdef recorded(CallLog log, Form form, tuple args)
 
 cdef class Cell:
     cdef public object name
@@ -77,5 +78,5 @@ cdef class Cell:
     cpdef record(self, CallLog log, tuple args)
     @cython.locals(prefix=Prefix, form=Form)
     cdef call(self, CallLog log, tuple args)
-    @cython.locals(place=int, value=Value, store=Store, numbers=list, spread=list)
+    @cython.locals(place=Py_ssize_t, ragged=Ragged, spread=list)
     cdef call_with_children(self, CallLog log, tuple args)

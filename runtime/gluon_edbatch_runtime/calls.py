@@ -158,10 +158,13 @@ def new_ragged(log, store, numbers):
     return ragged
 
 
-def plain_ragged(log, values):
-    """Return a `Ragged` of these if all are values of the recording with one shape; else None."""
+def plain_ragged(log, values, place=-1):
+    """Return a `Ragged` of these if all are values of the recording with one shape; else None. With
+    a `place`, the values are those at this position of each item."""
     store, numbers = None, []
     for item in values:
+        if place >= 0:
+            item = item[place]
         if type(item) is not Value:
             return None
         value = item
@@ -169,7 +172,7 @@ def plain_ragged(log, values):
             return None
         store = value.store
         numbers.append(value.number)
-    return None if store is None else new_ragged(log, store, numbers)
+    return new_ragged(log, store, numbers)
 
 
 class Prefix:
@@ -269,18 +272,14 @@ class CallLog:
             self.numbers.append(arg)
         elif kind is Ragged:
             ragged = arg
-            self.put_ragged(form, ragged.numbers)
+            numbers = ragged.numbers
+            if not numbers and form.fills:  # its operator needs a value
+                numbers = [self.zeros(form, self.node_lengths.size - self._lengths_before)]
+            self._later.extend(numbers)
+            self.node_lengths.append(len(numbers))
         elif arg is not None:
             for item in arg:
                 self.put(form, item)
-
-    def put_ragged(self, form, numbers):
-        """Append the values of a ragged argument; an empty one gets a value of zeros if its
-        operator needs one."""
-        if not numbers and form.fills:
-            numbers = [self.zeros(form, self.node_lengths.size - self._lengths_before)]
-        self._later.extend(numbers)
-        self.node_lengths.append(len(numbers))
 
     def zeros(self, form, place):
         """Return the number of a value of zeros for a ragged argument; subclasses implement it."""
@@ -303,23 +302,19 @@ class CallLog:
             return new_value(self, form.first, base), new_value(self, form.second, base + 1)
         return self.nested(form, form.nested, base)
 
-    def joined(self, form, numbers):
-        """Record a call whose one argument is any number of values; return its results."""
-        self.put_ragged(form, numbers)
-        return self.finish(form)
-
-    def appended(self, form, numbers):
-        """Record a call of these values; return its results."""
-        for number in numbers:
-            self.node_args.append(number)
-        return self.finish(form)
-
     def nested(self, form, template, base):
         """Return lists and tuples of the results, in the structure of `template`."""
         if type(template) is int:
             return new_value(self, form.stores[template], base + template)
         values = [self.nested(form, item, base) for item in template]
         return values if type(template) is list else tuple(values)
+
+
+def recorded(log, form, args):
+    """Record a call of a form; return its results."""
+    for arg in args:
+        log.put(form, arg)
+    return log.finish(form)
 
 
 class Cell:
@@ -354,29 +349,16 @@ class Cell:
                 form = prefix.form = self.resolve(log, args)
         except Unknown:
             return self.call_unknown(log, args)
-        for arg in args:
-            log.put(form, arg)
-        return log.finish(form)
+        return recorded(log, form, args)
 
     def call_with_children(self, log, args):
         """Record a call whose last argument becomes ragged ones; return its results."""
-        x, children = args[0], args[1]
-        spread = [x]
+        spread = [args[0]]
         for place in range(self.children):
-            store, numbers = None, []
-            for child in children:
-                item = child[place] if self.children > 1 else child
-                if type(item) is not Value:
-                    return self.call_unknown(log, args)
-                value = item
-                if value.log is not log:
-                    return self.call_unknown(log, args)
-                if store is None:
-                    store = value.store
-                elif value.store is not store:
-                    return self.call_unknown(log, args)
-                numbers.append(value.number)
-            spread.append(new_ragged(log, store, numbers))
+            ragged = plain_ragged(log, args[1], place if self.children > 1 else -1)
+            if ragged is None:
+                return self.call_unknown(log, args)
+            spread.append(ragged)
         return self.call(log, tuple(spread))
 
     def run_eagerly(self, args):

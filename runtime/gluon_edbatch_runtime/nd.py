@@ -7,26 +7,26 @@ Values of one shape have ``+``, ``-``, ``*`` and ``/``, too.
 from typing import Any
 
 from .errors import RecordError
-from .recording import operate
+from .recording import Recording
 
 
 def concat(*values: Any, dim: int = 1) -> Any:
     """Concatenate the values along an axis behind that of rows."""
     if dim < 1:
         raise RecordError(f'nd.concat along axis {dim}: gluon_edbatch_runtime.concat puts rows')
-    return operate('Concat', values, dim=dim)
+    return Recording.operate('Concat', *values, dim=dim)
 
 
 def tanh(value: Any) -> Any:
     """Return the tanh of each number."""
-    return operate('tanh', [value])
+    return Recording.operate('tanh', value)
 
 
 def sigmoid(value: Any) -> Any:
     """Return the sigmoid of each number."""
-    return operate('sigmoid', [value])
+    return Recording.operate('sigmoid', value)
 
 
 def relu(value: Any) -> Any:
     """Return ``max(x, 0)`` for each number."""
-    return operate('relu', [value])
+    return Recording.operate('relu', value)

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from .bundle.numpy_steps import Segments
-from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, store_of
+from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, recorded, store_of
 from .errors import BatchError, RecordError, StaleValueError
 from .forms import FORMS, OUTPUT_ROWS, SUMMARIES, CellType, operator_form, zeros_of
 from .graph.collect import Calls, FormTable, Pending, ancestors, form_table, to_graph
@@ -108,9 +108,14 @@ class Recording(CallLog):
         return self.array(array)
 
     @staticmethod
-    def operate(op: str, *values: Any) -> Any:
-        """Record or compute an operator on values (see the function `operate`)."""
-        return operate(op, values)
+    def operate(op: str, *values: Any, **attrs: Any) -> Any:
+        """Record one of ``OUTSIDE_OF_CELLS``, on values with equally many rows, or compute it
+        outside scopes. Raise RecordError if shapes do not fit."""
+        scope = CURRENT.get()
+        log = Recording() if scope is None else scope
+        own = tuple([log.value(value) for value in values])
+        result = recorded(log, operator_form(op, [value.store for value in own], attrs), own)
+        return log.run_alone()[0] if scope is None else result
 
     def read(self, value: Value) -> np.ndarray:
         """Return the numbers of a value; run all that waits if they are not computed."""
@@ -266,17 +271,6 @@ class Recording(CallLog):
             np.concatenate([self.locations.row, first]),
             np.concatenate([self.locations.rows, rows]),
         )
-
-
-def operate(op: str, values: Sequence[Any], **attrs: Any) -> Any:
-    """Record one of ``OUTSIDE_OF_CELLS``, on values with equally many rows, or compute it outside
-    scopes. Raise RecordError if shapes do not fit."""
-    scope = CURRENT.get()
-    log = Recording() if scope is None else scope
-    own = [log.value(value) for value in values]
-    form = operator_form(op, [value.store for value in own], attrs)
-    result = log.appended(form, [value.number for value in own])
-    return log.run_alone()[0] if scope is None else result
 
 
 def _failed(kind: CellType, error: Exception) -> BatchError:

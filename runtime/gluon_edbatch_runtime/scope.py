@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 import numpy as np
 
 from .branching.pytree import flatten, unflatten
-from .calls import CURRENT, Ragged, Store, Value, new_ragged, plain_ragged, store_of
+from .calls import CURRENT, Ragged, Value, new_ragged, plain_ragged, recorded, store_of
 from .errors import RecordError
 from .forms import concat_form
 from .graph.graph import Graph
@@ -101,7 +101,8 @@ def concat(values: Sequence[Any]) -> Any:
         shapes = ', '.join(sorted({str(value.store) for value in own}))
         raise RecordError(f'values of different kinds cannot be put together: {shapes}')
     form = concat_form(own[0].store, sum([value.store.rows for value in own]))
-    return log.joined(form, [value.number for value in own])
+    rows = new_ragged(log, own[0].store, [value.number for value in own])
+    return recorded(log, form, (rows,))
 
 
 def ragged(
@@ -121,13 +122,12 @@ def ragged(
     if log is None:
         raise RecordError('ragged() needs a batching() scope')
     found = plain_ragged(log, values)
-    if found is not None:
-        return found
-    own = [log.value(value) for value in values]
-    stores = {value.store for value in own}
-    if len(stores) > 1:
-        raise RecordError(f'ragged() needs values of one shape and dtype, got {stores}')
-    store: Optional[Store] = own[0].store if own else None
-    if store is None and shape is not None:
-        store = store_of(tuple(shape[1:]), dtype, shape[0])
-    return new_ragged(log, store, [value.number for value in own])
+    if found is None:
+        own = [log.value(value) for value in values]
+        found = plain_ragged(log, own)
+        if found is None:
+            stores = {value.store for value in own}
+            raise RecordError(f'ragged() needs values of one shape and dtype, got {stores}')
+    if found.store is None and shape is not None:
+        found.store = store_of(tuple(shape[1:]), dtype, shape[0])
+    return found
