@@ -41,7 +41,7 @@ def _known(op: Op) -> Iterator[str]:
     yield op.name if op.name in OPS else f'{op.name} has no entry'
     for field in fields(op)[1:]:
         value = getattr(op, field.name)
-        if value != field.default:
+        if value != field.default and value != {}:
             yield f'  {field.name}: {_shown(value)}'
 
 

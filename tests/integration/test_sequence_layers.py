@@ -111,6 +111,20 @@ def test_what_is_left_of_sentences_is_in_their_batch(layout, left):
     assert batches(net, samples) == 1
 
 
+@pytest.mark.parametrize('function', ['', 'tanh'])
+def test_several_rows_for_a_sentence(function):
+    """The last word's columns as rows, and maybe an operator on these."""
+
+    def columns(F, h):
+        last = F.slice_axis(h, axis=1, begin=-1, end=None)
+        rows = F.reshape(last, shape=(-1, 1))
+        return getattr(F, function)(rows) if function else rows
+
+    net = nn.HybridSequential()
+    net.add(rnn.GRU(4, layout='NTC', input_size=WIDTH), nn.HybridLambda(columns))
+    assert_matches_eager(started(net), sentences((1, None, WIDTH)), schedulers=['fsm'])
+
+
 @pytest.mark.parametrize('axis', [0, 1])
 def test_sequence_last_takes_the_last_word(axis):
     take = {'last': lambda F, h, axis: F.SequenceLast(h, axis=axis)}

@@ -149,9 +149,14 @@ class Lowering(LoweringContext):
         """Let results that are several rows for each sentence have the axis of these, without the
         last reshape (see `subgraph.sentences`)."""
         for place, (spec, packed) in enumerate(zip(self.node_type.outputs, self.node_type.packed)):
-            if not packed and spec.rows > 1:
-                self.times[place] = spec.rows
-                self.heads[place] = self.nodes[self.heads[place][0]].sources[0]
+            if packed or spec.rows == 1:
+                continue
+            head = self.nodes[self.heads[place][0]]
+            node, output = head.sources[0]
+            rows = self.nodes[node].shapes[output][0] * spec.rows
+            if head.op != 'Reshape' or rows != head.shapes[0][0]:
+                raise Unsupported('gives several rows for each of a call')
+            self.times[place], self.heads[place] = spec.rows, (node, output)
 
     def _batch_shape(self, shapes) -> Shape:
         """Return how many rows the trial shapes have, and how many values for each."""

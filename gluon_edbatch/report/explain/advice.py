@@ -160,8 +160,9 @@ _ALONG_ROWS = (
     'edb.ragged(values), or as one value (1, length, …), to a HybridBlock that works along axis 1.'
 )
 _BY_LENGTH = {
-    'RNN': 'An RNN layer is padded if only its outputs are used, and, where it goes both ways, if '
-    'it has no dropout. Call a cell, as gluon.rnn.LSTMCell, step by step, or sort samples.',
+    'RNN': 'An RNN layer batches over lengths unless it gets states that are not zero and gives '
+    'states, or drops values between layers that go both ways. Call a cell, as gluon.rnn.LSTMCell, '
+    'step by step, or sort samples.',
     'Convolution': 'A convolution is padded if it has stride 1 along the axis that differs. Pad '
     'samples to few lengths yourself, or sort them by length.',
     'several rows': 'Give a call one sample, (1, length, …).',

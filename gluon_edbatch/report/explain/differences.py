@@ -106,8 +106,10 @@ def _of_operator(node_type: NodeType) -> Iterator[tuple[Cause, str, Any]]:
         else:
             yield Cause.WEIGHT, name, DATA
             yield from _of_array(name, next(arguments), node_type)
-    for name, value in attributes:
-        yield Cause.ARGUMENT, name, COLUMN if value == 'data' else Word(value)
+    for pair in attributes:
+        if set(map(type, pair)) == {str}:  # none of what fused operators are
+            name, value = pair
+            yield Cause.ARGUMENT, name, COLUMN if value == 'data' else Word(value)
 
 
 def _of_block(node_type: NodeType, block: gluon.Block) -> Iterator[tuple[Cause, str, Any]]:
