@@ -12,7 +12,6 @@ from .instructions import AFFINE, Opcode, View
 from .lowering_context import Arrangement, LoweredCall, Scores, Unsupported, Value, width_of
 
 Rule = Callable[[LoweredCall], None]
-_SWAPPED = [0, 2, 1, 3]
 
 
 def by_heads(rule: Rule) -> dict[Arrangement, Rule]:
@@ -46,27 +45,6 @@ def look_up(call: LoweredCall) -> None:
     numbers = table.shape[0], width
     call.low.emit(Opcode.LOOKUP, view, index.view, parameter=parameter, numbers=numbers)
     call.give(index._replace(shape=table.shape[1:], view=view))
-
-
-def transpose(call: LoweredCall) -> None:
-    """Lower a transposition of (N, heads, K, columns) back to rows."""
-    (x,) = call.inputs
-    if x.arrangement is not Arrangement.HEADS or not _swaps(call):
-        raise Unsupported(f'has {call.op} by heads')
-    call.give(x._replace(arrangement=Arrangement.ROWS))
-
-
-def heads_first(call: LoweredCall) -> bool:
-    """Arrange rows by heads if a transposition does so; return whether it does."""
-    x = call.x
-    found = x.ragged and len(x.shape) == 2 and _swaps(call)
-    if found:
-        call.give(x._replace(arrangement=Arrangement.HEADS))
-    return found
-
-
-def _swaps(call: LoweredCall) -> bool:
-    return call.attrs.order(call.op, len(_SWAPPED)) == _SWAPPED
 
 
 def reshape(call: LoweredCall) -> None:

@@ -9,26 +9,9 @@ from typing import Callable, Optional
 
 from .attrs import Shape
 from .instructions import Opcode
-from .lowering_context import Arrangement, LoweredCall, Unsupported, Value
+from .lowering_context import ORDERS, Arrangement, LoweredCall, Unsupported, Value
 
 Rule = Callable[[LoweredCall], None]
-_SWAPPED = [0, 2, 1]
-
-
-def channels_first(call: LoweredCall) -> bool:
-    """Arrange rows channels first if a transposition does so; return whether it does."""
-    x = call.x
-    found = x.ragged and len(x.shape) == 1 and call.attrs.order(call.op, 3) == _SWAPPED
-    if found:
-        call.give(x._replace(arrangement=Arrangement.CHANNELS))
-    return found
-
-
-def to_rows(call: LoweredCall) -> None:
-    """Lower a transposition of (N, C, K) back to rows."""
-    if call.attrs.order(call.op, 3) != _SWAPPED or call.x.tail:
-        raise Unsupported(f'has {call.op} of channels')
-    call.give(call.x._replace(arrangement=Arrangement.ROWS))
 
 
 def as_rows(rule: Rule) -> Rule:
@@ -41,7 +24,7 @@ def as_rows(rule: Rule) -> Rule:
             len({value.tail for value in inputs}) > 1
         ):
             raise Unsupported(f'has {call.op} of values that are arranged differently')
-        order = _SWAPPED if arrangement is Arrangement.CHANNELS else [1, 0, 2]
+        order = ORDERS[arrangement]
         shapes: list[Shape] = [tuple([shape[axis] for axis in order]) for shape in call.node.shapes]
         rows = [value._replace(arrangement=Arrangement.ROWS) for value in call.inputs]
         rule(call._replace(node=call.node._replace(shapes=shapes), inputs=rows))

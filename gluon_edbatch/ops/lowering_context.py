@@ -27,6 +27,14 @@ class Arrangement(Enum):
     STEPS = 'steps'  # (K, N, columns)
 
 
+# Transpositions that turn rows, (N, K, ...), into arrangements, and these into rows.
+ORDERS = {
+    Arrangement.HEADS: [0, 2, 1, 3],
+    Arrangement.CHANNELS: [0, 2, 1],
+    Arrangement.STEPS: [1, 0, 2],
+}
+
+
 class Scores(NamedTuple):
     """Products of queries and keys, (N times heads, K, K) or with both axes, part of attention."""
 

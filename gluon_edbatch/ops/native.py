@@ -8,7 +8,6 @@ from typing import Callable, Optional
 
 from . import attention_fusion
 from .attrs import Attrs, Shape
-from .channels import channels_first
 from .instructions import (
     ADD,
     AFFINE,
@@ -20,8 +19,8 @@ from .instructions import (
     binary_function,
     unary_function,
 )
-from .lowering_context import Arrangement, LoweredCall, Unsupported, Value, width_of
-from .recurrence import steps_first
+from .lowering_context import ORDERS, Arrangement, LoweredCall, Unsupported, Value, width_of
+from .recurrence import select
 
 NativeRule = Callable[[LoweredCall], None]
 
@@ -286,9 +285,11 @@ def slice_axes(call: LoweredCall) -> None:
 def transpose(call: LoweredCall) -> None:
     """Lower a transposition that swaps two groups of neighbouring axes."""
     lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
-    if attention_fusion.heads_first(call) or channels_first(call) or steps_first(call):
-        return
     axes = call.attrs.order(call.op, rank)
+    for arrangement, order in ORDERS.items():
+        if call.x.ragged and axes == order:
+            call.give(call.x._replace(arrangement=arrangement))
+            return
     if axes[:lead] != list(range(lead)) or rank == lead:
         raise Unsupported('moves rows')
     moved = [place for place, axis in enumerate(axes) if place != axis] or [lead]
@@ -300,6 +301,14 @@ def transpose(call: LoweredCall) -> None:
     call.emit(Opcode.TRANSPOSE, numbers=tuple(map(width_of, sizes)))
 
 
+def to_rows(call: LoweredCall) -> None:
+    """Lower a transposition of an arrangement back to rows."""
+    x = call.inputs[0]
+    if call.attrs.order(call.op, call.rank) != ORDERS[x.arrangement] or x.tail:
+        raise Unsupported(f'has {call.op} of {x.arrangement.value}')
+    call.give(x._replace(arrangement=Arrangement.ROWS))
+
+
 def _cut(
     call: LoweredCall, axis: int, begin: Optional[int], end: Optional[int], output: int = 0
 ) -> None:
@@ -309,7 +318,7 @@ def _cut(
         _cut_parameter(call, axis, begin, end, output)
         return
     if value.ragged and axis == 1 and (begin, end) in ((0, 1), (-1, None)):
-        _pick_value(call, 0.0 if end else math.inf, output)
+        select(call, call.out(False, output), value.view, 0.0 if end else math.inf)
         return
     axis -= value.lead
     if axis < 0:
@@ -324,14 +333,6 @@ def _cut(
     source = View(part.register, part.offset, value.view.width - begin * inner)
     numbers = outer, part.width, part.width, size * inner
     call.low.emit(Opcode.STRIDED, call.out(value.ragged, output), source, numbers=numbers)
-
-
-def _pick_value(call: LoweredCall, position: float, output: int = 0) -> None:
-    """Lower the selection of each row's ragged value at a position, or the last one."""
-    out = call.out(False, output)
-    index = call.low.new(out.width, False)
-    call.low.emit(Opcode.CONSTANT, index, reals=(position,))
-    call.low.emit(Opcode.SEGMENT_PICK, out, call.inputs[0].view, index)
 
 
 def _cut_parameter(

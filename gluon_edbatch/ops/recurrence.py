@@ -15,24 +15,7 @@ from .padding_rules import is_last
 
 GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
 Part = tuple[int, int]  # a weight and a bias, as the program counts parameters
-_TURNED = [1, 0, 2]
 _CLIPPING = 'projection_size', 'lstm_state_clip_min', 'lstm_state_clip_max'
-
-
-def steps_first(call: LoweredCall) -> bool:
-    """Arrange rows by steps if a transposition does so; return whether it does."""
-    x = call.x
-    found = x.ragged and len(x.shape) == 1 and call.attrs.order(call.op, 3) == _TURNED
-    if found:
-        call.give(x._replace(arrangement=Arrangement.STEPS))
-    return found
-
-
-def to_rows(call: LoweredCall) -> None:
-    """Lower a transposition of (K, N, C) back to rows."""
-    if call.attrs.order(call.op, 3) != _TURNED:
-        raise Unsupported(f'has {call.op} of steps')
-    call.give(call.x._replace(arrangement=Arrangement.ROWS))
 
 
 def reshape(call: LoweredCall) -> None:
@@ -53,11 +36,12 @@ def one_step(call: LoweredCall) -> None:
     if not x.ragged or attrs.axis('axis', 3) != 0:
         raise Unsupported(f'has {call.op} of steps')
     out = call.low.new(x.view.width, False)
-    _pick(call, out, x.view, position)
+    select(call, out, x.view, position)
     call.give(x._replace(shape=(1, *x.shape), view=out, ragged=False))
 
 
-def _pick(call: LoweredCall, out: View, values: View, position: float) -> None:
+def select(call: LoweredCall, out: View, values: View, position: float) -> None:
+    """Append the selection of each row's value at a position, or the last one."""
     index = call.low.new(out.width, False)
     call.low.emit(Opcode.CONSTANT, index, reals=(position,))
     call.low.emit(Opcode.SEGMENT_PICK, out, values, index)
@@ -113,7 +97,7 @@ def _give_last(call: LoweredCall, output: int, states: Sequence[View], both: boo
     for place, view in enumerate(states):
         first = both and place % 2  # that direction ends at the first word
         part = View(out.register, place * size, size)
-        _pick(call, part, view, 0.0 if first else math.inf)
+        select(call, part, view, 0.0 if first else math.inf)
     given = Value((len(states), size), out, arrangement=Arrangement.STEPS)
     call.low.values[call.node.index, output] = given
 

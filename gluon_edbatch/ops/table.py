@@ -16,7 +16,7 @@ from . import padding_rules as padding
 from . import row_rules as rows
 from .attention_fusion import by_heads
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
-from .lowering_context import Arrangement
+from .lowering_context import ORDERS, Arrangement
 from .native import NativeRule, inverse, scalar
 from .numbers import NUMPY_ARITHMETIC, operand
 from .padding_rules import At, AxisLink, finite, keeps, known_links, only_at, same_axes
@@ -386,11 +386,7 @@ _each(
     whole=whole.transpose,
     padding=padding.alike,
     native=native.transpose,
-    arranged={
-        **by_heads(attention_fusion.transpose),
-        Arrangement.CHANNELS: channels.to_rows,
-        Arrangement.STEPS: recurrence.to_rows,
-    },
+    arranged=dict.fromkeys(ORDERS, native.to_rows),
 )
 _along('Concat', 'dim', 1, padding=padding.other_axis('dim', 1), native=native.concat)
 _each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
