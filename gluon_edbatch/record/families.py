@@ -20,7 +20,7 @@ from .calls import Callee, Form
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
 from .packed import LAY_OUT, PackedCall, but_for_lengths, is_packed, packed_call
-from .padded_calls import CUT, PAD, PaddedCall, padded_call
+from .padded_calls import CUT, PAD, PaddedCall, buckets_of, padded_call
 from .remembered import (
     Maker,
     decide_padding_anew,
@@ -30,6 +30,7 @@ from .remembered import (
     tracing,
     types_of,
 )
+from .stores import Store
 
 Call = Union[PackedCall, PaddedCall]
 # Shapes of the first call of each kind, until a call with other shapes is seen; then ().
@@ -99,11 +100,18 @@ def padded_block_call(
     if _first_shapes.get(callee.block, _NONE).get(key) == _shapes(leaves):
         return None  # no others were seen
     calls = callee.families.setdefault(key, {})
-    stores = tuple([leaf._store for leaf in leaves])  # which tell packed values from others
-    call = calls.get(stores)
+    stores = [leaf._store for leaf in leaves]  # which tell packed values from others
+    place = tuple(stores + [_padded_store(forms, leaf) for leaf in leaves] if forms.pads else stores)
+    call = calls.get(place)
     if call is None or call.changed():
-        call = calls[stores] = _new_block_call(forms, callee.block, key, leaves)
+        call = calls[place] = _new_block_call(forms, callee.block, key, leaves)
     return call
+
+
+def _padded_store(forms: Forms, leaf: LazyArray) -> Optional[Store]:
+    """Return the store of the padded value that a value was cut from, if there is one."""
+    known = forms.padded.get(leaf._id)
+    return None if known is None else known.value._store
 
 
 def _new_block_call(
@@ -156,8 +164,8 @@ def _padded_call(
             forms.forms_by_key[place] = form
         return form
 
-    specs = [leaf._store.spec for leaf in leaves]
-    return padded_call(padded, specs, forms.form_of_rewriting, of_padded)
+    specs, buckets = [leaf._store.spec for leaf in leaves], buckets_of(padded, leaves, forms.padded)
+    return padded_call(padded, specs, buckets, forms.form_of_rewriting, of_padded)
 
 
 def _shapes(leaves: Sequence[Any]) -> tuple[Shape, ...]:
@@ -184,21 +192,18 @@ def packed_operator_call(
 
 
 def padded_operator_call(
-    forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any], padded: dict
+    forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any]
 ) -> Optional[PaddedCall]:
     """Return how to record an operator on results of padded calls; None if it is not recorded
-    padded.
-
-    `padded` maps the number of a value to the padded result that it was cut from.
-    """
+    padded."""
     if any(leaf.__class__ is RaggedArray or not leaf._store.shape for leaf in leaves):
         return None
-    known = [(i, padded.get(leaf._id)) for i, leaf in enumerate(leaves)]
+    known = [(i, forms.padded.get(leaf._id)) for i, leaf in enumerate(leaves)]
     axes = tuple([(i, value.axes) for i, value in known if value is not None])
     if not axes or any(len(of_value) > 1 for _, of_value in axes):
         return None
-    specs = [leaf._store.spec for leaf in leaves]
-    key = ('padded', op, attrs, axes, *specs)
+    stores = [leaf._store for leaf in leaves] + [_padded_store(forms, leaf) for leaf in leaves]
+    key = ('padded', op, attrs, axes, *stores)
     if key not in forms.forms_by_key:
         own = {position: axis for position, (axis,) in axes}
         proved, _ = _padded_operator(forms, op, attrs, own, leaves)

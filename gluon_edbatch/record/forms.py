@@ -31,6 +31,7 @@ from .hooks import tracing_block
 from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
 from .model_watch import ModelWatch
+from .padded_calls import Padded
 from .remembered import (
     Maker,
     Refusal,
@@ -59,6 +60,7 @@ class Forms(Inputs):
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: dict[Mode, tuple[dict[tuple, Any], dict[gluon.Block, Callee]]] = {}
         self.pads = False  # whether calls are recorded as padded ones
+        self.padded: dict[int, Padded] = {}  # values, by number, as padded calls take them
         self.update_mode()
 
     def update_mode(self) -> None:

@@ -103,19 +103,36 @@ class Pad(NamedTuple):
         return recording.known_array(self.spec, padded)
 
 
+def buckets_of(
+    padded: PaddedGraph, leaves: Sequence[LazyArray], known: dict[int, Padded]
+) -> dict[int, int]:
+    """Return the bucket of each argument that is padded, by its position. An argument keeps the
+    bucket of the `known` padded value that it was cut from, unless each step costs time of its own.
+    Arguments of one length have one bucket."""
+    length = {position: leaves[position].shape[axis] for position, axis in padded.axes.items()}
+    bucket = {own: padded_length(own, padded.by_step) for own in length.values()}
+    for position, axis in padded.axes.items():
+        value = known.get(leaves[position]._id)
+        if value is not None and value.axes == (axis,) and not padded.by_step:
+            own = length[position]
+            bucket[own] = max(bucket[own], value.value.shape[axis])
+    return {position: bucket[own] for position, own in length.items()}
+
+
 def padded_call(
     padded: PaddedGraph,
     specs: Sequence[Spec],
+    buckets: dict[int, int],
     of_operator: Callable[..., Form],
     of_call: Callable[[list[Spec]], Form],
 ) -> PaddedCall:
     """Return how a call on arguments of these specs is recorded on padded ones.
 
-    `of_operator` is `Forms.form_of_rewriting`. `of_call` returns the call's form for the specs of
+    `buckets` are the lengths of the padded arguments (see `buckets_of`). `of_operator` is `Forms.form_of_rewriting`. `of_call` returns the call's form for the specs of
     its padded arguments and lengths.
     """
     length = {position: specs[position].shape[axis] for position, axis in padded.axes.items()}
-    pads = {i: _pad(specs[i], axis, of_operator) for i, axis in padded.axes.items()}
+    pads = {i: _pad(specs[i], axis, buckets[i], of_operator) for i, axis in padded.axes.items()}
     full = [pads[i].spec if i in pads else spec for i, spec in enumerate(specs)]
     full += [spec_of((1,), np.int32, specs[0].ctx) for _ in padded.lengths]
     form = of_call(full)
@@ -138,9 +155,9 @@ def padded_call(
     )
 
 
-def _pad(spec: Spec, axis: int, of_operator: Callable[..., Form]) -> Pad:
-    """Return how a value is padded with zeros along an axis, to its bucket's length."""
-    more = padded_length(spec.shape[axis]) - spec.shape[axis]
+def _pad(spec: Spec, axis: int, length: int, of_operator: Callable[..., Form]) -> Pad:
+    """Return how a value is padded with zeros along an axis, to a length."""
+    more = length - spec.shape[axis]
     if not more:
         return Pad(spec, axis, None)
 

@@ -49,7 +49,6 @@ from .packed import (
     packed_if_free,
     unpacked,
 )
-from .padded_calls import Padded
 from .refused import current_model_call, refused_call
 from .scalar_promotion import Varying, with_number
 from .several import concat, concat_form, form_of_any_number, ragged_unknown
@@ -91,7 +90,6 @@ class Recording(Forms):
         self.joins: dict[tuple, tuple[str, tuple]] = {}
         self.joined: Optional[tuple] = None
         self.expressions: list[ExpressionArray] = []  # those that were not recorded yet
-        self.padded: dict[int, Padded] = {}  # values, by number, as padded calls take them
         # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
         self.packed: dict[int, LazyArray] = {}
         # of calls that other recordings recorded (see replay.py): forms of their kinds, and types
@@ -321,7 +319,7 @@ class Recording(Forms):
                 return packed.record(self, leaves)
             leaves = unpacked(self, leaves)
         if self.pads and not shared:
-            padded = padded_operator_call(self, op, attrs, leaves, self.padded)
+            padded = padded_operator_call(self, op, attrs, leaves)
             if padded is not None:
                 return padded.record(self, leaves)
         moved = rearranged(self, op, attrs, leaves)

@@ -38,6 +38,7 @@ class PaddedGraph(NamedTuple):
     # the least lengths of arguments in which a window is to fit
     shortest: Mapping[int, int] = MappingProxyType({})
     pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
+    by_step: bool = False  # whether there is a loop over the length
     reason: str = ''  # why there is no graph
     original: Any = None  # the block's, for packed arguments; None where this is not proved
 
@@ -56,9 +57,10 @@ class PaddedGraph(NamedTuple):
         )
 
 
-def padded_length(length: int) -> int:
-    """Return the bucket for a length, the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …"""
-    step = 1 << max(0, (length - 1).bit_length() - 2)
+def padded_length(length: int, by_step: bool = False) -> int:
+    """Return the bucket for a length, the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, … If each step is
+    an run of its own (`by_step`), it costs about as much for few rows as for many: 1, 2, 4, 8, …"""
+    step = 1 << max(0, (length - 1).bit_length() - 2 * (not by_step))
     return -(-length // step) * step
 
 
@@ -130,6 +132,7 @@ def padded_graph(
         ),
         {position[name]: least for name, least in padding.shortest.items()},
         len(graph.subgraph.operators) > _FEW or not _DEAR.isdisjoint(graph.subgraph.operators),
+        FOREACH in graph.subgraph.operators,
         reason,
         graph,
     )

@@ -422,6 +422,20 @@ def test_loops_of_mxnet_batch_over_lengths(name):
     assert batches(model, samples, 'Steps') == len(PADDED)
 
 
+def test_loops_are_padded_to_powers_of_two_and_so_is_what_reads_them():
+    net = started(Steps(outputs_and_state, rnn.RNNCell(WIDTH, input_size=WIDTH)))
+    many = [9, 10, 11, 12, 13, 14, 15, 16, 5]
+    samples = list(zip(sentences((1, None, WIDTH), many), sentences((1, WIDTH), [1] * len(many))))
+
+    def model(sample):
+        outputs, state = net(*sample)
+        return outputs.mean(axis=1) + state
+
+    assert_matches_eager(model, samples, blocks=[net], schedulers=['fsm'])
+    assert batches(model, samples, 'Steps') == 2
+    assert batches(model, samples, 'mean') == 2
+
+
 def test_a_loop_is_differentiated_once_for_each_result():
     net = started(Steps(outputs_and_state, rnn.RNNCell(WIDTH, input_size=WIDTH)))
     words, state = sentences((1, None, WIDTH)), mx.nd.ones((1, WIDTH))
