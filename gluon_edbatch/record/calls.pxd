@@ -45,7 +45,7 @@ cdef class CallColumns:
 @cython.final
 cdef class Prefix:
     cdef public Form form
-    cdef public bint packs
+    cdef public object sentences
     cdef public dict constants
     cdef object _key
     cdef Prefix _next
@@ -84,6 +84,8 @@ cdef class CallLog(Entered):
     cdef public Ints node_forms, node_ends, node_args, node_lengths
     cdef public Ints node_codes, node_instructions
     cdef public list scalars
+    cdef list _sentences
+    cdef public dict packed
     cdef public Py_ssize_t next_value
     cdef bint _given
     cdef public bint taped
@@ -96,12 +98,17 @@ cdef class CallLog(Entered):
     cdef public set watched
     cdef public object value_type
     @cython.locals(callee=Callee)
-    cdef call_block(self, object block, tuple args)
+    cpdef call_block(self, object block, tuple args)
     cdef Callee _new_callee(self, object block)
     cdef call(self, Callee callee, tuple args)
     @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
-                   lengths_before=Py_ssize_t)
+                   lengths_before=Py_ssize_t, values=list)
     cdef _call_of_known_kind(self, Callee callee, tuple args)
+    @cython.locals(value=lazy.LazyArray, positions=tuple, axis=Py_ssize_t, length=Py_ssize_t,
+                   own=Py_ssize_t, place=Py_ssize_t, position=Py_ssize_t, shape=tuple)
+    cdef Form _form_of_sentences(self, object call, list values, Py_ssize_t before)
+    @cython.locals(store=Store, after=Prefix)
+    cdef Prefix _follow_value(self, Prefix prefix, lazy.LazyArray value)
     @cython.locals(prefix=Prefix, kinds=list, described=bint)
     cdef bint _know_kind(self, Callee callee, tuple args) except -1
     @cython.locals(value=lazy.LazyArray, inner=list)

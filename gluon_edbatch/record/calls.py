@@ -163,7 +163,7 @@ class Prefix:
 
     def __init__(self):
         self.form = None  # of the call with these arguments and no others
-        self.packs = False  # whether an array that comes next is packed if it can be
+        self.sentences: Any = None  # how the call is recorded on packed sentences of any length
         # Prefixes after numbers that are attributes, by type and value; None if all are values.
         self.constants: Optional[dict[tuple, Prefix]] = None
         self._key = self._next = None
@@ -341,6 +341,9 @@ class CallLog(Entered):
         self._room = 0  # calls for which there is room in all of their columns
         self.next_value = 0
         self.scalars: list[float] = []  # Python numbers that were given as arguments
+        self._sentences: list[Any] = []  # of the call under way, that its form leaves the length of
+        # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
+        self.packed: dict[int, Any] = {}
         self._given = False  # whether the call under way was given arrays
         # In autograd's present mode: by block, or by operator and keyword arguments; and the forms
         # of other calls, by what makes them.
@@ -404,6 +407,10 @@ class CallLog(Entered):
             else self._follow(callee.first, args, len(args), False)
         )
         form = None if prefix is None else prefix.form
+        if self._sentences:
+            values, self._sentences = self._sentences, []
+            if prefix is not None and prefix.sentences is not None:
+                form = self._form_of_sentences(prefix.sentences, values, args_before)
         if (
             form is not None
             and form.lengths != _ANY
@@ -421,6 +428,29 @@ class CallLog(Entered):
         self.node_lengths.size = lengths_before
         del self.scalars[scalars_before:]
         return None
+
+    def _form_of_sentences(self, call, values, before):
+        """Return the form of a call on these sentences, whose packed values replace them among the
+        arguments that were appended. None if they have several lengths, or take a call to pack."""
+        positions, axis, length = call.positions, call.axis, 0
+        for place in range(len(positions)):
+            value = values[place]
+            shape = value._store.shape
+            own = shape[axis]
+            if shape[1 - axis] != 1 or (place and own != length):
+                return None
+            length = own
+            if axis and not value._store.packed:
+                known = self.packed.get(value._id)
+                value = self.packed_if_free(value) if known is None else known
+                if not value._store.packed:
+                    return None
+            position = positions[place]
+            self.node_args.items[before + position] = value._id
+        if length < call.shortest or (call.mutable is not None and call.changed()):
+            return None
+        form = call.forms.get(length)
+        return call.form(self, length) if form is None else form
 
     def _know_kind(self, callee, args):
         """Add a call's form to the search if an earlier recording met such a call; tell whether."""
@@ -593,9 +623,7 @@ class CallLog(Entered):
             arg = args[position]
             kind = type(arg)
             if kind is self.value_type:
-                value = arg
-                self.node_args.append(value._id)
-                prefix = prefix.after(value._store)
+                prefix = self._follow_value(prefix, arg)
             elif (kind is int or kind is float) and not nested:
                 prefix = self._follow_number(prefix, arg)
             elif kind is list or kind is tuple:
@@ -652,10 +680,18 @@ class CallLog(Entered):
         if value is None:
             return None
         self._given = True
-        if prefix.packs:
-            value = self.packed_if_free(value)
+        return self._follow_value(prefix, value)
+
+    def _follow_value(self, prefix, value):
+        """Append a value, and return the search node after it, or after sentences of any length."""
         self.node_args.append(value._id)
-        return prefix.after(value._store)
+        store = value._store
+        after = prefix.after(store)
+        if after is None and store.any_length is not None:
+            after = prefix.after(store.any_length)
+            if after is not None:
+                self._sentences.append(value)
+        return after
 
     def _given_again(self, array):
         """Return the earlier value of a NumPy array if its contents are unchanged; else None."""

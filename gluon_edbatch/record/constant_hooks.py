@@ -13,6 +13,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 from mxnet.util import is_np_array
 
+from ..mx.blocks import RECURRENT_LAYERS
 from ..mx.modes import modes
 from .scopes import current_recording, enter
 
@@ -22,6 +23,7 @@ _LARGE = 1 << 16  # elements
 _BEGUN_WITH = frozenset(('ctx', 'dtype'))
 _zeros, _array = mx.nd.zeros, mx.nd.array
 _RNNLayer = gluon.rnn.LSTM.__mro__[1]  # which has no public name
+_call_layer = _RNNLayer.__call__
 
 
 def _recording() -> Optional[Any]:
@@ -72,6 +74,24 @@ def _hooked_begin(begin_state: Callable[..., Any]) -> Callable[..., Any]:
         return begin_state(self, batch_size, _hooked_zeros, **kwargs) if states is None else states
 
     return hooked
+
+
+def _hooked_layer(self, inputs, states=None, *args, **kwargs):
+    recording = current_recording()
+    if (
+        recording is None
+        or recording.mode.numpy  # where a graph cannot leave the rows of zeros open
+        or states is not None
+        or args
+        or kwargs
+        or type(self) not in RECURRENT_LAYERS
+        or self._forward_hooks
+        or self._forward_pre_hooks  # which see the states, too
+    ):
+        return _call_layer(self, inputs, states, *args, **kwargs)
+    if self.skip_states is not True:
+        self.skip_states = True
+    return recording.call_block(self, (inputs,))  # the layer's graph makes the states
 
 
 def _known_states(recording, cell, batch_size, ctx=None, dtype=None) -> Optional[list[NDArray]]:
@@ -153,6 +173,7 @@ def _hooked_array(source_array, ctx=None, dtype=None):
 
 
 HOOKS = (
+    (_RNNLayer, '__call__', _hooked_layer, _call_layer),
     (mx.nd, 'zeros', _hooked_zeros, _zeros),
     (mx.nd, 'array', _hooked_array, _array),
     *(

@@ -101,7 +101,9 @@ def padded_block_call(
         return None  # no others were seen
     calls = callee.families.setdefault(key, {})
     stores = [leaf._store for leaf in leaves]  # which tell packed values from others
-    place = tuple(stores + [_padded_store(forms, leaf) for leaf in leaves] if forms.pads else stores)
+    place = tuple(
+        stores + [_padded_store(forms, leaf) for leaf in leaves] if forms.pads else stores
+    )
     call = calls.get(place)
     if call is None or call.changed():
         call = calls[place] = _new_block_call(forms, callee.block, key, leaves)

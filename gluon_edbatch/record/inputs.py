@@ -145,8 +145,6 @@ class Inputs(CallLog):
         """Return whether a recurrent layer would begin with equal states if it were given none."""
         if self.mode.numpy:  # where a graph cannot leave the rows of zeros open
             return False
-        if layer.skip_states:
-            return True
         if states.__class__ not in (list, tuple):
             return False
         infos = layer.state_info(x.shape[layer._layout.find('N')])

@@ -108,16 +108,16 @@ class PackedCall(NamedTuple):
         form = self.form(recording, self.length(leaves))
         return recording.append_call(form, self.values(recording, leaves))
 
-    def record_found(self, recording: Any, callee: Callee, kinds, leaves) -> Any:
-        """Record one call on packed values, and add its form to the search of calls.py."""
-        form, values = self.form(recording, self.length(leaves)), self.values(recording, leaves)
+    def find_again(self, callee: Callee, kinds: Sequence[Any], leaves: Sequence[LazyArray]) -> None:
+        """Let the search of calls.py find calls with arguments of these kinds and any length."""
         if Number not in kinds and Ragged not in kinds:
-            prefix, left = callee.first, iter(values)
-            for kind in kinds:
-                prefix.packs = self.axis == 1
-                prefix = prefix.make(next(left)._store if kind.__class__ is Store else kind)
-            prefix.form = form
-        return recording.append_call(form, values)
+            kinds, places = (
+                list(kinds),
+                [at for at, kind in enumerate(kinds) if type(kind) is Store],
+            )
+            for position in self.positions:
+                kinds[places[position]] = leaves[position]._store.any_length
+            callee.first.after_all(kinds).sentences = self
 
 
 def packed_before(recording: Any, callee: Callee, key: tuple) -> Optional[PackedCall]:
@@ -148,9 +148,7 @@ def but_for_lengths(kinds: Sequence[Any]) -> tuple:
     """Return kinds of arguments without the lengths of sequences."""
     return tuple(
         [
-            (kind.shape[2:], 1 - kind.shape[:2].index(1), kind.spec.dtype, kind.spec.ctx)
-            if kind.__class__ is Store and 1 in kind.shape[:2] and len(kind.shape) > 1
-            else kind
+            kind.any_length if kind.__class__ is Store and kind.any_length is not None else kind
             for kind in kinds
         ]
     )
@@ -185,7 +183,7 @@ def packed_call(
     if node_type is None or not node_type.fits() or not _pays[node_type]:
         return None
     forms.watch_parameters(maker.name, node_type)
-    positions, least = tuple(padded.axes), padded.least_length
+    positions, least = tuple(sorted(padded.axes)), padded.least_length
     return PackedCall(node_type, positions, padded.pays, block, mutable, {}, {}, axis, least)
 
 

@@ -90,8 +90,6 @@ class Recording(Forms):
         self.joins: dict[tuple, tuple[str, tuple]] = {}
         self.joined: Optional[tuple] = None
         self.expressions: list[ExpressionArray] = []  # those that were not recorded yet
-        # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
-        self.packed: dict[int, LazyArray] = {}
         # of calls that other recordings recorded (see replay.py): forms of their kinds, and types
         self.adopted: dict[Any, Ints] = {}
         self.trusted: set[NodeType] = set()
@@ -146,7 +144,8 @@ class Recording(Forms):
         key = but_for_lengths(kinds)
         packed = packed_before(self, callee, key)
         if packed is not None and not packed.changed() and packed.is_wanted(self, values):
-            return packed.record_found(self, callee, kinds, values)
+            packed.find_again(callee, kinds, values)
+            return packed.record(self, values)
         like, padded = self._like_but_for_rows(callee, kinds, values), None
         if like is None or self.padded:
             template = tuple([flatten(arg, ARRAYS, []) for arg in args])
@@ -200,7 +199,8 @@ class Recording(Forms):
         self.joined = None
         packed = known_packed(self, callee, args)
         if packed is not None:
-            return packed.record_found(self, callee, [arg._store for arg in args], args)
+            packed.find_again(callee, [arg._store for arg in args], args)
+            return packed.record(self, args)
         calls, values, base = len(self.node_forms), len(self.node_args), self.next_value
         every = list(args)
         for position, array in callee.shared:
@@ -219,12 +219,12 @@ class Recording(Forms):
                     prefix.form = form
                     if self._is_to_be_remembered(callee, args, form):
                         self.remember(callee, [arg._store for arg in args], form)
-                    if form.length and callee.function in HAND_ON:
-                        key = but_for_lengths([arg._store for arg in args])
-                        known = self.forms_by_key.get((form.node_type,))
-                        if known is not None:
-                            callee.packed[key] = known
-                            self.remember_packed(callee, key, known)
+                    known = self.forms_by_key.get((form.node_type,)) if form.length else None
+                    if known is not None and callee.function in HAND_ON:
+                        stores = [arg._store for arg in args]
+                        callee.packed[but_for_lengths(stores)] = known
+                        self.remember_packed(callee, but_for_lengths(stores), known)
+                        known.find_again(callee, stores, args)
         return result
 
     def _is_to_be_remembered(self, callee, args, form: Form) -> bool:

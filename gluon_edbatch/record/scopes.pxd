@@ -7,7 +7,7 @@ cdef class Entered:
     cdef public bint closed
     cdef public long long thread
     cdef public Entered outer
-    cdef call_block(self, object block, tuple args)
+    cpdef call_block(self, object block, tuple args)
 
 @cython.locals(scope=Entered)
 cpdef Entered current_recording()

@@ -3,7 +3,7 @@ cimport cython
 
 @cython.final
 cdef class Store:
-    cdef public object recording, spec, kind, ragged, locations
+    cdef public object recording, spec, kind, ragged, any_length, locations
     cdef public tuple shape
     cdef public bint packed
     cdef public dict arenas, given

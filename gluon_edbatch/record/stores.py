@@ -1,6 +1,7 @@
 """Store the results of recorded calls as rows of arenas, which evaluations fill."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
@@ -159,6 +160,22 @@ class Locations:
         return values[~known]
 
 
+class SentenceKind:
+    """Stands for sentences of any length in the key of a call; equal ones are one object."""
+
+
+_sentence_kinds: dict[tuple, SentenceKind] = {}
+
+
+@lru_cache(1 << 12)
+def _of_any_length(shape: tuple[int, ...], spec: Spec) -> Optional[SentenceKind]:
+    """Return what stands for values (1, L, ...) or (L, 1, ...) of this shape; None for others."""
+    if len(shape) < 2 or 1 not in shape[:2]:
+        return None
+    key = shape[2:], shape[:2].index(1), spec.dtype, spec.ctx
+    return _sentence_kinds.setdefault(key, SentenceKind())
+
+
 class Store:
     """The values with one spec in one recording."""
 
@@ -170,6 +187,8 @@ class Store:
         self.shape = shape  # as users see it: () for some values (1,), (1, L, ...) for packed ones
         self.kind = kind  # equal for such stores of other recordings: spec, and axes for users
         self.packed = len(shape) > len(spec.shape)  # rows are positions along axis 1
+        # Stands for sentences (1, L, ...) or (L, 1, ...) of any length L in the key of a call.
+        self.any_length = _of_any_length(shape, spec)
         self.ragged = object()  # stands for "ragged values of this spec" in the key of a call
         self.arenas: dict[int, Union[Arena, EagerArena]] = {}  # by evaluation
         self.locations: Locations = recording.locations
