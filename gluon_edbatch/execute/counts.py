@@ -53,7 +53,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EagerCounts:
-    """`EvaluationCounts` of calls that ran eagerly, in recorded order; completed on demand."""
+    """`EvaluationCounts` for calls that ran eagerly. Graph and schedule are made on demand."""
 
     work: Work
     early: bool

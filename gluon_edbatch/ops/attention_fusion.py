@@ -129,7 +129,7 @@ def softmax(call: LoweredCall) -> None:
 
 
 def batch_dot(call: LoweredCall) -> None:
-    """Lower the product of queries and keys, or of weights and values; one head is merged first."""
+    """Lower the product of queries and keys, or of weights and values, for one or several heads."""
     a, b = map(_merged, call.inputs)
     turned = call.attrs.flag('transpose_a'), call.attrs.flag('transpose_b')
     if any(each.arrangement is not Arrangement.MERGED for each in (a, b)) or b.scores is not None:

@@ -211,7 +211,7 @@ def activation(call: RaggedCall) -> At:
 
 
 def dropout(call: RaggedCall) -> At:
-    """Return what `keeps` returns; random numbers may be shared along axes."""
+    """Return ZERO if all padding is zero, else FINITE; a mask may be shared along `axes`."""
     call.across = bool(call.attrs.integers('axes'))
     return keeps(call)
 

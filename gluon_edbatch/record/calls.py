@@ -183,7 +183,7 @@ class Prefix:
         return self._others.setdefault(key, Prefix())
 
     def after_all(self, keys) -> 'Prefix':
-        """Return the node after arguments of these kinds; make it if needed."""
+        """Return the search tree's node after arguments of these kinds; make it if needed."""
         prefix = self
         for key in keys:
             prefix = prefix.make(key)
@@ -272,7 +272,7 @@ class Form:
             self.first, self.second = stores
 
     def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
-        """Return a copy for another recording: most recordings have forms of an earlier one."""
+        """Return a copy of this call signature for another recording, which numbers it `index`."""
         form = Form.__new__(Form)
         form.index, form.block, form.mutable, form.elements = index, block, mutable, None
         form.node_type, form.rows, form.outputs = self.node_type, self.rows, self.outputs
@@ -830,11 +830,11 @@ class CallLog(Entered):
         return base
 
     def append_columns(self, columns: CallColumns, forms: Ints, arrays: Ints) -> int:
-        """Append calls and return -1; or append none and return the first kind whose form is
-        unknown.
+        """Append all calls of `columns` and return -1. If this recording lacks one of their call
+        signatures, append none and return its number in `columns`.
 
-        `forms` has the form of each kind, -1 where it is not known. `arrays` has the value of each
-        of the calls' arrays in this recording.
+        `forms` has the index of each signature in this recording, or -1. `arrays` has the value of
+        each of the calls' arrays in this recording.
         """
         kinds, args = columns.kinds, columns.args
         for place in range(len(kinds)):

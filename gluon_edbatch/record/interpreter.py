@@ -51,7 +51,7 @@ def new_pair(numpy: bool, first, second, value: int) -> tuple[LazyArray, LazyArr
 
 
 def new_nested(numpy: bool, nested: Any, stores: list[Any], base: int) -> Any:
-    """Return lazy values in the structure of `nested`, which has their positions."""
+    """Return lazy values nested as `nested`, whose leaves are the indices of a call's results."""
     if type(nested) is int:
         return new_value(numpy, stores[nested], base + nested)
     return type(nested)([new_nested(numpy, item, stores, base) for item in nested])

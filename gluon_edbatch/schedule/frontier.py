@@ -288,7 +288,7 @@ class Run:
         return other
 
     def settle(self) -> bool:
-        """Run all batches that cannot be wrong; return whether a type is left to choose."""
+        """Run each batch that is surely in some best order; return whether a choice is left."""
         frontier = self.frontier
         while frontier.num_ready:
             if self._safe:
