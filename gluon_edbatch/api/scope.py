@@ -144,8 +144,8 @@ class batching:
 
     def report(self) -> Report:
         """Return the counters of all evaluations so far, times in milliseconds.
-        ``print(scope.report())`` puts types that differ in shapes and constants only on one
-        line."""
+        ``print(scope.report())`` has one line for batch signatures that differ only in shapes
+        and constants."""
         return make_report(self.scheduler.name, self._recording, self._record_s)
 
     def explain(self) -> Explanation:

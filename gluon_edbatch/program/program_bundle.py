@@ -93,7 +93,7 @@ def _pairs(graph: ProgramGraph) -> set[Pair]:
 
 
 def load_program(folder: Union[str, Path], ctx: Any = None) -> ControlFlowProgram:
-    """Load a program that `Program.export` wrote; only its networks are executed.
+    """Load a program that `Program.export` wrote. No Python code of the bundle runs.
 
     Parameters
     ----------

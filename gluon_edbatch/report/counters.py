@@ -76,7 +76,7 @@ class Report(NamedTuple):
         Number of evaluations whose plan came from the cache, made for equal calls of an earlier
         scope.
     kept_plans : int
-        Number of plans in the cache of models that begin with the same types; at most 16.
+        Number of plans that are kept for evaluations like these; at most 16.
     """
 
     scheduler: str

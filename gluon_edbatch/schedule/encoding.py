@@ -114,8 +114,8 @@ class PathEncoding(_Encoding):
     """Encode the ready types by the longest paths to the end that their ready nodes begin.
 
     The first type has the heaviest paths: a path weighs e**2 times as much as one that is a node
-    shorter. Each type is followed by the number of nodes that its longest path has less than that
-    of the type before, from -1 to 2 (or more). Coarser states leave out types from the end.
+    shorter. Each type is followed by how many nodes its longest path is shorter than that of the
+    type before: 0, 1, 2 (or more), or -1 if it is longer. Coarser states leave out last types.
 
     Parameters
     ----------

@@ -18,10 +18,11 @@ _NONE, _LAST = -1, -2  # no pair; the end of the list of pairs that are free
 
 
 class SufficientConditionScheduler:
-    """Run the ready type with the largest share of ready first nodes, without learning.
+    """Run the type whose first nodes are ready in the largest share, without learning.
 
-    This is the forward form of ED-Batch's greedy scheduler [1]_. Of types with equal shares, the
-    one with more ready nodes goes first, then the one with the lower number.
+    A type's first nodes wait for no remaining node of the same type. This is the forward form of
+    ED-Batch's greedy scheduler. Of types with equal shares, the one with more ready nodes goes
+    first, then the one with the lower number.
     """
 
     name = 'sufficient'

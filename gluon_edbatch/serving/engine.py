@@ -33,8 +33,8 @@ _intervals: list[float] = []  # to restore, for each open context of `short_gil_
 class Engine:
     r"""Serve a model that is written for one sample: evaluate samples of many users together.
 
-    One thread evaluates. Samples that arrive during a round wait for the next one, and all of them
-    then join the running samples. There is no batching window to tune. A sample leaves when it is
+    One thread evaluates, in rounds. Samples that arrive during a round join the next one, or a
+    later one if there are many. There is no batching window to tune. A sample leaves when it is
     done, and does not wait for the others.
 
     Parameters

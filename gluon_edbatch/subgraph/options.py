@@ -24,10 +24,10 @@ def _without_gone(options: dict[str, Any], stacklevel: int = 3) -> dict[str, Any
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Select the optimisations that types are compiled with; they change speed, not results.
+    """Select optimisations; they change speed, not results.
 
-    Types that were compiled with different options are different types. ``scope.report()`` shows
-    the effect of some options.
+    Calls with different options have different batch signatures. ``scope.report()`` shows the
+    effect of some options.
 
     Parameters
     ----------
@@ -39,18 +39,17 @@ class CompileOptions:
         Run large calls eagerly on a CPU if copying their arrays into a batch would take longer.
         Shapes decide, so each run decides the same.
     buckets : bool, default True
-        Pad a block's calls on arrays of different lengths, such as sequences, to a few lengths, if
-        that is proved to change nothing.
+        Pad sequences to a few lengths, where padding provably has no effect.
     segments : bool, default True
         Compute ragged arguments without padding, where all operators on them allow it.
     additions : bool, default True
         Run additions whose partial sums nobody reads as one sum of any number of values, as
-        ``edb.add_n`` does. ``mx.nd.add_n``, and ``mx.nd.concat`` along axis 0, are one type for any
-        number of arguments.
+        ``edb.add_n`` does. ``mx.nd.add_n``, and ``mx.nd.concat`` along axis 0, then have one
+        batch signature for any number of arguments.
     hoisting : bool, default True
-        Run what depends on known values only once, for all batches of a type.
+        Run the part of calls that needs only values known beforehand once, for all batches.
     horizontal : bool, default True
-        Run products with the same input, and what follows them, as one; not by native operators.
+        Run products with the same input, and elementwise operators that follow them, as one.
     operators : bool, default True
         Replace operators by equal ones that are faster on the device.
     common_subexpressions, constants, middle_axis, row_layout, sums : bool, optional

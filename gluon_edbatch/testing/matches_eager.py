@@ -86,12 +86,12 @@ def assert_matches_eager(
     elsewhere, such as ``nd.zeros`` or the states of ``begin_state``, are float64 in these runs. A
     difference passes if both of these hold:
 
-    - Batched is no further from the eager float64 run than three times as far as eager, or than
-      the tolerance of the scale. Eager's distance is the largest of four runs, two of them on
-      numbers that differ in the last bit. The scale is the largest magnitude in the array, or that
-      of the terms that were added to it, if those are larger. Terms may cancel to nearly nothing,
-      across samples or within one. A float64 run with random changes of the size of float32's
-      rounding tells how large they are.
+    - Batched results are at most three times as far from the eager float64 run as eager ones, or
+      within the tolerance times the scale. Eager's distance is the largest of four runs, two of
+      them on numbers that differ in the last bit. The scale is the largest magnitude in the array,
+      or that of the terms that were added to it, if those are larger. Terms may cancel to nearly
+      nothing, across samples or within one. A float64 run with random changes of the size of
+      float32's rounding tells how large they are.
     - Batched and eager agree in float64, where hardly any rounding is left.
 
     A model that cannot run in float64 is judged by the tolerance alone, and the message says why.

@@ -16,7 +16,7 @@ _WELL = 12  # lines of places that nothing keeps apart
 
 
 class Cause(Enum):
-    """Causes that keep calls out of a batch."""
+    """Reason why calls do not share a batch; the value is its text in an explanation."""
 
     BLOCK = 'another block'
     SHAPE = 'another shape'
