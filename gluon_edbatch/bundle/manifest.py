@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from ..errors import BundleError
+from ..errors import BundleError, EdbError
 from ..short_repr import brief
 
 FORMAT, VERSION, NAME = 'gluon_edbatch bundle', 1, 'manifest.json'
@@ -127,18 +127,28 @@ def read_bundle(folder: Union[str, Path], kind: str) -> Bundle:
 def _manifest(path: Path, kind: str) -> dict[str, Any]:
     if not path.is_file():
         raise BundleError(f'{path.parent} is no bundle: it has no {path.name}')
-    if path.stat().st_size > _LARGEST:
-        raise BundleError(f'{path} is no manifest: it has more than {_LARGEST} bytes')
-    try:
-        manifest = json.loads(path.read_bytes().decode('utf-8'), parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise BundleError(
-            f'{path} is no manifest, or only a part of one: it is not JSON ({error})'
-        ) from None
+    manifest = read_json(path, 'manifest', _LARGEST, BundleError)
     error_text = _error_text(manifest, kind)
     if error_text:
         raise BundleError(f'{path}: {error_text}')
     return manifest
+
+
+def read_json(path: Path, kind: str, largest: int, error_type: type[EdbError]) -> Any:
+    """Return the content of a JSON file of a kind. Raise an `error_type` for one of more than
+    `largest` bytes, one that is not JSON, or one with numbers that JSON lacks, such as NaN."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f'{constant} is no number of a {kind}')
+
+    if path.stat().st_size > largest:
+        raise error_type(f'{path} is no {kind}: it has more than {largest} bytes')
+    try:
+        return json.loads(path.read_bytes().decode('utf-8'), parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise error_type(
+            f'{path} is no {kind}, or only a part of one: it is not JSON ({error})'
+        ) from None
 
 
 def _error_text(manifest: Any, kind: str) -> str:
@@ -185,10 +195,6 @@ def _digest(manifest: Mapping[str, Any]) -> str:
     rest = {key: value for key, value in manifest.items() if key != 'digest'}
     text = json.dumps(rest, sort_keys=True, separators=(',', ':'))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f'{constant} is no number of a manifest')
 
 
 def items_of(content: Mapping[str, Any], name: str, kind: type) -> Any:

@@ -48,7 +48,7 @@ class Graph:
     alone : numpy.ndarray
         (num_types,) bool, types whose nodes must run one by one.
     type_names : sequence of str
-        A readable name for each type.
+        The name of each type in policies.
     """
 
     types: np.ndarray
@@ -86,7 +86,7 @@ class Graph:
         alone : sequence of int
             The types whose nodes must run one by one.
         type_names : sequence of str
-            A readable name for each type.
+            The name of each type in policies.
         """
         if len(types) != len(inputs):
             raise ValueError(f'{len(types)} nodes have types, but {len(inputs)} have inputs')

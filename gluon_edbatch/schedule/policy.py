@@ -5,13 +5,15 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import InitVar, asdict, dataclass, fields
+from dataclasses import InitVar, asdict, dataclass, field, fields
 from functools import lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 
+from ..bundle.manifest import read_json
 from ..errors import PolicyError
 from ..graph.graph import Graph
 from ..short_repr import brief
@@ -20,10 +22,9 @@ from .frontier import Rule, Run
 from .rules import LeastDeep, LongestWay, LookAhead, LookUp
 from .sufficient import SufficientCondition
 
-FORMAT, VERSION = 'gluon_edbatch policy', 2
+FORMAT, VERSION = 'gluon_edbatch policy', 3
 _GONE = ('beam_width', 'min_visits')  # of configurations, in files and as arguments
 _LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
-_LONGEST_STATE = 1 << 16
 _FEW_TYPES = 64  # with more of them, to look ahead takes long
 _SAME_NAMES = 256  # models, or parts of models, whose types are named and numbered once
 
@@ -157,6 +158,14 @@ class Policy:
         (`SufficientConditionScheduler`), the least mean depth (`AgendaScheduler`), the longest
         paths to the end (`PathEncoding`), or a search of a few batches. If no table was better than
         this rule alone, the table is empty.
+    parameters : dict of str to number, list or dict, optional
+        What is learned besides the table, by name: finite numbers, or lists and dicts of them, at
+        most 8 levels deep. No name has a meaning yet. Files keep names that a release ignores.
+
+    Raises
+    ------
+    ValueError
+        If `parameters` hold anything else.
 
     References
     ----------
@@ -171,6 +180,11 @@ class Policy:
     reached: Reached
     small: int = 0
     unseen: str = 'sufficient'
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.parameters, dict) or not _is_parameter(self.parameters):
+            raise ValueError('parameters must be finite numbers by name, or lists or dicts of them')
 
     def __repr__(self) -> str:
         return (
@@ -228,6 +242,7 @@ class Policy:
             'reached': self.reached._asdict(),
             'small': self.small,
             'unseen': self.unseen,
+            'parameters': self.parameters,
             'table': [[list(state), kind] for state, kind in sorted(self.table.items())],
         }
 
@@ -270,21 +285,12 @@ class Policy:
         Raises
         ------
         PolicyError
-            If the file is not a complete and consistent policy of this version, or was learned with
-            another encoding.
+            If the file is not a complete and consistent policy of version 2 or 3, or was learned
+            with another encoding.
         OSError
             If the file cannot be read.
         """
-        path = Path(path)
-        if path.stat().st_size > _LARGEST:
-            raise PolicyError(f'{path} is no policy: it has more than {_LARGEST} bytes')
-        try:
-            # A number like NaN is refused as well as what is no JSON at all.
-            content = json.loads(path.read_bytes().decode('utf-8'), parse_constant=_refuse)
-        except (ValueError, RecursionError) as error:
-            raise PolicyError(
-                f'{path} is no policy, or only a part of one: it is not JSON ({error})'
-            ) from None
+        content = read_json(Path(path), 'policy', _LARGEST, PolicyError)
         try:
             return policy_of(content, encoding)
         except ValueError as error:
@@ -334,10 +340,13 @@ def policy_of(content: Any, encoding: Optional[StateEncoding] = None) -> Policy:
     """Return a policy made of its JSON content; raise a ValueError if the content is wrong."""
     if not isinstance(content, dict) or content.get('format') != FORMAT:
         raise ValueError(f'this is no policy: it has no "format": "{FORMAT}"')
-    if content.get('version') != VERSION:
+    if content.get('version') == 2:  # whose types have the same names
+        content = {**content, 'parameters': {}}
+    elif content.get('version') != VERSION:
         raise ValueError(
-            f'this is a policy of version {brief(content.get("version"))}, but only '
-            f'version {VERSION} can be read; learn it again'
+            f'this is a policy of version {brief(content.get("version"))}, but only versions 2 and '
+            f'{VERSION} can be read: install the release that wrote it, or learn it anew with '
+            'gluon_edbatch.learn_policy(graphs).save(path)'
         )
     types = content.get('types')
     if (
@@ -360,6 +369,7 @@ def policy_of(content: Any, encoding: Optional[StateEncoding] = None) -> Policy:
         _reached(content.get('reached')),
         small,
         unseen,
+        content.get('parameters'),
     )
 
 
@@ -394,9 +404,7 @@ def _table(rows: Any, num_types: int) -> dict[State, int]:
             raise ValueError(
                 f'{where} chooses the type {brief(kind)}, but types go from 0 to {num_types - 1}'
             )
-        if len(state) > _LONGEST_STATE or not all(
-            _whole(number) and abs(number) < 1 << 62 for number in state
-        ):
+        if not all(_whole(number) and abs(number) < 1 << 62 for number in state):
             raise ValueError(f'{where} has a state that is no list of whole numbers')
         if tuple(state) in table:
             raise ValueError(f'{where} has the same state as an earlier one')
@@ -418,13 +426,7 @@ def _reached(values: Any) -> Reached:
         or not all(_whole(value) and value >= 0 for value in values.values())
     ):
         raise ValueError(f'reached must have whole numbers {", ".join(Reached._fields)}')
-    reached = Reached(**values)
-    if not reached.lower_bound <= reached.batches <= reached.nodes:
-        raise ValueError(
-            f'reached has {brief(reached.batches)} batches for {brief(reached.nodes)} '
-            f'nodes and a lower bound of {brief(reached.lower_bound)}'
-        )
-    return reached
+    return Reached(**values)
 
 
 def _is_text(value: Any) -> bool:
@@ -432,9 +434,14 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.encode(errors='replace').decode() == value
 
 
+def _is_parameter(value: Any, levels: int = 8) -> bool:
+    """Return whether a value is a finite number, or a list or dict of such values."""
+    if isinstance(value, dict):
+        return all(map(_is_text, value)) and _is_parameter(list(value.values()), levels)
+    if isinstance(value, list):
+        return levels > 0 and all(_is_parameter(each, levels - 1) for each in value)
+    return _whole(value) or (isinstance(value, float) and isfinite(value))
+
+
 def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f'{constant} is no number of a policy')

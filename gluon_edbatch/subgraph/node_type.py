@@ -87,7 +87,7 @@ class NodeType:
 
     # counts types in the order in which the process met them; parts have that of the whole
     serial: int
-    shown: str  # for people, of the whole type
+    shapes: str  # of the whole type's arguments, as `stable_name` has them
     graph: StaticGraph
     # what `graph` was made of: the calls' own, for analyses of other shapes of the arguments
     traced: StaticGraph
@@ -170,7 +170,7 @@ class NodeType:
         return self.graph.name
 
     def __repr__(self) -> str:
-        return self.shown
+        return f'{self.name}{self.shapes}'
 
     @property
     def why_one_by_one(self) -> str:
@@ -356,12 +356,16 @@ class NodeType:
 
     @cached_property
     def stable_name(self) -> str:
-        """The type's representation without the model's counter, equal in each process.
+        """The type's name in saved policies, which must not change: `__repr__` is for people.
 
-        MXNet numbers blocks without an enclosing name scope through the whole process; blocks
-        inside one are numbered within it.
+        ``Mean(net_mean0)[3, kx4 k=2 padded]`` has the block's class and name, or the operator, the
+        shape of a row of each argument, with ``k`` for any number of values, lengths that all calls
+        share, and whether these are padded. A policy outlives other dtypes and modes, and another
+        place of the class, so they are left out. The counter of the model is left out, too: MXNet
+        numbers blocks without an enclosing name scope through the whole process.
         """
-        return re.sub(r'(?<=\()([a-z_]+?)\d+(?=[_)])', r'\1', repr(self), count=1)
+        name = re.sub(r'(?<=\()([a-z_]+?)\d+(?=[_)])', r'\1', self.name, count=1)
+        return f'{name}{self.shapes}'
 
     @cached_property
     def fused_up_to(self) -> int:
@@ -401,8 +405,7 @@ def _dtypes_of(parameters: Iterable[gluon.Parameter]) -> tuple[np.dtype, ...]:
     return tuple([np.dtype(parameter.dtype) for parameter in parameters])
 
 
-def _shown(
-    name: str,
+def _shapes(
     arguments: Sequence[Argument],
     lengths: Optional[tuple[int, ...]],
     padded: tuple[tuple[int, int], ...],
@@ -412,7 +415,7 @@ def _shown(
         for a in arguments
     )
     known = '' if lengths is None else f' k={",".join(map(str, lengths))}'
-    return f'{name}[{shapes}{known}{" padded" if padded else ""}]'
+    return f'[{shapes}{known}{" padded" if padded else ""}]'
 
 
 def make_type(
@@ -514,7 +517,7 @@ def make_type(
             for name, shape in shapes.items()
         }
     return made(
-        shown=_shown(graph.name, arguments, lengths, padded),
+        shapes=_shapes(arguments, lengths, padded),
         graph=graph._replace(subgraph=lifted) if lifted else graph,
         arguments=arguments,
         outputs=tuple(
@@ -571,7 +574,7 @@ def _type_of_function(
     elif any(spec.rows % rows for spec in outputs):
         reason = 'a result has other rows than the arguments'
     return made(
-        shown=_shown(graph.name, arguments, None, ()),
+        shapes=_shapes(arguments, None, ()),
         graph=graph,
         arguments=arguments,
         outputs=outputs,

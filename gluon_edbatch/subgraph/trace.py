@@ -30,7 +30,7 @@ _NAME_OF_BODY = '__subgraph_name__'  # counted by MXNet through the process
 class StaticGraph(NamedTuple):
     """A static subgraph, with its parameters and the structure of its results; runs as one call."""
 
-    name: str  # for messages and reports
+    name: str  # for messages, reports and `NodeType.stable_name`
     subgraph: Subgraph  # inputs are named `INPUT` % position
     parameters: dict[str, gluon.Parameter]  # variable name -> `Parameter`
     results: tuple  # template of the structure that the call returns (see `structure.flatten`)
@@ -105,7 +105,8 @@ def trace_block(block: gluon.HybridBlock, template: tuple, inputs: int) -> Stati
             f'dropout?), so calls cannot run as one. Give it what differs as an argument, such as '
             f'a mask that the forward() of a plain Block makes once for a sample'
         )
-    return StaticGraph(describe(block), graph, parameters, structure, positions)
+    name = f'{type(block).__name__}({block.name})'  # saved policies have it: see `stable_name`
+    return StaticGraph(name, graph, parameters, structure, positions)
 
 
 def trace_operator(

@@ -3,6 +3,7 @@
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import mxnet as mx
 import numpy as np
@@ -96,6 +97,39 @@ def test_weights_are_those_of_the_export(runtime, tmp_path):
     net.cell.weight.set_data(mx.nd.zeros((3, 4)))
     cells = runtime.load_cells(tmp_path / 'bundle')
     np.testing.assert_allclose(cells.cell(x), before.asnumpy(), atol=1e-6)
+
+
+def test_a_bundle_keeps_the_policy(runtime, tmp_path):
+    net, values = Net(gluon.nn.Dense(4, in_units=4)), rows(3)
+
+    def record():
+        return [net.cell(net.cell(value)) for value in values]
+
+    with edb.batching(compile_options=RECORDS) as scope:
+        kept = record()
+        graph = scope.graph()
+    policy = replace(edb.learn_policy([graph]), parameters={'weights': [1, 2.5], 'more': {'a': 3}})
+    with edb.batching(edb.FSMScheduler(policy), compile_options=RECORDS) as scope:
+        kept = record()
+        edb.forward(kept)
+    edb.export_cells(net, scope, tmp_path / 'bundle')
+    for version in (3, 2):
+        ((_, kind),) = runtime.load_cells(tmp_path / 'bundle').cell.types
+        loaded = kind.scheduler.policy
+        assert loaded.types == policy.types == (kind.stable_name,)
+        loaded.save(tmp_path / 'policy.json')
+        wanted = policy.parameters if version == 3 else {}
+        assert edb.Policy.load(tmp_path / 'policy.json').content() == {
+            **policy.content(),
+            'parameters': wanted,
+        }
+
+        def to_version_2(content):
+            content['policy']['version'] = 2
+            del content['policy']['parameters']
+
+        if version == 3:
+            damage(tmp_path, to_version_2)
 
 
 CELLS = {

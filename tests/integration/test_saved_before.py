@@ -1,8 +1,9 @@
-"""Files of commits 5c27bf8 and 5eb786e: what users saved is read as long as there are users."""
+"""Files that older commits wrote, named in the files: what users saved is read for ever."""
 
 import json
 from dataclasses import replace
 
+import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import gluon
@@ -10,9 +11,49 @@ from mxnet import gluon
 import gluon_edbatch as edb
 from example.common import checkpoint as checkpoints
 from gluon_edbatch.graph import Graph
+from gluon_edbatch.subgraph import trace
+from gluon_edbatch.subgraph.node_type import NodeType
+from tests.support.models import VOCAB, binary_trees, started
 from tests.support.processes import ROOT
 
 FIXTURES = ROOT / 'tests' / 'fixtures'
+
+
+class Mean(gluon.HybridBlock):
+    """Mean of any number of values."""
+
+    def hybrid_forward(self, F, values):
+        """(1, k, 4) -> (1, 4)"""
+        return F.mean(values, axis=1)
+
+
+class SavedModel(edb.AutoBatchMixin, gluon.Block):
+    """Trees with two kinds of inner nodes, an operator and a ragged argument."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.leaf = gluon.nn.Embedding(VOCAB, 4)
+            self.one = gluon.nn.Dense(4, in_units=4)
+            self.two = gluon.nn.Dense(4, in_units=4)
+            self.mean = Mean()
+
+    def forward(self, tree):
+        """(1, 4)"""
+        if not tree.children:
+            return self.leaf(tree.token)
+        mean = self.mean(edb.ragged([self(child) for child in tree.children]))
+        return (self.two if tree.token % 2 else self.one)(mean).tanh()
+
+
+def recorded_graph():
+    """The graph of a minibatch of a new SavedModel."""
+    net = started(SavedModel())
+    with edb.batching() as scope:
+        kept = [net(tree) for tree in binary_trees(8, seed=1, most=9)]
+        graph = scope.graph()
+    assert kept
+    return graph
 
 
 def test_a_policy_chooses_as_it_did():
@@ -41,6 +82,74 @@ def test_a_full_table_chooses_as_it_did(encoding):
     assert schedule.unseen_states == expected['unseen_states']
     by_rule = edb.FSMScheduler(replace(policy, table={})).schedule(graph)
     assert by_rule.order.tolist() != expected['order']
+
+
+def check_saved_model(graph):
+    saved = json.loads((FIXTURES / 'schedule_ab4bf64.json').read_text())
+    policy = edb.Policy.load(FIXTURES / 'policy_E_base_ab4bf64.json')
+    schedule = edb.FSMScheduler(policy).schedule(graph)
+    assert schedule.order.tolist() == saved['order'] and schedule.bounds.tolist() == saved['bounds']
+    by_rule = edb.FSMScheduler(replace(policy, table={})).schedule(graph)
+    assert len(by_rule) < len(schedule)  # so that a lost policy is noticed
+
+
+def test_a_models_policy_chooses_as_it_did():
+    check_saved_model(recorded_graph())
+
+
+def test_types_may_print_otherwise(monkeypatch):
+    monkeypatch.setattr(NodeType, '__repr__', lambda kind: f'<{kind.name}>')
+    monkeypatch.setattr(trace, 'describe', lambda block: f'the {type(block).__name__}')
+    check_saved_model(recorded_graph())
+
+
+class First(gluon.HybridBlock):
+    """The least of some values and another value, which does not allow to pad."""
+
+    def hybrid_forward(self, F, values, x):
+        """(1, k, 4), (1, 4) -> (1, 4)"""
+        least = F.slice_axis(F.sort(values, axis=1), axis=1, begin=0, end=1)
+        return x + F.reshape(least, (-1, 4))
+
+
+class Window(gluon.HybridBlock):
+    """A convolution and a maximum, which are padded to a few lengths."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.conv = gluon.nn.Conv1D(4, 3, padding=1, in_channels=4)
+
+    def hybrid_forward(self, F, x):
+        """(1, 4, k) -> (1, 4)"""
+        return F.max(self.conv(x), axis=2)
+
+
+def test_names_of_types_in_policies():
+    first, window = started(First(prefix='m3_first_')), started(Window(prefix='m3_window_'))
+    x = mx.nd.ones((1, 4))
+    with edb.batching() as scope:
+        kept = [first(edb.ragged([x] * count), x) for count in (1, 2)]
+        kept += [window(mx.nd.ones((1, 4, length))) for length in (4, 5)]
+        kept += [edb.concat([kept[0], kept[1], kept[2]])]
+        names = scope.graph().type_names
+    assert sorted(names) == [
+        'First(m_first)[kx4, 4 k=1]',
+        'First(m_first)[kx4, 4 k=2]',
+        'Window(m_window)[4x4]',
+        'Window(m_window)[4x6, 1 padded]',
+        'concat[4]',
+    ]
+
+
+def test_a_policy_of_version_2_is_saved_as_version_3(tmp_path):
+    path = tmp_path / 'policy.json'
+    edb.Policy.load(FIXTURES / 'policy_E_path_5eb786e.json').save(path)
+    before = json.loads((FIXTURES / 'policy_E_path_5eb786e.json').read_text())
+    after = json.loads(path.read_text())
+    for gone in ('beam_width', 'min_visits'):
+        del before['config'][gone]
+    assert after == {**before, 'version': 3, 'parameters': {}}
 
 
 def test_a_checkpoint_is_what_was_trained():

@@ -58,6 +58,7 @@ def policy_of(encoding):
         learn_policy([graph], encoding, QLearningConfig(effort=500)),
         small=0,
         table={},
+        parameters={'weights': [0.5, [1, 2]], 'more': {'one': 1}},
     )
     run = Run(policy.number(graph))
     state, choose, table = policy.encoding.follow(run), SufficientCondition(run).choose, {}

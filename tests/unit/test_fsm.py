@@ -329,6 +329,22 @@ def test_save_and_load(encoding, tmp_path):
     assert np.array_equal(run_policy(graph, again).order, run_policy(graph, policy).order)
 
 
+def test_parameters_are_kept(tmp_path):
+    path = tmp_path / 'policy.json'
+    parameters = {'of a later release': {'weights': [[1, -2.5], []], 'bias': 1e-300}, 'b': 10**40}
+    policy = learn_policy([two_kinds(2)], 'E_base', QUICK)
+    assert policy.parameters == {}
+    replace(policy, parameters=parameters).save(path)
+    again = Policy.load(path)
+    again.save(path)
+    assert Policy.load(path).parameters == again.parameters == parameters
+    with pytest.raises(PolicyError, match='parameters must be finite numbers by name'):
+        path.write_text(path.read_text().replace('1e-300', '1e300000'))
+        Policy.load(path)
+    with pytest.raises(ValueError, match='parameters must be finite numbers by name'):
+        replace(policy, parameters={'a': np.float32(1)})
+
+
 class Own(BaseEncoding):
     name = 'mine'
 
@@ -351,7 +367,14 @@ def test_own_encoding(tmp_path):
     'changes, message',
     [
         (dict(format='x'), 'this is no policy'),
-        (dict(version=3), 'a policy of version 3, but only version 2'),
+        (dict(version=1), 'version 1, but only versions 2 and 3 can be read.*learn it anew'),
+        (dict(version=4), 'version 4.*install the release that wrote it, or learn it anew'),
+        (dict(parameters=None), 'parameters must be finite numbers by name'),
+        (dict(parameters=[1]), 'parameters must be finite numbers by name'),
+        (dict(parameters={'a': [True]}), 'parameters must be finite numbers by name'),
+        (dict(parameters={'a': [[[[[[[[[1]]]]]]]]]}), 'parameters must be finite numbers by name'),
+        (dict(parameters={'a': {'b': 'c'}}), 'parameters must be finite numbers by name'),
+        (dict(parameters={'a\ud800': 1}), 'parameters must be finite numbers by name'),
         (dict(unseen='oracle'), 'unseen must be one of sufficient, least deep'),
         (dict(encoding='E_none'), "there is no state encoding 'E_none'"),
         (dict(encoding=3), 'encoding must be a name'),
