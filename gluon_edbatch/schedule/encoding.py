@@ -4,9 +4,9 @@
 different types compete, only ``E_path`` tells which type begins the longest path to the end.
 """
 
-import warnings
 from typing import Callable, Optional, Protocol, Union
 
+from ..errors import warn_without_effect
 from ..short_repr import brief
 from .frontier import Run
 from .protocol import of_name
@@ -127,11 +127,7 @@ class PathEncoding(_Encoding):
 
     def __init__(self, steps: Optional[int] = None) -> None:
         if steps is not None:
-            warnings.warn(
-                'PathEncoding(steps) has no effect any more: leave it out',
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_without_effect('PathEncoding(steps)')
 
     def follow(self, run: Run) -> Callable[[], State]:
         """Return a function that returns the state of a run."""

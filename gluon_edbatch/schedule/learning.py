@@ -3,11 +3,11 @@
 README.md lists differences from ED-Batch (Chen et al., 2023), and their effect.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Optional, Union
 
+from ..errors import warn_without_effect
 from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
@@ -60,11 +60,7 @@ def learn_policy(
        learned finite state machines. https://arxiv.org/abs/2302.03851
     """
     if progress is not False:
-        warnings.warn(
-            'learn_policy(progress) has no effect any more: leave it out',
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_without_effect('learn_policy(progress)')
     if not graphs:
         raise ValueError('there must be a graph to learn from')
     types = tuple(sorted({name for graph in graphs for name in names_of(graph)}))

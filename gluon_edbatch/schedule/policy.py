@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, field, fields
@@ -14,7 +13,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 import numpy as np
 
 from ..bundle.manifest import read_json
-from ..errors import PolicyError
+from ..errors import PolicyError, warn_without_effect
 from ..graph.graph import Graph
 from ..short_repr import brief
 from .encoding import State, StateEncoding, get_encoding
@@ -95,11 +94,7 @@ class QLearningConfig:
     def __post_init__(self, *gone: Optional[int]) -> None:
         for name, value in zip(_GONE, gone):
             if value is not None:
-                warnings.warn(
-                    f'QLearningConfig({name}) has no effect any more: leave it out',
-                    DeprecationWarning,
-                    stacklevel=3,
-                )
+                warn_without_effect(f'QLearningConfig({name})', 4)
         for name, low, high in (
             ('seed', 0, 2**32 - 1),
             ('learning_rate', 0, 1),

@@ -1,10 +1,10 @@
 """Compile options: each optimisation has a name that switches it off."""
 
 import threading
-import warnings
 from dataclasses import InitVar, dataclass, fields, replace
 from typing import Any, Optional
 
+from ..errors import warn_without_effect
 from ..short_repr import brief
 
 # Options that are accepted for one version, without effect.
@@ -14,11 +14,7 @@ _GONE = ('common_subexpressions', 'constants', 'middle_axis', 'row_layout', 'sum
 def _without_gone(options: dict[str, Any], stacklevel: int = 3) -> dict[str, Any]:
     """Return the options that have an effect, and warn about the others."""
     for name in filter(options.__contains__, _GONE):
-        warnings.warn(
-            f'the compile option {name} has no effect any more: leave it out',
-            DeprecationWarning,
-            stacklevel=stacklevel,
-        )
+        warn_without_effect(f'the compile option {name}', stacklevel + 1)
     return {name: value for name, value in options.items() if name not in _GONE}
 
 
