@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, SourceFileLoader
 from pathlib import Path
 from typing import Optional
@@ -69,6 +70,7 @@ def say_what_is_slower() -> None:
         )
 
 
+@cache
 def contents(name: str) -> str:
     """Return a digest of what a module is compiled from: its source and all type declarations."""
     types = sorted(_ROOT.rglob('*.pxd'))
@@ -100,14 +102,27 @@ def _load_compiled(name: str) -> Optional[str]:
     extension = None if spec is None else spec.origin
     if extension is None or extension == str(_source(name)):
         return _not_compiled(name)
-    stamp = stamp_of(extension)
-    if not stamp.exists() or stamp.read_text(encoding='ascii') != contents(name):
-        return 'was changed since it was compiled: `python setup.py build_ext --inplace`'
+    if _changed():
+        return f'runs as Python, as {_changed()} was changed: `python setup.py build_ext --inplace`'
     try:
         importlib.import_module(name)
     except (ImportError, KeyError, ValueError) as error:  # a `cimport` of what runs as Python, too
         return f'cannot be loaded: {error}'
     return None
+
+
+@cache
+def _changed() -> str:
+    """Return the first module that was changed since it was compiled. The others must not run in
+    their compiled form then, as they read each other's C attributes."""
+    for name in [f'{_ROOT.name}.{each}' for each in NAMES]:
+        for extension in map(_source(name).with_suffix, EXTENSION_SUFFIXES):
+            stamp = stamp_of(str(extension))
+            if extension.exists() and not (
+                stamp.exists() and stamp.read_text(encoding='ascii') == contents(name)
+            ):
+                return name
+    return ''
 
 
 def _not_compiled(name: str) -> str:
