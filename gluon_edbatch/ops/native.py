@@ -287,7 +287,7 @@ def transpose(call: LoweredCall) -> None:
     lead, rank = call.x.lead, len(call.x.shape) + call.x.lead
     axes = call.attrs.order(call.op, rank)
     for arrangement, order in ORDERS.items():
-        if call.x.ragged and axes == order:
+        if axes == order and (call.x.ragged or arrangement is Arrangement.STEPS):
             call.give(call.x._replace(arrangement=arrangement))
             return
     if axes[:lead] != list(range(lead)) or rank == lead:

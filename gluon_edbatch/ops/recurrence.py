@@ -3,14 +3,24 @@
 Values stay where they are, a row of C columns each. The products with the inputs are one
 instruction for all values. Another one goes through the steps: of the sequences that have not
 ended, it multiplies the states by the other weight (`Opcode.RECURRENT`). A further product, which
-only stands for these, leads to the gradient of that weight.
+only stands for these, leads to the gradient of that weight. A state that a layer is given is
+repeated for all values of its row: so its gradient comes back from the first.
 """
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Optional
 
 from .instructions import NO_VIEW, Opcode, Product, Recurrence, View
-from .lowering_context import Arrangement, Entry, LoweredCall, ShapedNode, Unsupported, Value
+from .lowering_context import (
+    Arrangement,
+    Entry,
+    LoweredCall,
+    ShapedNode,
+    Unsupported,
+    Value,
+    Values,
+)
 from .padding_rules import is_last
 
 GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
@@ -61,8 +71,12 @@ def layer(call: LoweredCall) -> None:
     low, attrs, (x, *others) = call.low, call.attrs, call.inputs
     layers, size = attrs.integer('num_layers'), attrs.integer('state_size')
     both = attrs.flag('bidirectional')
-    if any(other is not None for other in others):
-        raise Unsupported('has a recurrent layer with states or lengths that are given')
+    if not x.ragged:
+        raise Unsupported('has a recurrent layer over a fixed number of steps')
+    if attrs.flag('use_sequence_length') or any(
+        [other is not None and other.arrangement is not Arrangement.STEPS for other in others]
+    ):
+        raise Unsupported('has a recurrent layer with other states or lengths that are given')
     if any(attrs.get(name, 'None') != 'None' for name in _CLIPPING):
         raise Unsupported('has a recurrent layer with a projection or limits')
     if attrs['mode'] == 'rnn_relu' and low.element_size != 4:
@@ -75,7 +89,8 @@ def layer(call: LoweredCall) -> None:
         out = low.new((1 + both) * size, True)
         for way in range(1 + both):
             own = View(out.register, way * size, size)
-            cells = _one_way(call, own, view, next(weights), bool(way))
+            given = _first(call, others[1:], len(found[0]), size)
+            cells = _one_way(call, own, view, next(weights), bool(way), given)
             found[0].append(own)
             found[1].append(cells)
         view = out
@@ -118,19 +133,44 @@ def _weights(call: LoweredCall) -> Iterator[tuple[Part, Part]]:
     yield from zip(pairs, pairs)
 
 
+def _first(call: LoweredCall, states: Values, place: int, size: int) -> Optional[View]:
+    """Append what gives each value of a row the state, and cell, that a layer is given for the row.
+    Return where these lie side by side; None if there are none, but zeros."""
+    if all([state is None for state in states]):
+        return None
+    out = call.low.new(len(states) * size, True)
+    for number, state in enumerate(states):
+        own = View(out.register, number * size, size)
+        if state is None:
+            call.low.emit(Opcode.CONSTANT, own, reals=(0.0,))
+        else:
+            given = View(state.view.register, state.view.offset + place * size, size)
+            call.low.emit(Opcode.EXPAND, own, given)
+    return out
+
+
 def _one_way(
-    call: LoweredCall, out: View, x: View, weights: tuple[Part, Part], backwards: bool
+    call: LoweredCall,
+    out: View,
+    x: View,
+    weights: tuple[Part, Part],
+    backwards: bool,
+    given: Optional[View],
 ) -> View:
-    """Append a layer in one direction, whose results go to `out`; return those of its cells."""
+    """Append a layer in one direction, whose results go to `out`; return those of its cells.
+
+    `given` has what `_first` returns, and becomes the states before each step.
+    """
     low, kind = call.low, Recurrence[call.attrs['mode'].upper()]
     (weight, bias), (of_states, bias_of_states) = weights
     size = out.width
     gates, products = (low.new(GATES[call.attrs['mode']] * size, True) for _ in range(2))
-    before = low.new(size, True)
+    before = (given or low.new(size, True))._replace(width=size)
     cells = low.new(size, True) if kind is Recurrence.LSTM else NO_VIEW
     low.emit(Opcode.PRODUCT, gates, x, parameter=weight, bias=bias, numbers=(Product.WRITTEN, 1, 0))
     own = {'parameter': of_states, 'bias': bias_of_states}
     low.emit(Opcode.PRODUCT, products, before, numbers=(Product.STEPS, 1, 0), **own)
-    numbers = kind, int(backwards), before.register, cells.register
+    flags = backwards + 2 * (given is not None)
+    numbers = kind, flags, before.register, cells.register
     low.emit(Opcode.RECURRENT, out, gates, products, numbers=numbers, **own)
     return cells

@@ -6,7 +6,10 @@ the states of S layers, becomes S rows for each sentence.
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Optional
+
+import mxnet as mx
 
 from ..errors import RecordError
 from ..ops.attrs import Shape, unlike
@@ -36,8 +39,8 @@ def sentences_first(
     results : sequence of bool
         For each output, whether it is a sentence, too.
     """
-    turned = _turned_results(graph, shapes, positions, axis)
-    if axis == 1 and not any(turned):
+    states, turned = _turned(graph, shapes, positions, axis)
+    if axis == 1 and not states and not any(turned):
         return graph
     old, rewriter = graph.subgraph, Rewriter()
     names = {INPUT % position for position in positions} if axis == 0 else ()
@@ -47,6 +50,8 @@ def sentences_first(
         if node.is_variable and node.name in names:
             merged = rewriter.add('Reshape', [made], shape='(0, 0, -3, -2)')
             made = rewriter.add('SwapAxis', [merged], dim1=0, dim2=1)
+        elif node.is_variable and node.name in states:
+            made = rewriter.add('SwapAxis', [made], dim1=0, dim2=1)
         for entry in [Entry(index), *[each for each in old.uses if each.node == index]]:
             moved[entry] = made._replace(output=entry.output)
     heads = [moved[head] for head in old.heads]
@@ -61,21 +66,30 @@ def sentences_first(
     return graph._replace(subgraph=Subgraph.of(rewriter.nodes, [head.entry for head in heads]))
 
 
-def _turned_results(
+def _turned(
     graph: StaticGraph, shapes: Sequence[Shape], positions: Collection[int], axis: int
-) -> list[Optional[Shape]]:
-    """Return the shape, for one call, of each result whose axis for sentences is the second; None
-    for other results."""
+) -> tuple[set[str], list[Optional[Shape]]]:
+    """Return the inputs whose axis for sentences is the second, as states (1, N, ...) are. Return the
+    shape, for one call, of each result with that axis second, and None for other results."""
     one = {INPUT % place: shape for place, shape in enumerate(shapes)}
-    two = {
-        name: (shape[0], 2, *shape[2:]) if axis == 0 and place in positions else (2, *shape[1:])
-        for place, (name, shape) in enumerate(one.items())
-    }
-    of_one, of_two = graph.subgraph.infer(one), graph.subgraph.infer(two)
-    if of_one is None or of_two is None:
-        raise RecordError('shapes cannot be inferred')
-    found: list[Optional[Shape]] = []
-    for node, output in graph.subgraph.heads:
-        shape = of_one[node][output]
-        found.append(shape if unlike(shape, of_two[node][output]) == [1] else None)
-    return found
+    sentences = {INPUT % place for place in positions}
+    states = {name for name, shape in one.items() if shape[:2] == (1, 1)} - sentences
+    of_one = graph.subgraph.infer(one)
+    for seconds in (set(), states):
+        two = {
+            name: (shape[0], 2, *shape[2:])
+            if name in seconds or (axis == 0 and name in sentences)
+            else (2, *shape[1:])
+            for name, shape in one.items()
+        }
+        with suppress(mx.base.MXNetError):
+            of_two = graph.subgraph.infer(two)
+            if of_one is None or of_two is None:
+                break
+            return seconds, [
+                of_one[node][output]
+                if unlike(of_one[node][output], of_two[node][output]) == [1]
+                else None
+                for node, output in graph.subgraph.heads
+            ]
+    raise RecordError('shapes cannot be inferred')

@@ -210,6 +210,40 @@ def test_states_that_are_given_are_read():
     assert_matches_eager(model, sentences((1, None, WIDTH)), blocks=[net], schedulers=['fsm'])
 
 
+@pytest.mark.parametrize('layout', ['NTC', 'TNC'])
+@pytest.mark.parametrize('kind', [rnn.RNN, rnn.GRU, rnn.LSTM])
+def test_states_that_are_given_are_data_of_the_batch(kind, layout):
+    axis = layout.index('T')
+    net = started(kind(WIDTH, layout=layout, input_size=WIDTH))
+    shape = (1, None, WIDTH) if axis else (None, 1, WIDTH)
+    count = len(net.state_info(1))
+    states = sentences((None, 1, WIDTH), [1] * (len(LENGTHS) * count))
+    samples = [
+        (x, states[place * count : place * count + count])
+        for place, x in enumerate(sentences(shape))
+    ]
+
+    def model(sample):
+        outputs, ends = net(sample[0], [mx.nd.tanh(state) for state in sample[1]])
+        return [outputs.sum(axis=axis), *ends]
+
+    assert_matches_eager(model, samples, blocks=[net])
+    assert batches(model, samples, net.name) == 1
+
+
+@pytest.mark.parametrize('kind', [rnn.GRU, rnn.LSTM])
+def test_a_decoder_begins_with_the_states_of_an_encoder(kind):
+    encode, decode = (started(kind(WIDTH, layout='NTC', input_size=WIDTH)) for _ in range(2))
+    samples = list(zip(sentences((1, None, WIDTH)), sentences((1, None, WIDTH), LENGTHS[::-1])))
+
+    def model(sample):
+        _, states = encode(sample[0], encode.begin_state(1))
+        return decode(sample[1], states)[0]
+
+    assert_matches_eager(model, samples, blocks=[encode, decode])
+    assert batches(model, samples, encode.name) == batches(model, samples, decode.name) == 1
+
+
 def test_states_of_another_shape_are_refused_as_eagerly():
     net = started(rnn.GRU(4, layout='NTC', input_size=WIDTH))
     (x,) = sentences((1, None, WIDTH), (3,))

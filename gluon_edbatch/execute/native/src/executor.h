@@ -404,7 +404,8 @@ template <typename T> class alignas(64) Executor {
       case kWindow: window(out, a, parents_, i.i0, i.i1, i.i2, false); break;
       case kTail: tail(out, a, parents_, i.i0, T(i.f0), false); break;
       case kRecurrent:
-        recurrent(i, parameter(i.bias)).forward({out, a, b, value(before(i)), value(cells(i))});
+        recurrent(i, parameter(i.bias))
+            .forward({out, a, b, value(before(i)), value(cells(i)), value(first_cells(i))});
         break;
       default: throw std::runtime_error("unknown instruction");
     }
@@ -488,8 +489,9 @@ template <typename T> class alignas(64) Executor {
       case kRecurrent:
         recurrent(i, nullptr)
             .backward(
-                {Rows<T>{}, kept_value(i.a, "RNN"), value(i.b), value(before(i)), value(cells(i))},
-                {dy, da, db, Rows<T>{}, gradient(cells(i))});
+                {Rows<T>{}, kept_value(i.a, "RNN"), value(i.b), value(before(i)), value(cells(i)),
+                 value(first_cells(i))},
+                {dy, da, db, gradient(before(i)), gradient(cells(i)), gradient(first_cells(i))});
         break;
       case kConstant:
       case kLookup:  // see `add_to_shared`
@@ -532,7 +534,11 @@ template <typename T> class alignas(64) Executor {
     Instruction product = i;
     product.out = i.b, product.a = before(i), product.i1 = 1, product.i2 = product.i3 = 0;
     const T* panels = shared_->packed_weight(product, parameter(i.parameter)).panels;
-    return Recurrent<T>(i.i0, i.i1 != 0, panels, bias, parents_);
+    return Recurrent<T>(i.i0, (i.i1 & 1) != 0, (i.i1 & 2) != 0, panels, bias, parents_);
+  }
+  static View first_cells(const Instruction& i) {
+    const bool given = i.i0 == kLstm && (i.i1 & 2) != 0;
+    return given ? View{i.i2, i.out.width, i.out.width} : View{-1, 0, 0};
   }
   static View before(const Instruction& i) { return View{i.i2, 0, i.out.width}; }
   static View cells(const Instruction& i) { return View{i.i3, 0, i.out.width}; }

@@ -108,16 +108,26 @@ void plain_step_back(int64_t n, const T* __restrict x, const T* __restrict dstat
 
 template <typename T> struct Layer {  // what a layer reads and writes, a row for each value
   Rows<T> states, gates, products, before, cells;
+  Rows<T> first_cells;  // before the first step; none if they are zeros
 };
 
 template <typename T> class Recurrent {
  public:
-  Recurrent(int64_t kind, bool backwards, const T* panels, const T* bias, const int32_t* parents)
-      : kind_(kind), backwards_(backwards), panels_(panels), bias_(bias), parents_(parents) {}
+  // Of layers that are given states, `before` has these at the first step.
+  Recurrent(int64_t kind, bool backwards, bool given, const T* panels, const T* bias,
+            const int32_t* parents)
+      : kind_(kind),
+        backwards_(backwards),
+        given_(given),
+        panels_(panels),
+        bias_(bias),
+        parents_(parents) {}
 
   void forward(const Layer<T>& to) {
     begin(to);
     std::fill(state_, state_ + sequences_.size() * n_, T(0));
+    for (size_t i = 0; given_ && i < sequences_.size(); ++i)
+      std::memcpy(state_ + i * n_, to.before[row_at(i, 0)], n_ * sizeof(T));
     for (int64_t step = 0, left; (left = left_at(step)); ++step) {
       multiply<T>(left, width_, n_, state_, n_, panels_, product_, width_, bias_, false);
       for (int64_t i = 0; i < left; ++i) {
@@ -166,6 +176,11 @@ template <typename T> class Recurrent {
       }
       multiply<T>(left, n_, width_, product_, width_, panels_, state_, n_, nullptr, kind_ == kGru);
     }
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      const int64_t row = row_at(i, 0);
+      for (int64_t c = 0; c < n_ && d.before; ++c) d.before[row][c] += state_[i * n_ + c];
+      for (int64_t c = 0; c < n_ && d.first_cells; ++c) d.first_cells[row][c] += cells[i * n_ + c];
+    }
   }
 
  private:
@@ -190,11 +205,12 @@ template <typename T> class Recurrent {
   }
 
   const T* cell_before(const Layer<T>& of, int64_t i, int64_t step) const {
-    return step ? of.cells[row_at(i, step - 1)] : zeros_.data();
+    if (step) return of.cells[row_at(i, step - 1)];
+    return of.first_cells ? of.first_cells[row_at(i, 0)] : zeros_.data();
   }
 
   int64_t kind_, n_ = 0, width_ = 0;
-  bool backwards_;
+  bool backwards_, given_;
   const T *panels_, *bias_;
   const int32_t* parents_;
   std::vector<Sequence> sequences_;
