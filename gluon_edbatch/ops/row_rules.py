@@ -101,8 +101,7 @@ def transposed(call: OpCall, axis: int) -> int:
 
 
 def recurrent(call: OpCall, axis: int) -> Optional[int]:
-    """Return the axis of the rows in the results of a recurrent layer over (steps, rows, ...), whose
-    weights are not batched."""
+    """Return the axis of the rows in the results of a recurrent layer over (steps, rows, ...)."""
     return 1 if axis == 1 and call.batched[0] and not call.batched[1] else None
 
 

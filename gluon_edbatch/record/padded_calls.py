@@ -128,8 +128,9 @@ def padded_call(
 ) -> PaddedCall:
     """Return how a call on arguments of these specs is recorded on padded ones.
 
-    `buckets` are the lengths of the padded arguments (see `buckets_of`). `of_operator` is `Forms.form_of_rewriting`. `of_call` returns the call's form for the specs of
-    its padded arguments and lengths.
+    `buckets` are the lengths of the padded arguments (see `buckets_of`). `of_operator` is
+    `Forms.form_of_rewriting`. `of_call` returns the call's form for the specs of its padded
+    arguments and lengths.
     """
     length = {position: specs[position].shape[axis] for position, axis in padded.axes.items()}
     pads = {i: _pad(specs[i], axis, buckets[i], of_operator) for i, axis in padded.axes.items()}

@@ -69,8 +69,8 @@ def sentences_first(
 def _turned(
     graph: StaticGraph, shapes: Sequence[Shape], positions: Collection[int], axis: int
 ) -> tuple[set[str], list[Optional[Shape]]]:
-    """Return the inputs whose axis for sentences is the second, as states (1, N, ...) are. Return the
-    shape, for one call, of each result with that axis second, and None for other results."""
+    """Return the inputs whose axis for sentences is the second, as that of states (1, N, ...), and
+    the shape, for one call, of each result with that axis second; None for other results."""
     one = {INPUT % place: shape for place, shape in enumerate(shapes)}
     sentences = {INPUT % place for place in positions}
     states = {name for name, shape in one.items() if shape[:2] == (1, 1)} - sentences
