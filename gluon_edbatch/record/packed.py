@@ -61,7 +61,9 @@ class PackedCall(NamedTuple):
             store = leaf._store
             if position in self.positions:
                 lengths.add(store.shape[self.axis] if store.shape[1 - self.axis] == 1 else 0)
-            elif store.packed or store.spec.arena is not self.node_type.arguments[position].arena:
+            elif store.packed or (
+                _one_row(store.spec).arena is not self.node_type.arguments[position].arena
+            ):
                 return 0
         length = lengths.pop()
         return length if not lengths and length >= self.shortest else 0
@@ -97,10 +99,13 @@ class PackedCall(NamedTuple):
         return form
 
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
-        """Return the arguments of a call, with sentences packed as rows."""
+        """Return the arguments of a call, with sentences packed as rows, and states as one row."""
         values = list(leaves)
-        for position in self.positions if self.axis else ():
-            values[position] = packed_value(recording, leaves[position])
+        for position, leaf in enumerate(leaves):
+            if position not in self.positions and leaf._store.spec.rows > 1:
+                values[position] = _in_shape(recording, leaf, _one_row(leaf._store.spec))
+            elif position in self.positions and self.axis:
+                values[position] = packed_value(recording, leaf)
         return values
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
@@ -108,16 +113,17 @@ class PackedCall(NamedTuple):
         form = self.form(recording, self.length(leaves))
         return recording.append_call(form, self.values(recording, leaves))
 
-    def find_again(self, callee: Callee, kinds: Sequence[Any], leaves: Sequence[LazyArray]) -> None:
+    def find_again(self, callee: Callee, kinds: Sequence[Any]) -> None:
         """Let the search of calls.py find calls with arguments of these kinds and any length."""
+        stores = [(at, kind) for at, kind in enumerate(kinds) if kind.__class__ is Store]
+        found = list(kinds)
+        for position, (at, store) in enumerate(stores):
+            if position in self.positions:
+                found[at] = store.any_length
+            elif store.spec.rows > 1:  # states, which the search does not turn
+                return
         if Number not in kinds and Ragged not in kinds:
-            kinds, places = (
-                list(kinds),
-                [at for at, kind in enumerate(kinds) if type(kind) is Store],
-            )
-            for position in self.positions:
-                kinds[places[position]] = leaves[position]._store.any_length
-            callee.first.after_all(kinds).sentences = self
+            callee.first.after_all(found).sentences = self
 
 
 def packed_before(recording: Any, callee: Callee, key: tuple) -> Optional[PackedCall]:
@@ -209,7 +215,7 @@ def _type_for(
     specs = [
         (_packed_spec(leaf) if axis else leaf._store.spec, kind)
         if position in padded.axes
-        else (leaf._store.spec, Kind.ROWS)
+        else (_one_row(leaf._store.spec), Kind.ROWS)
         for position, leaf in enumerate(leaves)
     ]
     if not by_position and (
@@ -256,13 +262,23 @@ def packed_value(recording: Any, leaf: LazyArray) -> LazyArray:
         return leaf
     known = recording.packed.get(leaf._id)
     if known is None:
-        known = recording.packed[leaf._id] = _pack(recording, leaf)
+        packed = _in_shape(recording, leaf, _packed_spec(leaf), leaf.shape)
+        known = recording.packed[leaf._id] = packed
     return known
 
 
-def _pack(recording: Any, leaf: LazyArray) -> LazyArray:
-    spec, array = _packed_spec(leaf), recording.held(leaf)
-    store = recording.store(spec, leaf.shape)
+def _one_row(spec: Spec) -> Spec:
+    """Return the spec of states (S, 1, ...) as one row, (1, S, ...); other specs as they are."""
+    if spec.rows == 1 or spec.shape[1:2] != (1,):
+        return spec
+    return spec_of((1, spec.rows, *spec.shape[2:]), spec.dtype, spec.ctx)
+
+
+def _in_shape(
+    recording: Any, leaf: LazyArray, spec: Spec, shown: Optional[Shape] = None
+) -> LazyArray:
+    """Return a value with the same elements in another shape, which users see as `shown`."""
+    array, store = recording.held(leaf), recording.store(spec, shown)
     if array is not None:
         recording.arrays.append((spec, recording.in_shape(array, spec.shape)))
         return recording.value_type(store, -2 * len(recording.arrays))

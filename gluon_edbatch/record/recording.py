@@ -144,7 +144,7 @@ class Recording(Forms):
         key = but_for_lengths(kinds)
         packed = packed_before(self, callee, key)
         if packed is not None and not packed.changed() and packed.is_wanted(self, values):
-            packed.find_again(callee, kinds, values)
+            packed.find_again(callee, kinds)
             return packed.record(self, values)
         like, padded = self._like_but_for_rows(callee, kinds, values), None
         if like is None or self.padded:
@@ -199,7 +199,7 @@ class Recording(Forms):
         self.joined = None
         packed = known_packed(self, callee, args)
         if packed is not None:
-            packed.find_again(callee, [arg._store for arg in args], args)
+            packed.find_again(callee, [arg._store for arg in args])
             return packed.record(self, args)
         calls, values, base = len(self.node_forms), len(self.node_args), self.next_value
         every = list(args)
@@ -224,7 +224,7 @@ class Recording(Forms):
                         stores = [arg._store for arg in args]
                         callee.packed[but_for_lengths(stores)] = known
                         self.remember_packed(callee, but_for_lengths(stores), known)
-                        known.find_again(callee, stores, args)
+                        known.find_again(callee, stores)
         return result
 
     def _is_to_be_remembered(self, callee, args, form: Form) -> bool:

@@ -69,13 +69,14 @@ def sentences_first(
 def _turned(
     graph: StaticGraph, shapes: Sequence[Shape], positions: Collection[int], axis: int
 ) -> tuple[set[str], list[Optional[Shape]]]:
-    """Return the inputs whose axis for sentences is the second, as that of states (1, N, ...), and
+    """Return the inputs whose axis for sentences is the second, as that of states (S, N, ...), and
     the shape, for one call, of each result with that axis second; None for other results."""
     one = {INPUT % place: shape for place, shape in enumerate(shapes)}
     sentences = {INPUT % place for place in positions}
-    states = {name for name, shape in one.items() if shape[:2] == (1, 1)} - sentences
+    states = {name for name, shape in one.items() if shape[1:2] == (1,)} - sentences
+    several = {name for name, shape in one.items() if shape[0] > 1} - sentences
     of_one = graph.subgraph.infer(one)
-    for seconds in (set(), states):
+    for seconds in [states] if several else [set(), states]:
         two = {
             name: (shape[0], 2, *shape[2:])
             if name in seconds or (axis == 0 and name in sentences)
@@ -84,7 +85,7 @@ def _turned(
         }
         with suppress(mx.base.MXNetError):
             of_two = graph.subgraph.infer(two)
-            if of_one is None or of_two is None:
+            if of_one is None or of_two is None or not several <= seconds:
                 break
             return seconds, [
                 of_one[node][output]

@@ -210,25 +210,25 @@ def test_states_that_are_given_are_read():
     assert_matches_eager(model, sentences((1, None, WIDTH)), blocks=[net], schedulers=['fsm'])
 
 
-@pytest.mark.parametrize('layout', ['NTC', 'TNC'])
-@pytest.mark.parametrize('kind', [rnn.RNN, rnn.GRU, rnn.LSTM])
-def test_states_that_are_given_are_data_of_the_batch(kind, layout):
+@pytest.mark.parametrize(
+    'kind, layers, both, layout',
+    sampled(6, RECURRENT, [1, 2], [False, True], ['NTC', 'TNC']),
+)
+def test_states_that_are_given_are_data_of_the_batch(kind, layers, both, layout):
     axis = layout.index('T')
-    net = started(kind(WIDTH, layout=layout, input_size=WIDTH))
-    shape = (1, None, WIDTH) if axis else (None, 1, WIDTH)
-    count = len(net.state_info(1))
-    states = sentences((None, 1, WIDTH), [1] * (len(LENGTHS) * count))
-    samples = [
-        (x, states[place * count : place * count + count])
-        for place, x in enumerate(sentences(shape))
-    ]
+    net = started(
+        RECURRENT[kind](4, num_layers=layers, layout=layout, bidirectional=both, input_size=WIDTH)
+    )
+    shapes = [info['shape'] for info in net.state_info(1)]
+    states = [sentences((None, *shape[1:]), [shape[0]] * len(LENGTHS)) for shape in shapes]
+    samples = list(zip(sentences((1, None, WIDTH) if axis else (None, 1, WIDTH)), *states))
 
     def model(sample):
-        outputs, ends = net(sample[0], [mx.nd.tanh(state) for state in sample[1]])
+        outputs, ends = net(sample[0], [mx.nd.tanh(state) for state in sample[1:]])
         return [outputs.sum(axis=axis), *ends]
 
     assert_matches_eager(model, samples, blocks=[net])
-    assert batches(model, samples, net.name) == 1
+    assert batches(model, samples, type(net).__name__) == 1
 
 
 @pytest.mark.parametrize('kind', [rnn.GRU, rnn.LSTM])
