@@ -91,10 +91,10 @@ def registered() -> set[str]:
 
 
 def infer_shape(symbol: mx.sym.Symbol, shapes: dict[str, tuple[int, ...]]):
-    """Infer shapes as ``Symbol.infer_shape`` does, without its output if shapes do not fit."""
+    """Infer shapes as ``Symbol.infer_shape`` does, but print nothing if shapes do not fit."""
     return symbol._infer_shape_impl(False, **shapes)
 
 
 def infer_type(symbol: mx.sym.Symbol, dtypes: dict[str, Any]):
-    """Infer dtypes as ``Symbol.infer_type`` does, without its output if dtypes do not fit."""
+    """Infer dtypes as ``Symbol.infer_type`` does, but print nothing if dtypes do not fit."""
     return symbol._infer_type_impl(False, **dtypes)

@@ -151,7 +151,7 @@ class LoweringContext:
             raise Unsupported('lays ragged values beside others')
 
     def out(self, node: ShapedNode, ragged: bool, output: int = 0) -> View:
-        """Return where a result goes; operators that read it know its value from now on."""
+        """Return the view that a result is written to; later operators find the result there."""
         entry = (node.index, output)
         shape = node.shapes[output][2 if ragged else 1 :]
         view = self.placed.get(entry)

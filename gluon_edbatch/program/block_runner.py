@@ -36,8 +36,9 @@ _OF_NDARRAY = re.compile(r"type <class '[\w.]*SampleNumber'> not supported")
 
 
 class Standing(NamedTuple):
-    """The beginning of a block: a state, its parts, known numbers that count as values, and for
-    each value its origins (numbers) and whether it is shared (tensors)."""
+    """The abstract state at the beginning of a block, and its split into known and unknown parts.
+    `widened` has the paths of known numbers that count as unknown. Each unknown value has its
+    `origins` if it is a number, and `shared` if others may hold the same tensor."""
 
     state: State
     taken: Taken

@@ -57,7 +57,7 @@ class Arena:
             return mx.nd.take(found, index), source is not None
 
     def handed(self) -> NDArray:
-        """Return the rows for an operator of the engine; their memory counts as used then."""
+        """Return the rows for an engine operator, and mark their memory as in use."""
         if self.memory is not None:
             self.memory.handed.append(None)
         return self.raw

@@ -19,7 +19,7 @@ _ROWS, _CALLS = 7, 5  # of a matrix, and in a batch, while shapes are inferred
 
 
 class OfAnyRows(NamedTuple):
-    """A graph that is proved for matrices of any numbers of rows."""
+    """A graph whose one batch signature provably serves matrices of any numbers of rows."""
 
     result: tuple[Shape, Any]  # shape for some number of rows, and dtype
     # the axes of the result that depend on it: on that of which argument, and how much longer

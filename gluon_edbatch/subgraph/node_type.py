@@ -253,7 +253,7 @@ class NodeType:
 
     @cached_property
     def elements(self) -> Optional[Elements]:
-        """How calls are recorded for each value, if results have the ragged axis; else None."""
+        """The parts of a call for all values and for each value; None if it cannot be split."""
         if (
             self.neutral
             or self.lengths is not None
