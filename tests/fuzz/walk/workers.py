@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional
 
+from gluon_edbatch import native_available
+
 from .cases import Case
 
 # Seconds without a word on a busy machine, for what waits for ever; what computes for ever ends
@@ -121,6 +123,7 @@ def run_cases(
 ) -> list[Any]:
     """What `judge` (`judged`, if it is not given) says of cases, in so many processes; `seen` is
     called with each result."""
+    native_available()  # compiles changed operators, which takes longer than `TIMEOUT`
     judge = judge or judged
     waiting: queue.Queue[tuple[int, Case]] = queue.Queue()
     for item in enumerate(cases):
