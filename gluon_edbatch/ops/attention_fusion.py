@@ -68,10 +68,11 @@ def reshape(call: LoweredCall) -> None:
 
 
 def dropout(call: LoweredCall) -> None:
-    """Lower Dropout where it is off; raise otherwise."""
-    if call.low.training or call.attrs.get('mode') == 'always':
-        raise Unsupported('has Dropout in training')
-    same(call)
+    """Lower Dropout of weights, which attention drops; raise for anything else, unless it is off."""
+    (x,) = call.inputs
+    if call.dropped and (x.scores is None or not x.scores.weights or x.scores.dropped):
+        raise Unsupported('has Dropout by heads')
+    call.give(x._replace(scores=x.scores and x.scores._replace(dropped=call.dropped)))
 
 
 def same(call: LoweredCall) -> None:
@@ -156,6 +157,6 @@ def _attention(call: LoweredCall, heads: int, scores: Scores, values: View) -> V
         scores.queries,
         scores.keys,
         numbers=(heads, *values),
-        reals=(scores.scale,),
+        reals=(scores.scale, scores.dropped),
     )
     return view

@@ -40,6 +40,7 @@ class Opcode(IntEnum):
     WINDOW = 23
     TAIL = 24
     RECURRENT = 25
+    DROPOUT = 26
 
 
 class Function(NamedTuple):
@@ -214,6 +215,16 @@ class RowProgram(NamedTuple):
     arguments: int
     outputs: int
     element_size: int  # bytes of an element: 4 or 8
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws noise: drops elements, or weights of attention."""
+        return any(
+            [
+                each.op is Opcode.DROPOUT or (each.op is Opcode.ATTENTION and each.reals[1] > 0)
+                for each in self.instructions
+            ]
+        )
 
     def __str__(self) -> str:
         """Return the program as text: registers, parameters, then one line for each instruction."""

@@ -42,6 +42,7 @@ class Scores(NamedTuple):
     keys: View
     scale: float = 1.0
     weights: bool = False  # whether they went through a softmax
+    dropped: float = 0.0  # share of the weights that are dropped
 
 
 class Value(NamedTuple):
@@ -262,6 +263,15 @@ class LoweredCall(NamedTuple):
     def out(self, ragged: bool, output: int = 0) -> View:
         """Return the view of a register that a result is written to."""
         return self.low.out(self.node, ragged, output)
+
+    @property
+    def dropped(self) -> float:
+        """Share of the elements that a Dropout drops; 0 where it is off."""
+        if not self.low.training and self.attrs.get('mode') != 'always':
+            return 0.0
+        if self.attrs.integers('axes'):
+            raise Unsupported('has a Dropout of whole axes')
+        return self.attrs.number('p', 0.5)
 
     @property
     def arrangement(self) -> Arrangement:

@@ -87,9 +87,10 @@ def leaky(call: LoweredCall) -> None:
 
 
 def dropout(call: LoweredCall) -> None:
-    if call.low.training or call.attrs.get('mode') == 'always':
-        raise Unsupported('has Dropout in training')
-    call.alias(call.x)
+    if call.dropped:
+        call.emit(Opcode.DROPOUT, reals=(call.dropped,))
+    else:
+        call.alias(call.x)
 
 
 def binary(function: Function) -> NativeRule:

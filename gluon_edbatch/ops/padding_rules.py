@@ -75,8 +75,9 @@ class RaggedCall:
     states : list of (At or None)
         What the padding of each input holds, after `fills`.
     gives_states : bool
-        Whether results of a recurrent layer are read that it has after all steps, and it does not
-        stop before the padding.
+        Whether results of a recurrent layer are read that it has after all steps.
+    stops : bool
+        Whether a recurrent layer stops before the padding.
     fills : dict of int to At
         What must be written to the padding of inputs first.
     counted : bool
@@ -99,8 +100,9 @@ class RaggedCall:
         inputs: Sequence[RaggedEntry] = (),
         result: Optional[RaggedEntry] = None,
         gives_states: bool = False,
+        stops: bool = False,
     ):
-        self.attrs, self.gives_states = attrs, gives_states
+        self.attrs, self.gives_states, self.stops = attrs, gives_states, stops
         self.states = list(states)
         self.fills: dict[int, At] = {}
         self.counted = self.limited = self.across = False

@@ -81,8 +81,6 @@ def layer(call: LoweredCall) -> None:
         raise Unsupported('has a recurrent layer with a projection or limits')
     if attrs['mode'] == 'rnn_relu' and low.element_size != 4:
         raise Unsupported('has a layer of relu, which MXNet computes in single precision')
-    if low.training and layers > 1 and attrs.number('p', 0):
-        raise Unsupported('has Dropout in training')
     weights, view = _weights(call), x.view
     found: list[list[View]] = [[], []]  # last states and cells of each layer and direction
     for _ in range(layers):
@@ -94,6 +92,9 @@ def layer(call: LoweredCall) -> None:
             found[0].append(own)
             found[1].append(cells)
         view = out
+        if low.training and len(found[0]) < layers * (1 + both) and attrs.number('p', 0):
+            view = low.new(out.width, True)
+            low.emit(Opcode.DROPOUT, view, out, reals=(attrs.number('p', 0),))
     call.give(x._replace(shape=(view.width,), view=view))
     for output, states in enumerate(found[: len(call.node.shapes) - 1], 1):
         if _is_read(call, (call.node.index, output)):

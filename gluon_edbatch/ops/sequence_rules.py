@@ -54,9 +54,11 @@ def recurrent(call: RaggedCall) -> At:
     both directions begins at the last value of each row."""
     if call.input().axis != 0 or any(call.states[1:]) or call.attrs.flag('use_sequence_length'):
         raise Unproved
+    call.across = True
+    if call.stops:
+        return finite(call)
     if call.gives_states:
         raise Unproved
-    call.across = True
     if call.attrs.flag('bidirectional'):
         if call.attrs.get('projection_size', 'None') != 'None' or call.attrs.number('p', 0):
             raise Unproved  # which devices drop values between layers is MXNet's to know

@@ -333,7 +333,8 @@ class _Walk:
                 [state and state.at for state in own],
                 list(map(RaggedEntry, shapes.inputs, link.inputs)),
                 RaggedEntry(results[0], link.result),
-                len(results) > 1 and not self._stops,
+                len(results) > 1,
+                self._stops,
             )
             at = _ruled(node, call)
             if call.across:

@@ -273,7 +273,7 @@ LENGTHS = (3, 7, 5, 7, 10)
 
 
 MASKED, PAIRS = Sentences(), Sentences()
-LAYER = started(gluon.rnn.LSTM(2, input_size=WIDTH, layout='NTC'))
+LAYER = started(gluon.rnn.LSTM(2, input_size=WIDTH))  # takes words for samples
 
 
 def explained_sentences(call, lengths=LENGTHS):
@@ -291,7 +291,7 @@ def why_by_length(explanation):
     'call, text, advice',
     [
         (Sentences(lambda F, x: F.flip(x, axis=1)), 'reverse', 'outside of sentences'),
-        (lambda x: LAYER(x, [mx.nd.ones((1, 1, 2))] * 2)[1][0], 'RNN works across', 'LSTMCell'),
+        (LAYER, 'RNN works across', 'LSTMCell'),
         (lambda x: MASKED(x, mx.nd.ones((1,) + x.shape[1:2] * 2)), 'several axes', 'in the'),
         (lambda x: PAIRS(mx.nd.concat(x, x, dim=0)), 'several rows', 'one sample'),
         (nn.HybridLambda(_products), 'so few', 'HybridBlock'),

@@ -10,11 +10,13 @@ There are no races: the arenas are new, and writers to a guarded parameter wait 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional, Union
 
+import mxnet as mx
 import numpy as np
 
 from ...mx import ndarray_api
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
+from ...mx.modes import modes
 from ...mx.mutation_guard import no_touches
 from ...mx.pool import Memory
 from ...plan.plan import Capabilities, Group, Part
@@ -26,7 +28,7 @@ from ..gradients import NOT_WANTED, WRITTEN, Gradients
 from ..weights import Weights
 from .library import address
 from .native_program import ALIGNED, WANTED, NativeProgram, native_program
-from .run_table import Table, size_of
+from .run_table import SEED, Table, size_of
 from .threads import get_num_threads
 
 _MAGIC = 0x45444231
@@ -56,6 +58,7 @@ class Frame(NamedTuple):
     keys: list[tuple]  # of each weight, see `ModelWatch.parameters`
     workspace: int  # elements that weights take there
     differentiable: bool
+    draws: bool  # whether they draw noise
 
 
 class NativeRun:
@@ -69,6 +72,9 @@ class NativeRun:
         self._dtype = _DTYPES[frame.natives[0].program.element_size]
         self._differentiable = self.training and frame.differentiable
         self._words, self._elements, self._slots = self._table(state, frame, parts, first, last)
+        if frame.draws:
+            self._words = self._words.copy()
+            self._words[SEED] = _seed(self._ctx)
         self._arenas = [state.arenas[arena] for arena in self._slots]
         watched = state.recording.model.parameters
         self._weights = [watched[key] for key in frame.keys]
@@ -146,6 +152,12 @@ class NativeRun:
         return result
 
 
+def _seed(ctx: mx.Context) -> int:
+    """Draw a seed by MXNet's generator, which ``mx.random.seed`` sets."""
+    with modes(recording=False):
+        return int(mx.nd.random.randint(0, 2**31 - 1, (1,), ctx=ctx).asscalar())
+
+
 # --- what runs share -----------------------------------------------------------------------------
 
 
@@ -181,7 +193,7 @@ class _FrameMaker:
             for part, native in enumerate(natives)
         ]
         size = natives[0].program.element_size
-        start = [_MAGIC, size, self._training, 0, 0, len(self._words), len(programs), 0, 0]
+        start = [_MAGIC, size, self._training, 0, 0, len(self._words), len(programs), 0, 0, 0]
         return Frame(  # `Table.begin` knows the zeros
             np.array(start + [word for words in self._words for word in words], np.int64),
             programs,
@@ -190,6 +202,7 @@ class _FrameMaker:
             [self._key_of(each) for each in self._weights],
             sum([size + ALIGNED for size, kept_at, _ in self._words if kept_at == WANTED]),
             self._differentiable,
+            any([native.program.draws for native in natives]),
         )
 
     def _key_of(self, weight: RunWeight) -> tuple:

@@ -12,6 +12,7 @@ import numpy as np
 from . import columns
 
 _THREADS, _ARENAS, _FIRST, _COUNT = 3, 4, 7, 8  # what the first words do not say
+SEED = 9  # of noise
 _probe = np.zeros(3, np.int64)
 columns.prepare(_probe, _probe.ctypes.data)
 

@@ -4,10 +4,12 @@
 // goes down the columns, which are the lanes of vectors.
 #pragma once
 
+#include <cstring>
 #include <vector>
 
 #include "gemm.h"
 #include "kernels.h"
+#include "noise.h"
 
 namespace edb {
 
@@ -35,13 +37,15 @@ template <typename T> struct Head {
 
 template <typename T> class Attention {
  public:
-  Attention(int64_t heads, T scale, const int32_t* parents)
-      : heads_(heads), scale_(scale), parents_(parents) {}
+  // `noise` drops weights, or is null; `first` is the batch's value that the block begins with.
+  Attention(int64_t heads, T scale, const int32_t* parents, const Noise<T>* noise, int64_t first)
+      : heads_(heads), scale_(scale), parents_(parents), noise_(noise), first_(first) {}
 
-  // out = softmax(scale q k') v
+  // out = dropout(softmax(scale q k')) v
   void forward(const Rows<T>& out, const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) {
     each_head(q.count, [&](const auto& head) {
       weigh(head(q), head(k));
+      drop(weights_);
       of_queries(weights_, head(v), head(out), false);
     });
   }
@@ -50,9 +54,10 @@ template <typename T> class Attention {
                 const Rows<T>& dq, const Rows<T>& dk, const Rows<T>& dv) {
     each_head(q.count, [&](const auto& head) {
       weigh(head(q), head(k));
-      if (dv) of_keys(weights_, head(dy), head(dv));
+      if (dv) of_keys(dropped(), head(dy), head(dv));
       if (!dq && !dk) return;
       slopes_ = products(head(v), head(dy), slopes_memory_);
+      drop(slopes_);
       slopes_of_scores();
       if (dq) of_queries(slopes_, head(k), head(dq), true);
       if (dk) of_keys(slopes_, head(q), head(dk));
@@ -68,12 +73,29 @@ template <typename T> class Attention {
     segments(count, parents_, [&](int64_t begin, int64_t end) {
       length_ = end - begin;
       step_ = (length_ + lanes - 1) / lanes * lanes;
-      for (int64_t h = 0; h < heads_; ++h)
+      for (int64_t h = 0; h < heads_; ++h) {
+        line_ = (first_ + begin) * heads_ + h;
         body([&](const Rows<T>& rows) {
           const int64_t width = rows.width / heads_;
           return Head<T>{rows[begin] + h * width, rows.stride, width};
         });
+      }
     });
+  }
+
+  // Drops weights, or their slopes: those of each key are a line.
+  void drop(T* of) const {
+    for (int64_t j = 0; noise_ && j < length_; ++j)
+      noise_->multiply(line_ + j * heads_, length_, of + j * step_);
+  }
+
+  // The weights without those that were dropped; the softmax needs all of them.
+  const T* dropped() {
+    if (!noise_) return weights_;
+    T* copy = dropped_memory_.take(length_ * step_);
+    std::memcpy(copy, weights_, length_ * step_ * sizeof(T));
+    drop(copy);
+    return copy;
   }
 
   // Of each line of `keys` with each of `queries`; columns beyond these are 0.
@@ -141,9 +163,12 @@ template <typename T> class Attention {
   const int64_t heads_;
   const T scale_;
   const int32_t* const parents_;
+  const Noise<T>* const noise_;
+  const int64_t first_;
   int64_t length_ = 0, step_ = 0;  // of the row; and from line to line of the weights
+  int64_t line_ = 0;               // of the noise for the first key of a row's head
   T *weights_ = nullptr, *slopes_ = nullptr;
-  Whole<T> panels_, weights_memory_, slopes_memory_;
+  Whole<T> panels_, weights_memory_, slopes_memory_, dropped_memory_;
 };
 
 }  // namespace edb

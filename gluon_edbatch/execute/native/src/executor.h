@@ -400,7 +400,10 @@ template <typename T> class alignas(64) Executor {
       case kLayerNorm:
         layer_norm(out, a, parameter(i.parameter), parameter(i.bias), i.i0, T(i.f0));
         break;
-      case kAttention: attention(i).forward(out, a, b, value(third(i))); break;
+      case kAttention:
+        attention(i, [&](auto&& of) { of.forward(out, a, b, value(third(i))); });
+        break;
+      case kDropout: dropout(out, a, noise(i, i.f0), first_row(i), false); break;
       case kWindow: window(out, a, parents_, i.i0, i.i1, i.i2, false); break;
       case kTail: tail(out, a, parents_, i.i0, T(i.f0), false); break;
       case kRecurrent:
@@ -480,10 +483,13 @@ template <typename T> class alignas(64) Executor {
         break;
       case kAttention: {
         const View v = third(i);
-        attention(i).backward(dy, kept_value(i.a, "attention"), kept_value(i.b, "attention"),
-                              kept_value(v, "attention"), da, db, gradient(v));
+        attention(i, [&](auto&& of) {
+          of.backward(dy, kept_value(i.a, "attention"), kept_value(i.b, "attention"),
+                      kept_value(v, "attention"), da, db, gradient(v));
+        });
         break;
       }
+      case kDropout: dropout(da, dy, noise(i, i.f0), first_row(i), true); break;
       case kWindow: window(dy, da, parents_, i.i0, i.i1, i.i2, true); break;
       case kTail: tail(da, dy, parents_, i.i0, T(0), true); break;
       case kRecurrent:
@@ -525,9 +531,18 @@ template <typename T> class alignas(64) Executor {
     }
   }
 
-  Attention<T> attention(const Instruction& i) const {
-    return Attention<T>(i.i0, T(i.f0), parents_);
+  template <typename Body> void attention(const Instruction& i, Body body) const {
+    const Noise<T> noise = this->noise(i, i.f1);
+    body(Attention<T>(i.i0, T(i.f0), parents_, i.f1 > 0 ? &noise : nullptr, block_.value));
   }
+
+  // Of a result, which no other instruction of the run writes.
+  Noise<T> noise(const Instruction& i, double dropped) const {
+    const uint64_t batch = mixed(run_.seed + (batch_ - run_.batches.data()) * kGolden);
+    const uint64_t result = (static_cast<uint64_t>(i.out.reg) << 32) + i.out.offset;
+    return Noise<T>(mixed(batch + result * kGolden), dropped);
+  }
+  int64_t first_row(const Instruction& i) const { return first(program_->registers[i.out.reg]); }
 
   // What a layer multiplies its states by, as the product that stands for all steps.
   Recurrent<T> recurrent(const Instruction& i, const T* bias) const {

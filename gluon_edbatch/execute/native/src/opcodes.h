@@ -35,7 +35,8 @@ enum Opcode : int64_t {
   kAttention = 22,
   kWindow = 23,
   kTail = 24,
-  kRecurrent = 25
+  kRecurrent = 25,
+  kDropout = 26
 };
 
 enum Product : int64_t {

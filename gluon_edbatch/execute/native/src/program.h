@@ -78,6 +78,7 @@ struct Batch {
 
 struct Run {
   int64_t element_size, training, threads, arenas;
+  uint64_t seed;  // of noise
   int64_t workspace = 0, kept_gradients = 0;  // elements
   std::vector<Weight> weights;
   std::vector<Program> programs;
@@ -191,6 +192,7 @@ inline Run read_run(const int64_t* words, int64_t count) {
   run.arenas = reader.word();
   const int64_t weights = reader.word(), programs = reader.word(), first = reader.word();
   run.batches.resize(reader.word());
+  run.seed = static_cast<uint64_t>(reader.word());
   run.weights = reader.many<Weight>(weights);
   place_weights(&run);
   run.programs.resize(programs);
