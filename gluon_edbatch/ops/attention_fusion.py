@@ -68,7 +68,7 @@ def reshape(call: LoweredCall) -> None:
 
 
 def dropout(call: LoweredCall) -> None:
-    """Lower Dropout of weights, which attention drops; raise for anything else, unless it is off."""
+    """Lower Dropout of weights, which attention drops, or where it is off; raise otherwise."""
     (x,) = call.inputs
     if call.dropped and (x.scores is None or not x.scores.weights or x.scores.dropped):
         raise Unsupported('has Dropout by heads')

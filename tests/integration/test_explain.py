@@ -291,7 +291,7 @@ def why_by_length(explanation):
     'call, text, advice',
     [
         (Sentences(lambda F, x: F.flip(x, axis=1)), 'reverse', 'outside of sentences'),
-        (LAYER, 'RNN works across', 'LSTMCell'),
+        (LAYER, 'RNN joins axes', 'LSTMCell'),
         (lambda x: MASKED(x, mx.nd.ones((1,) + x.shape[1:2] * 2)), 'several axes', 'in the'),
         (lambda x: PAIRS(mx.nd.concat(x, x, dim=0)), 'several rows', 'one sample'),
         (nn.HybridLambda(_products), 'so few', 'HybridBlock'),
