@@ -135,29 +135,32 @@ class ExecutionState:
             self.given.append((given.original, index, begin, end))
 
     def _fill_from_host(self, arena: ArenaPlan, array, device, index) -> None:
-        pieces: list[tuple] = []
+        runs: list[tuple[int, list]] = []  # consecutive rows, which go up in one copy
+        place, given = -1, self.recording.arrays
         if arena.zero is not None and self.memories[index] is not None and not self.is_quiet:
             array._slice(arena.zero, arena.zero + 1)[:] = 0
         elif arena.zero is not None:
-            zero: Any = np.zeros((1,) + arena.key[0], arena.key[1])
-            pieces.append((index, zero, arena.zero, arena.zero + 1))
+            runs.append((arena.zero, [np.zeros((1,) + arena.key[0], arena.key[1])]))
+            place = arena.zero + 1
         if arena.scalars is not None:
             begin, first, last = arena.scalars
-            numbers = self.recording.numbers(first, last)
-            pieces.append((index, numbers, begin, begin + len(numbers)))
+            runs.append((begin, [self.recording.numbers(first, last)]))
+            place = begin + last - first
         for begin, which in arena.arrays:
-            spec, value = self.recording.arrays[which]
+            spec, value = given[which]
             end = begin + spec.rows
-            if not isinstance(value, GivenArray):
-                pieces.append((index, value, begin, end))
-            elif isinstance(value.values, np.ndarray):
-                pieces.append((index, value.values, begin, end))
+            if isinstance(value, GivenArray):
+                if not isinstance(value.values, np.ndarray):
+                    device.append((index, value, begin, end))
+                    continue
                 self._differentiate(value, index, begin, end)
-            else:
-                device.append((index, value, begin, end))
-        for run in _neighbours(pieces):  # which go up in one copy
-            rows = run[0][1] if len(run) == 1 else np.concatenate([piece[1] for piece in run])
-            write_new(array, run[0][2], rows)
+                value = value.values
+            if begin != place:
+                runs.append((begin, []))
+            runs[-1][1].append(value)
+            place = end
+        for begin, rows in runs:
+            write_new(array, begin, rows[0] if len(rows) == 1 else np.concatenate(rows))
 
     def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
         """Copy rows of all earlier evaluations in one call. Return False if autograd is involved

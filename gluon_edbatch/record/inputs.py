@@ -12,7 +12,6 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
-from ..mx.host import upload
 from ..mx.modes import modes
 from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, MutationGuard
 from ..ops.attrs import Shape
@@ -55,9 +54,10 @@ class Inputs(CallLog):
         self.arrays: list[tuple[Spec, Any]] = []  # `GivenArray` or NumPy arrays
         self._ctx = ctx
         self.sharing = Sharing()
-        self._small: dict[tuple, LazyArray] = {}
+        self._small: dict[Spec, dict[bytes, int]] = {}  # values, by what they hold
         self._kinds: dict[bytes, Spec] = {}  # of NDArrays that were read
         self._large: dict[int, tuple[LazyArray, MutationGuard]] = {}
+        self.guards: list[MutationGuard] = []
         self._range: tuple[tuple[int, int], np.ndarray] = ((0, 0), np.zeros(0, SCALAR_DTYPE))
 
     def values(self, args: Sequence[Any]) -> list[NDArray]:
@@ -164,44 +164,40 @@ class Inputs(CallLog):
         """Return a NumPy array as a value; small arrays with equal contents are one value."""
         if array.size > SMALL:
             return self._append_array(array.copy() if may_change else array, spec)
-        key = spec, array.tobytes()
-        value = self._small.get(key)
-        if value is None:
-            value = self._small[key] = self._append_array(
-                array.copy() if may_change else array, spec
-            )
+        known, held = self._small.setdefault(spec, {}), array.tobytes()
+        if held in known:
+            return self.value_type(self.store(spec), known[held])
+        value = self._append_array(array.copy() if may_change else array, spec)
+        known[held] = value._id
         return value
 
     def handed_out_rows(self, arrays: Sequence[Any]) -> Optional[tuple[Store, list[int]]]:
         """Return NumPy arrays of one shape and dtype as values for the user to keep, with their
         store; None for other arrays."""
         first = arrays[0]
-        if first.__class__ is not np.ndarray or first.size > SMALL or not first.ndim:
+        if first.__class__ is not np.ndarray or not 0 < first.size <= SMALL or not first.ndim:
             return None
-        for array in arrays:
-            if array.__class__ is not np.ndarray or (array.shape, array.dtype) != (
-                first.shape,
-                first.dtype,
-            ):
-                return None
-        rows = np.stack(arrays)
-        rows = rows.astype(np.float32) if rows.dtype == np.float64 else rows
-        if not self.has_dtype(rows) or not first.size:
+        shape, dtype, count = first.shape, first.dtype, len(arrays)
+        if (
+            {*map(type, arrays)} != {np.ndarray}
+            or [array.shape for array in arrays].count(shape) != count
+            or [array.dtype for array in arrays].count(dtype) != count
+        ):
             return None
-        spec = spec_of(first.shape, rows.dtype, self.ctx)
-        store, ids = self.store(spec), []
-        contents, size, small = rows.tobytes(), rows[0].nbytes, self._small
-        for place, row in enumerate(rows):
-            key = spec, contents[place * size : place * size + size]
-            value = small.get(key)
-            if value is None:
+        if dtype == np.float64:
+            arrays, dtype = np.array(arrays, np.float32), np.dtype(np.float32)
+        if dtype not in _MX_DTYPES:
+            return None
+        spec = spec_of(shape, dtype, self.ctx)
+        store, known = self.store(spec), self._small.setdefault(spec, {})
+        contents = [array.tobytes() for array in arrays]
+        rows = np.frombuffer(b''.join(contents), dtype).reshape(count, *shape)
+        for held, row in zip(contents, rows):
+            if held not in known:
                 self.arrays.append((spec, row))
-                number = -2 * len(self.arrays)
-                value = small[key] = self.value_type(store, number)
-                store.given[number] = partial(upload, row, spec.ctx)
-            elif value._id not in store.given:
-                self.handed_out(value)
-            ids.append(value._id)
+                known[held] = -2 * len(self.arrays)
+        ids = [known[held] for held in contents]
+        store.given.update(zip(ids, contents))
         return store, ids
 
     def _ndarray(self, array: NDArray) -> LazyArray:
@@ -242,6 +238,7 @@ class Inputs(CallLog):
                 GivenArray(alias(array) if self.mode.recording else values, values), spec, scalar
             )
         watched = MutationGuard(array, WeakMethod(self._keep_forms))
+        self.guards.append(watched)
         value = self._append_array(GivenArray(alias(array), watched), spec)
         self._large[id(array)] = value, watched
         return value

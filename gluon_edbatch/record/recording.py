@@ -13,7 +13,6 @@ from mxnet.ndarray import NDArray
 
 from ..errors import ControlFlowError, RecordError, StaleValueError
 from ..mx.modes import numpy_shapes
-from ..mx.mutation_guard import MutationGuard
 from ..mx.ndarray_memory import node_offset
 from ..ops import op_of
 from ..short_repr import brief
@@ -38,7 +37,7 @@ from .families import packed_operator_call, padded_block_call, padded_operator_c
 from .forms import Forms, key_of
 from .function_calls import function_called
 from .hooks import suspended
-from .inputs import ARRAYS, GivenArray
+from .inputs import ARRAYS
 from .lazy import HAND_ON, VALUES, LazyArray, RaggedArray
 from .operator_dispatch import operator_called
 from .packed import (
@@ -427,9 +426,8 @@ class Recording(Forms):
 
     def _release(self) -> None:
         self.model.release()
-        for _, given in self.arrays:
-            if isinstance(given, GivenArray) and isinstance(given.values, MutationGuard):
-                given.values.release()
+        for guard in self.guards:
+            guard.release()
 
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""

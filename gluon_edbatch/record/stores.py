@@ -193,7 +193,7 @@ class Store:
         self.arenas: dict[int, Union[Arena, EagerArena]] = {}  # by evaluation
         self.locations: Locations = recording.locations
         # What somebody may ask for when the recording is gone, by value: a number, what a constant
-        # holds, or a function that makes the NDArray.
+        # or a row (in bytes) holds, or a function that makes the NDArray.
         self.given: dict[int, Any] = {}
 
     def arena(self, evaluation: int) -> Union[Arena, EagerArena]:
@@ -214,6 +214,8 @@ class Store:
             given = self.given.get(value)
             if isinstance(given, float):
                 return mx.nd.array([given], self.spec.ctx)
+            if isinstance(given, bytes):
+                given = np.frombuffer(given, self.spec.dtype).reshape(self.spec.shape)
             if isinstance(given, np.ndarray):
                 return upload(given, self.spec.ctx)
             return (given or self.recording.original(value))()
