@@ -28,6 +28,7 @@ NAMES = (
     'record.stores',
     'record.scopes',
     'record.calls',
+    'record.expressions',
     'schedule.frontier',
     'schedule.rules',
     'schedule.sufficient',

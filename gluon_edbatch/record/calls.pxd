@@ -59,7 +59,7 @@ cdef class Prefix:
 @cython.final
 cdef class Callee:
     cdef public object block, function, options, hooks, pre_hooks, mutable
-    cdef public tuple shared, place
+    cdef public tuple shared, place, joined
     cdef public dict known
     cdef public bint recorded, has_states
     cdef public Py_ssize_t children
@@ -144,8 +144,10 @@ cdef class CallLog(Entered):
     cpdef read(self, array, bint data=*)
     @cython.locals(store=Store, number=Py_ssize_t, ids=list, length=object)
     cpdef length(self, lazy.RaggedArray several)
+    @cython.locals(value=lazy.LazyArray)
+    cpdef append_arguments(self, object args)
     @cython.locals(several=lazy.RaggedArray)
-    cdef _append_ragged(self, tuple args)
+    cdef _append_ragged(self, object args)
     @cython.locals(prefix=Prefix, children=list, position=Py_ssize_t, value=lazy.LazyArray)
     cdef Prefix _follow_children(self, Callee callee, tuple args)
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t, code='long long',

@@ -212,7 +212,10 @@ class Callee:
         self.place = place  # tells an operator with its keyword arguments from others
         self.known: Any = None  # what `remembered` has of its calls, once that was asked
         self.mutable: Any = None
-        # An operator, its keyword arguments, and arrays that its calls share, with their positions.
+        # What MXNet calls an operator, and its attributes, once a call of it was fused.
+        self.joined: Optional[tuple[str, tuple]] = None
+        # An operator, its keyword arguments, and what its calls share, with its positions: arrays,
+        # and tuples of constants.
         self.function, self.options, self.shared = function, options, shared
         self.recorded = block is None or is_recorded(block)  # other blocks run
         # How many ragged arguments are made of a last argument that is a list of children.
@@ -393,6 +396,8 @@ class CallLog(Entered):
         if callee.has_states and len(args) == 2 and self.are_own_states(callee.block, *args):
             args = args[:1]  # the layer's graph makes them, too
         results = self._call_of_known_kind(callee, args)
+        if results is None and callee.joined is not None:
+            results = self.fused_again(callee.joined, args)
         if results is None and self._know_kind(callee, args):
             results = self._call_of_known_kind(callee, args)
         return self.call_unknown(callee, args) if results is None else results
@@ -552,9 +557,12 @@ class CallLog(Entered):
                 if shared is None:
                     fuses = True
                     break
-                for position, array in shared:
+                for position, other in shared:
                     key.append(position)
-                    key.append(id(array))
+                    if type(other) is tuple:
+                        key.append(other if _tells_itself(other) else exact(other))
+                    else:
+                        key.append(id(other))
                 args = tuple([arg for arg in args if self._is_given(arg)])
                 break
         for name, option in options.items():
@@ -564,12 +572,13 @@ class CallLog(Entered):
             key.append(type(option))  # 1 is not True, nor 1.0
             key.append(option if _tells_itself(option) else exact(option))
         place = tuple(key)
-        if fuses:
-            return self.fused_operation(place, function, every, options)
         callee = self.callees.get(place)
         if callee is None:
-            callee = self.callees[place] = Callee(None, function, options, shared, place)
-        return self.call(callee, args)
+            callee = self.callees[place] = Callee(None, function, options, shared or (), place)
+        if not fuses:
+            return self.call(callee, args)
+        result = None if callee.joined is None else self.fused_again(callee.joined, args)
+        return self.fused_operation(callee, every) if result is None else result
 
     def _with_values(self, args):
         """Return the arguments with NumPy arrays converted to lazy values."""
@@ -580,13 +589,13 @@ class CallLog(Entered):
         return tuple(result)
 
     def _shared_among(self, args):
-        """Return (position, array) of the arguments that are known shared weights; None if another
-        argument is neither a value nor a number."""
+        """Return (position, argument) of known shared weights and of tuples of constants, such as
+        shapes. None if another argument is neither a value nor a number."""
         shared = []
         for position in range(len(args)):
             arg = args[position]
             if not self._is_given(arg):
-                if id(arg) not in self.shared:
+                if id(arg) not in self.shared and not (type(arg) is tuple and _is_plain(arg)):
                     return None
                 shared.append((position, arg))
         return tuple(shared)
@@ -764,6 +773,14 @@ class CallLog(Entered):
         number = 1 - 2 * len(self.scalars)
         store.given[number] = length
         return interpreter.new_value(self.value_type is not lazy.LazyArray, store, number)
+
+    def append_arguments(self, args: Sequence[Any]) -> None:
+        """Append the values of a call's arguments, which are lazy values, ragged or not."""
+        for arg in args:
+            if type(arg) is not lazy.RaggedArray:
+                value = arg
+                self.node_args.append(value._id)
+        self._append_ragged(args)
 
     def _append_ragged(self, args):
         """Append the values of ragged arguments, which follow those of all others."""

@@ -6,20 +6,20 @@ result stays an *expression*. An operator that reads it becomes part of it. Once
 depend on the number of values (``batch_dot(weights, r)``), the whole expression is recorded as one
 call, as that of a block would be. So it has one type for any number of values. An expression that
 is read in another way is recorded operator by operator, with its length.
+
+Cython compiles this module where a compiler is present, as `calls`.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..ops import op_of
-from ..ops.attrs import Shape
 from ..ops.whole import NoRule
 from ..subgraph.matrices import of_any_rows
 from ..subgraph.node_type import Kind, Mode
@@ -34,10 +34,11 @@ from .remembered import decide_padding_anew, keep, operator_maker, operator_type
 
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
 _MOST_KINDS = 4096  # of operators on matrices
+_KINDS = LazyArray, RaggedArray
 _STORE = LazyArray.__dict__['_store']
 _numbers: dict[tuple, set[tuple]] = {}  # by operator, and the expressions that it reads
-# By operator and kinds of arguments: shapes of the first call, and matrices that differ in rows.
-_first_shapes: dict[tuple, tuple[tuple[Shape, ...], frozenset[int]]] = {}
+# By operator and kinds of arguments: rows of the first call, and matrices that differ in rows.
+_first_rows: dict[tuple, tuple[list[int], list[int]]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class Expression:
             for op, attrs, inputs in self.operators:
                 args = [values[place] if place >= 0 else results[~place] for place in inputs]
                 results.append(recording.operator(op, attrs, args, False))
-        return results[-1]
+        return results.pop()
 
 
 class ExpressionArray(LazyArray):
@@ -148,22 +149,21 @@ def fused(
     op: str,
     attrs: tuple,
     args: Sequence[Any],
-    matrices: frozenset[int] = frozenset(),
+    matrices: Sequence[int] = (),
 ) -> Any:
     """Return the result of an operator on ragged values, matrices or expressions, recorded as one
     call with these, or a new expression; None if neither is proved to be right."""
-    reads = _reads(recording, args, matrices)
-    if reads is None:
+    parts: list[Any] = []
+    key: list[Any] = [op, attrs]
+    values: list[Any] = []
+    if not _read(recording, args, matrices, parts, key, values):
         return None
-    parts, values = reads
-    places: dict[Any, int] = {}
-    pattern = tuple([places.setdefault(_identity(value), len(places)) for value in values])
-    key = op, attrs, *[part.key for part in parts], pattern
-    known = recording.forms_by_key.get(key)
-    values = [values[pattern.index(place)] for place in range(len(places))]
+    of_all = tuple(key)
+    known = recording.forms_by_key.get(of_all)
     if known is None:
+        pattern = [item for item in key if item.__class__ is int]
         known = _expression(recording, op, attrs, parts, pattern, values) or False
-        recording.forms_by_key[key] = known
+        recording.forms_by_key[of_all] = known
     if not known:
         return None
     if not known.axes:
@@ -173,80 +173,93 @@ def fused(
         return None
     else:
         result = ExpressionArray(recording, known, values)
-        _keep(recording, result)
+        recording.keep_expression(result)
     recording.joined = op, attrs, args, result
     return result
 
 
-def fused_again(recording: Any, op: str, attrs: tuple, args: Sequence[Any]) -> Any:
-    """Return the result of an operator that was fused on other arguments of these classes; None if
-    it is not to be fused with these."""
-    if any([arg.__class__ is not LazyArray for arg in args]):
-        return fused(recording, op, attrs, args)
-    matrices = rows_that_differ(op, attrs, args)
-    return fused(recording, op, attrs, args, matrices) if matrices else None
-
-
-class _FusedInput(NamedTuple):
-    """An argument of an operator: an expression, or a value."""
-
-    key: Any  # what expressions of one kind have in common
-    expression: Optional[Expression] = None
-    is_matrix: bool = False
-
-
-def _reads(
-    recording: Any, args: Sequence[Any], matrices: frozenset[int]
-) -> Optional[tuple[list[_FusedInput], list[LazyArray]]]:
-    """Return what an operator reads, and all values of that; None if the operator cannot join."""
-    parts: list[Any] = []
-    values: list[Any] = []
-    lengths = set()
-    for arg in args:
-        if arg.__class__ is not ExpressionArray:
-            parts.append(None)
-            continue
-        owner, inner, own, _ = _STORE.__get__(arg)
-        if owner is not recording or inner.mode != recording.mode:
-            return None
-        parts.append(_FusedInput(inner, inner))
-        lengths.update([inner.length(own, place) for place in inner.matrices])
+def _read(
+    recording: Any,
+    args: Sequence[Any],
+    matrices: Sequence[int],
+    parts: list,
+    key: list,
+    values: list,
+) -> bool:
+    """Append what an operator reads: for each argument its expression, or whether it is a matrix,
+    to `parts`; each value once to `values`; and to `key` what such calls have in common, with the
+    places of their values. Return False if the operator cannot join."""
+    places: dict[Any, int] = {}
+    lengths = _lengths(args)
     for position, arg in enumerate(args):
-        if parts[position] is not None:
-            values.extend(_STORE.__get__(arg)[2])
-            continue
-        if not (arg.__class__ is LazyArray and not arg._store.packed):
-            if recording.is_weight(arg):
-                return None
-            (arg,) = unpacked(recording, recording.values([arg]))
-        is_matrix = position in matrices or (
-            arg.__class__ is LazyArray and arg.ndim > 1 and arg.shape[0] in lengths
-        )
-        parts[position] = _FusedInput(
-            arg._store.spec.arena if is_matrix else key_of(arg), None, is_matrix
-        )
-        values.append(arg)
-    return parts, values
+        kind = arg.__class__
+        if kind is ExpressionArray:
+            owner, part, own, _ = _STORE.__get__(arg)
+            if owner is not recording or part.mode != recording.mode:
+                return False
+            key.append(part)
+        else:
+            if kind not in _KINDS or arg._store.packed or arg._store.recording is not recording:
+                if recording.is_weight(arg):
+                    return False
+                (arg,) = unpacked(recording, recording.values([arg]))
+            store, own = arg._store, (arg,)
+            shape = store.shape
+            part = arg.__class__ is LazyArray and (
+                position in matrices or (len(shape) > 1 and shape[0] in lengths)
+            )
+            key.append(store.spec.arena if part else key_of(arg))
+        parts.append(part)
+        for value in own:
+            place = places.setdefault(_identity(value), len(places))
+            key.append(place)
+            if place == len(values):
+                values.append(value)
+    return True
 
 
 def _identity(value: Any) -> Any:
     return ('ragged', id(value._ids)) if value.__class__ is RaggedArray else value._id
 
 
-def rows_that_differ(op: str, attrs: tuple, leaves: Sequence[Any]) -> frozenset[int]:
+def _lengths(args: Sequence[Any]) -> list[int]:
+    """Return how many values the expressions among some arguments depend on."""
+    lengths = []
+    for arg in args:
+        if arg.__class__ is ExpressionArray:
+            _, expression, values, _ = _STORE.__get__(arg)
+            lengths += [values[place]._store.shape[0] for place in expression.matrices]
+    return lengths
+
+
+def fused_again(recording: Any, joined: tuple[str, tuple], args: Sequence[Any]) -> Any:
+    """Return the result of an operator that was fused on other arguments of these classes; None if
+    it is not to be fused with these."""
+    op, attrs = joined
+    for arg in args:
+        if arg.__class__ is not LazyArray:
+            return fused(recording, op, attrs, args)
+        if arg._store.packed:
+            return None
+    matrices = rows_that_differ(op, attrs, args)
+    return fused(recording, op, attrs, args, matrices) if matrices else None
+
+
+def rows_that_differ(op: str, attrs: tuple, leaves: Sequence[Any]) -> Sequence[int]:
     """Return the positions of matrices that have other numbers of rows in other calls."""
-    shapes = tuple([leaf.shape for leaf in leaves])
-    key = op, attrs, *[(leaf.shape[1:], leaf.dtype) for leaf in leaves]
-    if len(_first_shapes) > _MOST_KINDS:
-        _first_shapes.clear()
-    first, known = _first_shapes.setdefault(key, (shapes, frozenset()))
-    differ = frozenset(
-        [i for i, (one, other) in enumerate(zip(shapes, first)) if one != other and len(one) > 1]
-    )
-    if differ - known:
-        known |= differ
-        _first_shapes[key] = first, known
-        decide_padding_anew()
+    stores = [leaf._store for leaf in leaves]
+    rows = [store.shape[0] if len(store.shape) > 1 else 0 for store in stores]
+    key = op, attrs, *[store.spec.arena for store in stores]
+    found = _first_rows.get(key)
+    if found is None:
+        if len(_first_rows) > _MOST_KINDS:
+            _first_rows.clear()
+        found = _first_rows.setdefault(key, (rows, []))
+    first, known = found
+    for position, count in enumerate(rows):
+        if count != first[position] and position not in known:
+            known.append(position)
+            decide_padding_anew()
     return known
 
 
@@ -254,7 +267,7 @@ def _expression(
     recording: Any,
     op: str,
     attrs: tuple,
-    parts: Sequence[_FusedInput],
+    parts: Sequence[Any],
     pattern: Sequence[int],
     values: Sequence[LazyArray],
 ) -> Optional[Expression]:
@@ -263,7 +276,7 @@ def _expression(
     if op_of(op).number is not None:
         if len(_numbers) > _MOST_KINDS:
             _numbers.clear()
-        joined = [part.expression and part.expression.operators for part in parts]
+        joined = [isinstance(part, Expression) and part.operators for part in parts]
         met = _numbers.setdefault((op, *joined), set())
         if len(met) >= _MOST_NUMBERS and attrs not in met:
             return None
@@ -275,19 +288,19 @@ def _expression(
     inputs: list[int] = []
     left = iter(pattern)
     for part in parts:
-        if part.expression is None:
-            inputs.append(next(left))
-            matrices.update(inputs[-1:] if part.is_matrix else ())
+        if not isinstance(part, Expression):
+            place = next(left)
+            inputs.append(place)
+            matrices.update((place,) if part else ())
             continue
-        inner = part.expression
-        count = 1 + max([place for _, _, read in inner.operators for place in read])
+        count = 1 + max([place for _, _, read in part.operators for place in read])
         moved = [next(left) for _ in range(count)]
-        matrices.update([moved[place] for place in inner.matrices])
+        matrices.update([moved[place] for place in part.matrices])
         results: list[int] = []
-        for name, options, read in inner.operators:
+        for name, options, read in part.operators:
             own = tuple([moved[place] if place >= 0 else ~results[~place] for place in read])
             results.append(operators.setdefault((name, options, own), len(operators)))
-        inputs.append(~results[-1])
+        inputs.append(~results.pop())
     last = operators.setdefault((op, attrs, tuple(inputs)), len(operators))
     ordered, mode = tuple(operators)[: last + 1], recording.mode
     try:
@@ -298,8 +311,12 @@ def _expression(
         return None
 
 
+def _name_of(operators: tuple[Operator, ...]) -> str:
+    return '+'.join([op for op, _, _ in operators])
+
+
 def _graph(operators: tuple[Operator, ...], count: int) -> StaticGraph:
-    graph = trace_operators('+'.join([op for op, _, _ in operators]), operators, count)
+    graph = trace_operators(_name_of(operators), operators, count)
     if len(graph.subgraph.heads) > 1:
         raise NoRule('an operator with several results')
     return graph
@@ -309,8 +326,8 @@ def _of_ragged(
     recording: Any, values: Sequence[LazyArray], operators: tuple[Operator, ...], mode: Mode
 ) -> Optional[Expression]:
     """Return an expression of ragged values."""
-    graph = _graph(operators, len(values))
-    form = recording._form_of(operator_maker(graph.name, operators), values, lambda: graph)
+    maker = operator_maker(_name_of(operators), operators)
+    form = recording._form_of(maker, values, lambda: _graph(operators, len(values)))
     node_type = form.node_type
     axes = {} if node_type.neutral or node_type.elements else node_type.ragged_axes
     if node_type.alone or axes is None:
@@ -349,33 +366,9 @@ def _of_matrices(
     node_type = recording.type_of(maker, specs, lambda: lifted.graph, packed=(False,))
     if node_type.alone or node_type.whole or not recording.runs(node_type):
         return None
-    forms: dict[int, Form] = {}
+    form = recording.new_form(node_type, 1, length=1)  # of any length, which the result lacks
 
     def form_for(values: Sequence[LazyArray]) -> Optional[Form]:
-        length, *others = {values[place].shape[0] for place in matrices}
-        if not others and length not in forms:
-            forms[length] = recording.new_form(node_type, 1, length=length)
-        return None if others else forms[length]
+        return form if len({values[place]._store.shape[0] for place in matrices}) == 1 else None
 
     return Expression(operators, matrices, mode, result, {}, form_for)
-
-
-def _keep(recording: Any, value: ExpressionArray) -> None:
-    """Remember a value, which is recorded as its scope ends if somebody still refers to it."""
-    kept = recording.expressions
-    kept.append(value)
-    if len(kept) % _MOST_KINDS == 0:  # of many, most are gone
-        recording.expressions = [each for each in kept if _is_held(each, 4)]
-
-
-def _is_held(value: Any, own: int) -> bool:
-    """Return whether there are other references than `own` to an expression that is none yet."""
-    return value.__class__ is ExpressionArray and sys.getrefcount(value) > own
-
-
-def record_held(expressions: list[Any]) -> None:
-    """Record the expressions that somebody still refers to, as their scope ends."""
-    while expressions:
-        value = expressions.pop()
-        if _is_held(value, 3):
-            value.recorded()

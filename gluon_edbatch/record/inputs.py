@@ -185,18 +185,20 @@ class Inputs(CallLog):
         ):
             return None
         if dtype == np.float64:
-            arrays, dtype = np.array(arrays, np.float32), np.dtype(np.float32)
+            arrays, dtype = list(np.array(arrays, np.float32)), np.dtype(np.float32)
         if dtype not in _MX_DTYPES:
             return None
         spec = spec_of(shape, dtype, self.ctx)
         store, known = self.store(spec), self._small.setdefault(spec, {})
         contents = [array.tobytes() for array in arrays]
         rows = np.frombuffer(b''.join(contents), dtype).reshape(count, *shape)
+        ids = []
         for held, row in zip(contents, rows):
-            if held not in known:
+            number = known.get(held)
+            if number is None:
                 self.arrays.append((spec, row))
-                known[held] = -2 * len(self.arrays)
-        ids = [known[held] for held in contents]
+                number = known[held] = -2 * len(self.arrays)
+            ids.append(number)
         store.given.update(zip(ids, contents))
         return store, ids
 

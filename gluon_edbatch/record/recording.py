@@ -1,5 +1,6 @@
 """The recording of a scope: append-only lists, two or three appends per call."""
 
+import sys
 import threading
 from collections.abc import Sequence
 from operator import is_
@@ -30,7 +31,6 @@ from .expressions import (
     ExpressionArray,
     fused,
     fused_again,
-    record_held,
     rows_that_differ,
 )
 from .families import packed_operator_call, padded_block_call, padded_operator_call
@@ -55,6 +55,8 @@ from .shared import Sharing
 from .sites import current_site
 from .stores import Arena, EagerArena, Locations, Store
 
+_MOST_EXPRESSIONS = 4096
+
 
 class Recording(Forms):
     """The calls of one scope and their values; methods for what is done once, or once a
@@ -62,6 +64,7 @@ class Recording(Forms):
 
     operator_called = operator_called
     function_called = function_called
+    fused_again = fused_again
     # what a value is in another form
     packed_if_free = packed_if_free
     stacked = stacked
@@ -85,9 +88,7 @@ class Recording(Forms):
         self.is_over = False  # whether no call is left that reads parameters
         self.stacked_values: dict[tuple, tuple[Store, int]] = {}  # see `elements.stacked`
         self.varying: dict[tuple, Varying] = {}
-        # operators that joined others, by function and keyword arguments; and the last such call
-        self.joins: dict[tuple, tuple[str, tuple]] = {}
-        self.joined: Optional[tuple] = None
+        self.joined: Optional[tuple] = None  # the last call of an operator that was fused
         self.expressions: list[ExpressionArray] = []  # those that were not recorded yet
         # of calls that other recordings recorded (see replay.py): forms of their kinds, and types
         self.adopted: dict[Any, Ints] = {}
@@ -169,32 +170,24 @@ class Recording(Forms):
                 self.remember(callee, kinds, prefix.form)
         return self.append_call(prefix.form, values)
 
-    def fused_operation(self, place, function, args, options) -> Any:
+    def fused_operation(self, callee, args) -> Any:
         """Call MXNet's function of an operator on arguments that are not all values. If it fuses an
         operator with them, and returns the result, later calls skip the function."""
-        known = self.joins.get(place)
-        found = None if known is None else fused_again(self, *known, args)
-        if found is not None:
-            return found
         self.joined = None
-        result = function(*args, **options)
-        self._learn_to_fuse(place, args, result)
+        result = callee.function(*args, **callee.options)
+        self._learn_to_fuse(callee, args, result)
         return result
 
-    def _learn_to_fuse(self, place, args, result) -> None:
-        if self.joined is not None and self.joined[-1] is result:
+    def _learn_to_fuse(self, callee, args, result) -> None:
+        if self.joined is not None and self.joined[-1] is result and not callee.shared:
             op, attrs, of, _ = self.joined
             apart = len({*map(id, args)}) == len(args)  # else their order is unknown
             if apart and len(of) == len(args) and all(map(is_, of, args)):
-                self.joins[place] = op, attrs
+                callee.joined = op, attrs
 
     def _operation_unknown(self, callee, args):
         """Run MXNet's function of an operator and see what it records. If that is one call of these
         arguments whose results it returns, later calls skip the function."""
-        known = None if callee.shared else self.joins.get(callee.place)
-        found = None if known is None else fused_again(self, *known, args)
-        if found is not None:
-            return found
         self.joined = None
         packed = known_packed(self, callee, args)
         if packed is not None:
@@ -205,7 +198,7 @@ class Recording(Forms):
         for position, array in callee.shared:
             every.insert(position, array)
         result = callee.function(*every, **callee.options)
-        self._learn_to_fuse(callee.place, every, result)
+        self._learn_to_fuse(callee, every, result)
         if len(self.node_forms) == calls + 1:
             form = self.forms[self.node_forms[calls]]
             if (
@@ -361,7 +354,7 @@ class Recording(Forms):
                 return found
             base = self.next_value
             return self.append_by_length(form, leaves).results(base)
-        self._append_arguments(leaves)
+        self.append_arguments(leaves)
         return self.finish_call(form)
 
     def _by_elements(self, form: Form, leaves: Sequence[NDArray]) -> Any:
@@ -378,19 +371,9 @@ class Recording(Forms):
         if self.known_form_for_lengths(form, leaves) is None:
             leaves = [with_values(self, leaf) for leaf in leaves]
         form = self.form_for_lengths(form, leaves)
-        self._append_arguments(leaves)
+        self.append_arguments(leaves)
         self.finish_call(form)
         return form
-
-    def _append_arguments(self, leaves: Sequence[NDArray]) -> None:
-        for leaf in leaves:
-            if leaf.__class__ is not RaggedArray:
-                self.node_args.append(leaf._id)
-        for leaf in leaves:
-            if leaf.__class__ is RaggedArray:
-                self.node_lengths.append(len(leaf._ids))
-                for value in leaf._ids:
-                    self.node_args.append(value)
 
     def touched(self) -> None:
         """Forget the arguments seen so far, as an array that calls read may change."""
@@ -429,11 +412,25 @@ class Recording(Forms):
         for guard in self.guards:
             guard.release()
 
+    def keep_expression(self, value: ExpressionArray) -> None:
+        """Remember a value, which is recorded as the scope ends if somebody still refers to it."""
+        kept = self.expressions
+        kept.append(value)
+        if len(kept) % _MOST_EXPRESSIONS == 0:  # of many, most are gone
+            self.expressions = [each for each in kept if _is_held(each, 4)]
+
+    def _record_held(self) -> None:
+        expressions = self.expressions
+        while expressions:
+            value = expressions.pop()
+            if _is_held(value, 3):
+                value.recorded()
+
     def close(self, error: Optional[BaseException] = None) -> None:
         """End recording; after an exception, the values cannot be used any more."""
         self.joined = None
         if error is None:
-            record_held(self.expressions)
+            self._record_held()
         self.expressions.clear()
         self.model.look_at_parameters()
         if error is None:  # what is recorded depends on blocks no more
@@ -575,6 +572,11 @@ class Recording(Forms):
                 f'that an exception left ({self.error}), so it was never '
                 f'computed; record it again'
             )
+
+
+def _is_held(value: Any, own: int) -> bool:
+    """Return whether there are other references than `own` to an expression that is none yet."""
+    return value.__class__ is ExpressionArray and sys.getrefcount(value) > own
 
 
 def _same(result: Any, other: Any) -> bool:
