@@ -608,3 +608,18 @@ def test_functions_of_numpy_are_refused(dense, function):
         with pytest.raises(edb.RecordError, match='test_inputs.py.*asnumpy'):
             function(value)
     assert np.isfinite(value.asnumpy()).all()
+
+
+def test_a_shape_as_argument_is_part_of_the_signature(monkeypatch):
+    found, lazy = [], edb.nd._lazy
+    monkeypatch.setattr(edb.nd, '_lazy', lambda *args: found.append(args) or lazy(*args))
+    dense = gluon.nn.Dense(4, in_units=2)
+    dense.initialize()
+    with edb.batching():
+        values = [dense(np.full((1, 2), i, 'f')) for i in range(3)]
+        pairs = [edb.nd.reshape(value, (2, 2)) for value in values]
+        columns = [edb.nd.reshape(value, (4, 1)) for value in values]
+    assert len(found) == 2
+    for value, pair, column in zip(values, pairs, columns):
+        np.testing.assert_array_equal(pair.asnumpy(), value.asnumpy().reshape(2, 2))
+        np.testing.assert_array_equal(column.asnumpy(), value.asnumpy().reshape(4, 1))
