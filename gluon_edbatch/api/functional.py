@@ -1,7 +1,8 @@
 """Functions on values, lazy or not: the same model code works inside a scope and outside."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Optional
+from functools import partial
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 import numpy as np
@@ -11,6 +12,7 @@ from ..errors import RecordError
 from ..mx.arrays import alias, keep_on_tape, new_array
 from ..mx.host import upload
 from ..mx.modes import modes
+from ..record import hooks, lazy
 from ..record.calls import records_ragged
 from ..record.each import Each, each_of
 from ..record.hooks import current_recording
@@ -21,9 +23,10 @@ from ..record.lazy import (
     EagerRagged,
     LazyArray,
     RaggedArray,
+    is_eagerly_empty,
     nested_refused,
     one_kind_needed,
-    stack_ragged,
+    without_elements,
 )
 from ..record.recording import Recording
 from ..record.sites import current_site
@@ -31,6 +34,7 @@ from ..record.stores import Store
 from ..short_repr import brief
 from ..subgraph.spec import spec_of
 from ..subgraph.structure import flatten, unflatten
+from .scope import batching
 
 
 def forward(values: Any) -> Any:
@@ -55,6 +59,8 @@ def _to_write_to(value: NDArray) -> NDArray:
     """Return the array of a value, which the user may write to; waiting calls do not read it."""
     if not isinstance(value, LazyArray):
         return value
+    if 0 in value.shape:
+        return value.evaluated()
     recording = value._store.recording
     if (
         recording is None
@@ -74,7 +80,7 @@ def compute(leaves: Sequence[NDArray]) -> None:
         return
     by_recording: dict[Recording, list[int]] = {}
     for leaf in leaves:
-        if not isinstance(leaf, LazyArray):
+        if not isinstance(leaf, LazyArray) or 0 in leaf.shape:
             continue
         recording = leaf._store.recording
         if recording is not None:
@@ -346,13 +352,64 @@ def ragged(
             f'ragged() of no values needs their shape: ragged(values, shape=(1, '
             f'hidden_size))\n  called at {current_site()}'
         )
-    stacked = stack_ragged(
-        [value.as_nd_ndarray() for value in values],
-        spec_of(tuple(shape), dtype, ctx or mx.current_context()),
-    )
-    result = alias(stacked, EagerNumpyRagged if mx.util.is_np_array() else EagerRagged)
-    result._length = len(values)
+    if values:
+        return _eager_ragged(mx.nd.stack(*[each.as_nd_ndarray() for each in values], axis=1))
+    spec = spec_of(tuple(shape), dtype, ctx or mx.current_context())
+    return without_elements((spec.rows, 0) + spec.row_shape, spec)
+
+
+def _eager_ragged(array: NDArray) -> NDArray:
+    result = alias(array, EagerNumpyRagged if mx.util.is_np_array() else EagerRagged)
+    result._length = array.shape[1]
     return result
+
+
+class _Guard:
+    """While it lives, calls outside of scopes that read its array, which has no elements, run in
+    scopes of their own: most operators of MXNet do not take such an array.
+
+    `made` records in the present scope what the array is, if it is not ragged along axis 1.
+    """
+
+    def __init__(self, made: Optional[Callable[[], Any]]) -> None:
+        self._made = made
+        hooks.install(self, pauses=False)
+
+    def __del__(self) -> None:
+        hooks.remove(self)
+
+    @staticmethod
+    def call(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Run a call in a scope of its own; return its results as arrays."""
+        with batching():
+            template, leaves = _call(function, args)
+        results = list(forward(leaves))
+        for place, leaf in enumerate(leaves):
+            if is_eagerly_empty(results[place]) and not isinstance(leaf, RaggedArray):
+                results[place]._alone = _Guard(partial(_result, function, args, place))
+            elif isinstance(leaf, RaggedArray) and leaf._ids:
+                results[place] = _eager_ragged(results[place])
+        return unflatten(template, iter(results))
+
+
+def _call(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Any]]:
+    leaves: list[Any] = []
+    return flatten(function(*map(_recorded, args)), object, leaves), leaves
+
+
+def _result(function: Callable[..., Any], args: Sequence[Any], place: int) -> Any:
+    return _call(function, args)[1][place]
+
+
+def _recorded(arg: Any) -> Any:
+    """Return an argument for a call in the present scope."""
+    if not is_eagerly_empty(arg):
+        return arg
+    made = arg._alone._made
+    return current_recording().values([arg])[0] if made is None else made()
+
+
+lazy.guard = _Guard
 
 
 def each(values: Sequence[Any]) -> Each:

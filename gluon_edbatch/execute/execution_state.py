@@ -251,6 +251,8 @@ class ExecutionState:
     def lengths(self, batch: Batch, position: int) -> NDArray:
         """Return how many values of a ragged argument each row of the batch has."""
         begin = batch.reads[position].lengths
+        if begin is None:  # no call of the batch has any
+            return mx.nd.zeros((batch.rows,), batch.node_type.ctx, 'int32')
         return self.index_array(batch.node_type.ctx)._slice(begin, begin + batch.rows)
 
     def rows_of_calls(self, batch: Batch) -> list[int]:

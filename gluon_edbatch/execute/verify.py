@@ -44,7 +44,8 @@ def verify(state, batch) -> None:
     inputs = [state.read(batch, position) for position in range(len(batch.reads))]
     begin = sum(rows[:which])
     single = _cut(node_type, inputs, begin, begin + rows[which], lengths[which])
-    kinds = _kinds(node_type, lengths[which])
+    own = lengths[which : which + 1]
+    kinds = _kinds(node_type, own[0], MASKED_SLICE if 0 in own else SLICE)
     switched = node_type.mode.training and (
         node_type.random or bool(node_type.graph.subgraph.states)
     )
@@ -55,15 +56,15 @@ def verify(state, batch) -> None:
             inputs,
             _kinds(node_type, longest, MASKED_SLICE),
             False,
-            np.repeat(np.maximum(lengths, 1), rows, axis=0),
+            np.repeat(lengths, rows, axis=0),
         )
     else:
         together = [
             state.arenas[write.arena]._slice(write.begin, write.end) for write in batch.writes
         ]
-    alone = run_unrecorded(
-        state, node_type, single, kinds, node_type.mode.training and not switched
-    )
+    training = node_type.mode.training and not switched
+    own = np.repeat(own, rows[which], axis=0)
+    alone = run_unrecorded(state, node_type, single, kinds, training, own)
     for mine, others, factor in zip(alone, together, node_type.factors):
         expected = mine.asnumpy()
         found = others._slice(begin * factor, begin * factor + len(expected)).asnumpy()

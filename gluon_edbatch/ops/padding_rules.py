@@ -80,6 +80,11 @@ class RaggedCall:
         Whether a recurrent layer stops before the padding.
     fills : dict of int to At
         What must be written to the padding of inputs first.
+    may_be_empty : bool
+        Whether calls may have no values, but one of padding in their place.
+    unlike_none : At or None
+        What that one is to be for a reduction, whose result of no values is then set; None if the
+        reduction needs neither.
     counted : bool
         Whether the result has to be divided by the number of values.
     limited : bool
@@ -101,8 +106,11 @@ class RaggedCall:
         result: Optional[RaggedEntry] = None,
         gives_states: bool = False,
         stops: bool = False,
+        may_be_empty: bool = False,
     ):
         self.attrs, self.gives_states, self.stops = attrs, gives_states, stops
+        self.may_be_empty = may_be_empty
+        self.unlike_none: Optional[At] = None
         self.states = list(states)
         self.fills: dict[int, At] = {}
         self.counted = self.limited = self.across = False
@@ -273,9 +281,26 @@ def reduced(wanted: At, otherwise: PaddingRule = keeps) -> PaddingRule:
         if ragged not in call.attrs.axes(len(shape)):
             return otherwise(call)
         call.want(0, wanted)
+        if abs(wanted.value) == inf:
+            _set_if_empty(call, At.FINITE)
         return None
 
     return rule
+
+
+def norm(call: RaggedCall) -> Optional[At]:
+    """Require zero padding for a root of squares, which has no slope at zero."""
+    at = reduced(At.ZERO, only_at(At.ONE, At.FINITE))(call)
+    if at is None:
+        _set_if_empty(call, At.ONE)
+    return at
+
+
+def _set_if_empty(call: RaggedCall, unlike: At) -> None:
+    shape, ragged = call.input()
+    if call.may_be_empty and int(ragged == 0) in call.attrs.axes(len(shape)):
+        raise Unproved  # of all rows at once
+    call.unlike_none = unlike
 
 
 def mean(call: RaggedCall) -> Optional[At]:
@@ -317,7 +342,7 @@ def normalised(wanted: At, result: At) -> PaddingRule:
             return finite(call)
         call.want(0, wanted)
         call.across = True
-        return result
+        return At.FINITE if result is At.ZERO and call.may_be_empty else result
 
     return rule
 

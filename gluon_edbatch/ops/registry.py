@@ -47,6 +47,8 @@ class Op:
     # of those that divide something among the values along an axis: what does the same by way of
     # reductions (see `ops.padding_rules`)
     decomposition: Optional[DecompositionRule] = None
+    # of those that reduce an axis: the result where it has no values; None if there is none
+    of_none: Optional[float] = None
     # which padded axes are equally long, where shapes of the results do not tell
     links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None  # what it becomes in a program for rows (see `ops.native`)

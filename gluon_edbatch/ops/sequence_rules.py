@@ -29,6 +29,7 @@ def pooling(call: RaggedCall) -> Optional[At]:
     call.across = True
     if call.attrs.flag('global_pool'):
         call.want(0, At.LOWEST if kind == 'max' else At.ZERO)
+        call.unlike_none = At.FINITE if kind == 'max' else None
         return None
     stride, kernel, pad = _window(call, ('stride', 'kernel', 'pad'), (1, 1, 0))
     if stride != 1 or call.attrs.get('pooling_convention', 'valid') != 'valid':

@@ -255,6 +255,7 @@ _each(
     rows=rows.batch_dot,
     whole=whole.batch_dot,
     padding=padding.matrices,
+    of_none=0.0,
     native=native.batch_dot,
     arranged=by_heads(attention_fusion.batch_dot),
     heavy=True,
@@ -270,15 +271,15 @@ _each('_linalg_makediag _linalg_maketrian', whole=whole.vectors)
 
 # --- along axes ----------------------------------------------------------------------------------
 
-for _name, _reduced, _rule in (
-    ('sum', padding.reduced(At.ZERO), native.reduce(mean=False)),
-    ('mean', padding.mean, native.reduce(mean=True)),
-    ('prod nanprod', padding.reduced(At.ONE, _AT_ONE), None),
-    ('norm', padding.reduced(At.ZERO, _AT_ONE), None),
-    ('nansum', padding.reduced(At.ZERO), None),
-    ('max', padding.reduced(At.LOWEST, finite), native.extreme(least=False)),
-    ('min', padding.reduced(At.HIGHEST, finite), native.extreme(least=True)),
-    ('_npi_var _npi_std', None, None),
+for _name, _of_none, _reduced, _rule in (
+    ('sum', 0.0, padding.reduced(At.ZERO), native.reduce(mean=False)),
+    ('mean', 0.0, padding.mean, native.reduce(mean=True)),
+    ('prod nanprod', 1.0, padding.reduced(At.ONE, _AT_ONE), None),
+    ('norm', 0.0, padding.norm, None),
+    ('nansum', 0.0, padding.reduced(At.ZERO), None),
+    ('max', 0.0, padding.reduced(At.LOWEST, finite), native.extreme(least=False)),
+    ('min', 0.0, padding.reduced(At.HIGHEST, finite), native.extreme(least=True)),
+    ('_npi_var _npi_std', None, None, None),
 ):
     _each(
         _name,
@@ -286,6 +287,7 @@ for _name, _reduced, _rule in (
         moved_rows=rows.reduced,
         whole=whole.reduction,
         padding=_reduced,
+        of_none=_of_none,
         native=_rule,
         arranged=_over_values(channels.REDUCTIONS.get(_name)),
         never_adds=_name == 'mean',
@@ -487,6 +489,7 @@ for _name, _links in (
         ' '.join(f'_contrib_interleaved_matmul_{each}' for each in _name.split()),
         whole=whole.interleaved,
         padding=padding.matrices,
+        of_none=0.0,
         links=_links,
         heavy=True,
     )
@@ -517,6 +520,7 @@ _each(
     'Pooling',
     rows=rows.first_only,
     padding=sequence_rules.pooling,
+    of_none=0.0,
     arranged={Arrangement.CHANNELS: channels.pooling},
 )
 _each('LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)

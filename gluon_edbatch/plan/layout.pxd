@@ -64,7 +64,6 @@ cdef class _Planner:
     cdef _flag_column(self)
     cdef _group_writes(self, arena)
     cdef _plain(self, arena, Py_ssize_t place)
-    @cython.locals(zero=int)
     cdef _segments(self, arena, Py_ssize_t place, bint packed)
     @cython.locals(zero=int)
     cdef _padded(self, arena, Py_ssize_t place)
@@ -72,7 +71,7 @@ cdef class _Planner:
     cdef int _look_up(self, long long value) except -1
     cdef bint _measure(self, Py_ssize_t batch, Py_ssize_t place, bint packed) except -1
     cdef Py_ssize_t _length(self, Py_ssize_t at, Py_ssize_t place, bint packed) except -1
-    cdef int _append_values(self, Py_ssize_t batch, Py_ssize_t argument, int zero) except -1
+    cdef int _append_values(self, Py_ssize_t batch, Py_ssize_t argument) except -1
     @cython.locals(indices=Indices)
     cdef int _append_rows(self, long long value) except -1
     cdef _append_padded(self, Py_ssize_t batch, Py_ssize_t place, int zero)

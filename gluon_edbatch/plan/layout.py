@@ -390,7 +390,7 @@ class _Planner:
         word, flag, self._last = self._word, self._flag, -1
         for batch in range(self._size):
             first = self.indices.size
-            self._append_values(batch, place, -1)
+            self._append_values(batch, place)
             self._close(first, word + batch, flag + batch)
         return Read(arena, self._flag_column(), self._column(), self._column())
 
@@ -398,11 +398,11 @@ class _Planner:
         """Return how batches read a ragged argument without padding, with the row of each value.
         Arguments share these rows."""
         word, flag, size = self._word, self._flag, self._size
-        parents, zero = word + 3 * size, self.arenas[arena].zero if self._masked else -1
+        parents = word + 3 * size
         for batch in range(size):
             first = self.indices.size
             self._flags[flag + size + batch] = self._measure(batch, place, packed)
-            self._append_values(batch, place, zero)
+            self._append_values(batch, place)
             self._words[parents + batch] = -1
             if self.indices.size > first:
                 self._close(first, word + batch, flag + batch)
@@ -467,12 +467,14 @@ class _Planner:
             self._top, self._span = self._placed[value]
 
     def _measure(self, batch, place, packed):
-        """Return whether ragged arguments of a batch's calls differ in length; set the longest."""
+        """Return whether ragged arguments of a batch's calls differ in length, or in that of their
+        padding; set the longest. Masked padding has at least one row."""
         self._most = least = -1
         for at in range(self._words[self._bounds + batch], self._words[self._bounds + batch + 1]):
             length = self._length(at, place, packed)
             self._most = max(self._most, length)
             least = length if least < 0 or length < least else least
+        self._most = max(self._most, int(self._masked))
         return least != self._most
 
     def _length(self, at, place, packed):
@@ -480,10 +482,10 @@ class _Planner:
         if packed:
             self._look_up(self._args[self._start])
             return self._span
-        return 1 if self._masked and self._count == 0 else self._count
+        return self._count
 
-    def _append_values(self, batch, argument, zero):
-        """Append the rows of an argument of a batch's calls; `zero` for a call without values."""
+    def _append_values(self, batch, argument):
+        """Append the rows of an argument of a batch's calls."""
         begin, end = self._words[self._bounds + batch], self._words[self._bounds + batch + 1]
         if argument >= 0:  # one value a call
             for at in range(begin, end):
@@ -492,8 +494,6 @@ class _Planner:
         else:
             for at in range(begin, end):
                 self._find(self._calls[self._call + at], argument)
-                if self._count == 0 and zero >= 0:
-                    self.indices.append(zero)
                 for place in range(self._start, self._start + self._count):
                     self._append_rows(self._args[place])
 

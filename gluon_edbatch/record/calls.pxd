@@ -11,7 +11,7 @@ from gluon_edbatch.record.stores cimport Store
 
 cdef Py_ssize_t _ONE, _PAIR, _NESTED, _OTHER, _ANY, _EQUAL, _MET, _REMEMBERED
 # To find one by name is a search in a dict, which Cython cannot leave out since Python 3.12.
-cdef object NDArray, ndarray, numpy_ndarray, SettledArray, OfNone, _GIVEN, _PLAIN, _EXACT
+cdef object NDArray, ndarray, numpy_ndarray, SettledArray, _GIVEN, _PLAIN, _EXACT
 
 cdef class Number:
     pass

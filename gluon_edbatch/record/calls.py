@@ -9,7 +9,7 @@ own.
 import weakref
 from array import array as Column
 from collections.abc import Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
@@ -27,7 +27,7 @@ from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy
 from .each import for_each, holds_each
-from .lazy import VALUES, OfNone
+from .lazy import VALUES
 from .scopes import Entered, current_recording, local
 from .sites import kind_of, through_library
 from .stores import Store
@@ -74,11 +74,12 @@ class Number:
 
 
 class Ragged:
-    """Mark a ragged argument: the kind of its values follows."""
+    """Mark a ragged argument that has values: their kind follows."""
 
 
 class Nothing:
-    """Mark an empty ragged argument, in place of the kind of its values."""
+    """Mark a ragged argument without values: the kind that they would have follows. In a list of
+    children, stands for that kind."""
 
 
 class End:
@@ -496,7 +497,7 @@ class CallLog(Entered):
                 if value._store.recording is not self:
                     return False
                 if kind is lazy.RaggedArray:
-                    kinds.append(Ragged)
+                    kinds.append(Ragged if arg._ids else Nothing)
                 kinds.append(value._store)
                 leaves.append(value)
             elif kind is int or kind is float:
@@ -510,6 +511,7 @@ class CallLog(Entered):
                     not self.describe(arg, inner, leaves, most)
                     or Number in inner
                     or Ragged in inner
+                    or Nothing in inner
                 ):
                     return False
                 kinds.append(kind)
@@ -650,7 +652,7 @@ class CallLog(Entered):
             elif kind is lazy.RaggedArray and not nested:
                 ragged = True
                 several = arg
-                prefix = prefix.after(Ragged)
+                prefix = prefix.after(Ragged if several._ids else Nothing)
                 if prefix is not None:
                     prefix = prefix.after(several._store)
             else:
@@ -764,7 +766,7 @@ class CallLog(Entered):
     def length(self, several):
         """Return the number of values of a one-row ragged argument, as a new lazy value."""
         ids, store = several._ids, self._numbers
-        length: Any = 0.0 if type(ids) is OfNone else float(len(ids))
+        length: Any = float(len(ids))
         if store is None:
             first = self.number(length)
             first._store.given[first._id] = length
@@ -1098,6 +1100,9 @@ def _called(block, args):
             if holds_each(args) and is_recorded(block):
                 return for_each(block, args)
             args = tuple(local.eager(args))
+        alone = lazy.runs_alone(args)
+        if alone is not None and is_recorded(block):
+            return alone(block, args)
         return _call(block, *args)
     return scope.call_block(block, args)
 
@@ -1117,5 +1122,12 @@ def hooked_invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list):
     """Run or record an operator; scopes replace the function behind all of ``mx.nd`` with this."""
     scope = current_recording()
     if scope is None:
+        alone = lazy.runs_alone(ndargs)
+        if alone is not None and out is None:
+            return alone(partial(_invoke, handle, keys, vals, is_np_op, output_is_list), ndargs)
         return invoke(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
     return scope.operator_called(handle, ndargs, keys, vals, out, is_np_op, output_is_list)
+
+
+def _invoke(handle, keys, vals, is_np_op, output_is_list, *ndargs):
+    return hooked_invoke(handle, ndargs, keys, vals, None, is_np_op, output_is_list)

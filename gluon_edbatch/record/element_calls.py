@@ -6,9 +6,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
-import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..errors import RecordError
 from ..ops.attrs import Attrs
 from ..subgraph.elements import SubgraphPart
 from ..subgraph.node_type import Kind
@@ -16,8 +16,9 @@ from ..subgraph.spec import Spec
 from ..subgraph.structure import unflatten
 from .calls import Form
 from .forms import Forms
-from .lazy import OfNone, RaggedArray
+from .lazy import EmptyArray, RaggedArray
 from .remembered import Maker
+from .sites import current_site
 
 Specs = list[tuple[Spec, Kind]]
 _AXIS = 1
@@ -70,25 +71,31 @@ class ElementCalls(NamedTuple):
     def _by_length(self, recording: Any, form: Form, leaves: Sequence[NDArray]) -> list[Any]:
         if {*self.axes} <= {None, _AXIS}:
             return [None] * len(self.axes)
+        if self.is_of_none(leaves):
+            return [
+                None if axis in (None, _AXIS) else EmptyArray(recording, store.spec, (axis,))
+                for axis, store in zip(self.axes, form.stores)
+            ]
         base = recording.next_value
         form = recording.append_by_length(form, leaves)
         return [recording.value_type(store, base + at) for at, store in enumerate(form.stores)]
+
+    def is_of_none(self, leaves: Sequence[NDArray]) -> bool:
+        """Return whether the ragged arguments have no values."""
+        return not all([leaf._ids for leaf in leaves if _is_ragged(leaf)])
 
     def _of_each(self, recording: Any, values: Sequence[NDArray]) -> list[RaggedArray]:
         if self.each is None:
             return []
         form, read = self.each.form, self.each.of(values)
-        ids = elements_of(recording, next(leaf for leaf in read if _is_ragged(leaf)))
+        count = next(len(leaf._ids) for leaf in read if _is_ragged(leaf))
         base = recording.append_calls(
             form,
-            [
-                list(elements_of(recording, leaf)) if _is_ragged(leaf) else [leaf._id] * len(ids)
-                for leaf in read
-            ],
+            [list(leaf._ids) if _is_ragged(leaf) else [leaf._id] * count for leaf in read],
         )
         end = recording.next_value
         return [
-            RaggedArray(store, ids.__class__(range(base + output, end, form.outputs)))
+            RaggedArray(store, list(range(base + output, end, form.outputs)))
             for output, store in enumerate(form.stores)
         ]
 
@@ -97,27 +104,15 @@ def _is_ragged(leaf: NDArray) -> bool:
     return leaf.__class__ is RaggedArray
 
 
-def elements_of(recording: Any, ragged: RaggedArray) -> list[int]:
-    """Return the values of a ragged argument; an empty one has one of zeros, as in eager mode."""
-    if ragged._ids:
-        return ragged._ids
-    spec = ragged._store.spec
-    zeros = recording.known_array(spec, np.zeros(spec.shape, spec.dtype))
-    return OfNone([recording.handed_out(zeros)._id])
-
-
-def with_values(recording: Any, leaf: Any) -> Any:
-    """Return an argument; an empty ragged one becomes one with a value of zeros."""
-    if leaf.__class__ is RaggedArray and not leaf._ids:
-        return RaggedArray(leaf._store, elements_of(recording, leaf))
-    return leaf
-
-
 def stacked(recording: Any, ragged: Any) -> Any:
     """Return a ragged argument as one dense value; other arguments as they are."""
     if not _is_ragged(ragged):
         return ragged
-    ragged = with_values(recording, ragged)
+    if not ragged._ids:
+        raise RecordError(
+            f'a ragged value has no values, and how many it has counts for an operator\n'
+            f'  called at {current_site()}'
+        )
     key = recording.mode, ragged._store, tuple(ragged._ids)
     known = recording.stacked_values.get(key)
     if known is None:
@@ -130,14 +125,16 @@ def stacked(recording: Any, ragged: Any) -> Any:
 def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:
     """Return the value at a position of the ragged axis, or the ragged values of a slice. `others`
     are keys for the axes of each value. None if the keys cannot be applied so."""
-    ids, store = elements_of(recording, ragged), ragged._store
+    ids, store = ragged._ids, ragged._store
+    if type(which) is int and not ids:
+        raise IndexError(f'{current_site()}: index {which} of a ragged value that has no values')
     if type(which) is int and -len(ids) <= which < len(ids):
         value = ragged._sharing_memory(recording.value_type(store, ids[which]))
         return value[(slice(None), *others)] if others else value
-    if type(which) is not slice or not ids[which]:
+    if type(which) is not slice or (ids and not ids[which]):
         return None
     if not others:
-        return RaggedArray(store, ids.__class__(ids[which]))
+        return RaggedArray(store, ids[which])
     values = [recording.value_type(store, each) for each in ids[which]]
     return recording.ragged([value[(slice(None), *others)] for value in values])
 
@@ -152,7 +149,7 @@ def rearranged(
     attrs, rank, store = Attrs(attributes), leaves[0].ndim, leaves[0]._store
     if any(not _is_ragged(leaf) or leaf._store is not store for leaf in leaves):
         return None
-    ids = [value for leaf in leaves for value in elements_of(recording, leaf)]
+    ids = [value for leaf in leaves for value in leaf._ids]
     if op == 'slice_axis' and attrs.axis('axis', rank) == 1:
         (begin,), end = attrs.integers('begin'), attrs.integers('end')
         ids = ids[begin : end[0] if end else None]
@@ -160,7 +157,7 @@ def rearranged(
         ids = ids[::-1]
     elif op != 'Concat' or attrs.axis('dim', rank, 1) != 1:
         return None
-    return RaggedArray(store, ids) if ids else None
+    return RaggedArray(store, ids) if ids or not any([leaf._ids for leaf in leaves]) else None
 
 
 def element_calls(forms: Forms, form: Form, maker: Maker, specs: Specs) -> Optional[ElementCalls]:

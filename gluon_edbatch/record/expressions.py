@@ -12,7 +12,7 @@ Cython compiles this module where a compiler is present, as `calls`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Optional
 
 import mxnet as mx
@@ -28,7 +28,15 @@ from ..subgraph.trace import Operator, StaticGraph, trace_operators
 from .calls import Form
 from .element_calls import stacked
 from .forms import key_of
-from .lazy import ARITHMETIC, METHODS, LazyArray, RaggedArray, operand
+from .lazy import (
+    ARITHMETIC,
+    METHODS,
+    LazyArray,
+    RaggedArray,
+    operand,
+    refuse_none,
+    without_elements,
+)
 from .packed import unpacked
 from .remembered import decide_padding_anew, keep, operator_maker, operator_types, tracing
 
@@ -83,6 +91,8 @@ class ExpressionArray(LazyArray):
         """Record the expression, and return this object as the value."""
         recording, expression, values, place = _STORE.__get__(self)
         recording.check_alive()
+        if 0 in self.shape:
+            refuse_none(self.shape)
         begin = len(recording.node_forms)
         value = expression.record(recording, values)
         recording.move_calls(begin, *place)
@@ -118,6 +128,13 @@ class ExpressionArray(LazyArray):
         return _STORE.__get__(self)[1].result.ctx
 
     ctx = context
+
+    def evaluated(self) -> NDArray:
+        """Return the value as an ordinary NDArray (see `LazyArray.evaluated`)."""
+        if 0 in self.shape:
+            refused = partial(refuse_none, self.shape)
+            return without_elements(self.shape, _STORE.__get__(self)[1].result, refused)
+        return super().evaluated()
 
     def made(self) -> None:
         """Return None: no array that was made in the scope."""
@@ -169,8 +186,6 @@ def fused(
     if not known.axes:
         form = known.form(values)
         result = None if form is None else recording.append_call(form, values)
-    elif any([value.__class__ is RaggedArray and not value._ids for value in values]):
-        return None
     else:
         result = ExpressionArray(recording, known, values)
         recording.keep_expression(result)

@@ -37,10 +37,11 @@ call_function = autograd.Function.__call__
 _array = mx.nd.ndarray.array
 _mark_variables, _grad = autograd.mark_variables, autograd.grad
 
-_lock = threading.Lock()
-_owners: set[int] = set()  # scopes that are open, in all threads
+_lock = threading.RLock()  # as objects may be freed, and remove hooks, at each line
+# Scopes that are open, in all threads, and other owners; whether each pauses Python's collector.
+_owners: dict[int, bool] = {}
 _installed = False  # whether hooks may be there
-_collecting = True
+_paused, _collecting = False, True  # whether the collector is paused, and ran before
 _UNSET = object()
 
 
@@ -137,15 +138,18 @@ _HOOKS = (
 )
 
 
-def install(owner: object) -> None:
-    """Install the hooks, or count one more scope that needs them. An interrupt leaves neither."""
-    global _collecting, _installed
+def install(owner: object, pauses: bool = True) -> None:
+    """Install the hooks, or count one more scope that needs them. An interrupt leaves neither.
+    Python's garbage collector pauses for scopes."""
+    global _collecting, _installed, _paused
     try:
         with _lock:
-            _owners.add(id(owner))
-            if len(_owners) == 1:
-                _collecting, _installed = gc.isenabled(), True
+            _owners[id(owner)] = pauses
+            if pauses and not _paused:
+                _collecting, _paused = gc.isenabled(), True
                 gc.disable()
+            if not _installed:
+                _installed = True
                 for owner_of, name, hook, _ in _HOOKS:
                     setattr(owner_of, name, hook)
                 hook_calls(True)
@@ -157,12 +161,14 @@ def install(owner: object) -> None:
 def remove(owner: object) -> None:
     """Count one scope less, and restore MXNet after the last; safe to call again after an
     interrupt."""
-    global _installed
+    global _installed, _paused
     with _lock:
-        _owners.discard(id(owner))
-        if _installed and not _owners:
+        _owners.pop(id(owner), None)
+        if _paused and not any(_owners.values()):
             if _collecting:
                 gc.enable()
+            _paused = False
+        if _installed and not _owners:
             hook_calls(False)
             for owner_of, name, _, original in _HOOKS:
                 setattr(owner_of, name, original)
@@ -171,7 +177,7 @@ def remove(owner: object) -> None:
 
 def collect(generation: int) -> None:
     """Run Python's garbage collector, which open scopes pause; for scopes that stay open."""
-    if _installed and _collecting:
+    if _paused and _collecting:
         gc.collect(generation)
 
 

@@ -17,7 +17,14 @@ from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, MutationGuard
 from ..ops.attrs import Shape
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import NUMBERS, REMEMBERED, SMALL, CallLog
-from .lazy import VALUES, LazyArray, RaggedArray, operand_dtype
+from .lazy import (
+    VALUES,
+    EagerNumpyRagged,
+    EagerRagged,
+    LazyArray,
+    RaggedArray,
+    operand_dtype,
+)
 from .shared import Sharing
 from .sites import Site, current_site, site_at
 from .stores import Store
@@ -211,7 +218,7 @@ class Inputs(CallLog):
         memory is copied, too: see `device_of`.
         """
         eager = False
-        if isinstance(array, LazyArray):  # of another scope, ragged or settled
+        if isinstance(array, LazyArray) and 0 not in array.shape:  # of another scope
             eager, array = array._store.spec.eager, array.evaluated()
         if not eager and array.__class__ in (NDArray, GuardedArray):
             value = self.read(array)
@@ -225,6 +232,9 @@ class Inputs(CallLog):
                 f'a {array.stype} array at {current_site()}: only dense arrays can '
                 f'be arguments of a recorded call; use .tostype("default")'
             )
+        if 0 in array.shape and isinstance(array, (RaggedArray, EagerRagged, EagerNumpyRagged)):
+            shape = array.shape[:1] + array.shape[2:]
+            return RaggedArray(self.store(spec_of(shape, array.dtype, array.ctx)), [])
         given, own = array, self.mode.numpy and array.shape
         if isinstance(array, mx.np.ndarray) and not own:
             array = alias(array)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache, partial, wraps
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 import mxnet as mx
 import numpy as np
@@ -12,10 +12,10 @@ from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
-from ..mx.arrays import as_numpy, copy_into, new_array
+from ..mx.arrays import alias, as_numpy, copy_into, new_array
 from ..mx.modes import modes
 from ..mx.numpy_compat import attribute_text
-from ..subgraph.spec import Spec
+from ..subgraph.spec import Spec, spec_of
 from .indexing import known_index
 from .sites import current_site
 from .stores import Store, copied
@@ -732,8 +732,43 @@ class SettledNumpyArray(_Settled, LazyNumpyArray):
     __slots__ = ()
 
 
-class OfNone(list[int]):
-    """Positions of what is computed from an empty ragged argument, which acts as one zero value."""
+class EmptyArray(LazyArray):
+    """A result that has no elements, as a ragged argument has no values, and that is not ragged
+    along axis 1 itself."""
+
+    __slots__ = ()
+
+    def __init__(self, recording: Any, spec: Spec, axes: Iterable[int]):
+        shape = tuple([0 if axis in axes else length for axis, length in enumerate(spec.shape)])
+        super().__init__(recording.store(spec_of(shape, spec.dtype, spec.ctx)), -1)
+
+    def __del__(self):
+        pass  # the base class's would free a handle
+
+    def made(self) -> None:
+        """Return None: no array that was made in the scope."""
+
+    def recorded(self) -> LazyArray:
+        """Raise a RecordError: no call can read it."""
+        refuse_none(self.shape)
+
+    def settled(self) -> NDArray:
+        """Return the array without elements."""
+        return self.evaluated()
+
+    def _recorded(self, function: Callable[..., Any], **options: Any) -> Any:
+        return self.recorded()
+
+    def _compute(self) -> NDArray:
+        return without_elements(self.shape, self._store.spec, partial(refuse_none, self.shape))
+
+
+def refuse_none(shape: tuple[int, ...]) -> NoReturn:
+    """Raise the error for a call that reads an array without elements."""
+    raise RecordError(
+        f'an array of shape {shape} has no elements, as a ragged argument has no values; '
+        f'compute it and what reads it in one block\n  called at {current_site()}'
+    )
 
 
 class RaggedArray(LazyArray):
@@ -754,9 +789,9 @@ class RaggedArray(LazyArray):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, number of values, ...); axis 1 has at least length 1, with zeros."""
+        """(rows, number of values, ...)."""
         shape = self._store.shape
-        return (shape[0], max(1, len(self._ids))) + shape[1:]
+        return (shape[0], len(self._ids)) + shape[1:]
 
     @property
     def ndim(self) -> int:
@@ -770,7 +805,7 @@ class RaggedArray(LazyArray):
         records = recording is not None and recording.active()
         if records and rows == 1:
             return recording.length(self)
-        length = 0.0 if self._ids.__class__ is OfNone else float(len(self._ids))
+        length = float(len(self._ids))
         if not records:
             return new_array([length] * rows, self.ctx, np.float32)
         return recording.handed_out(recording.values([np.full((rows,), length, np.float32)])[0])
@@ -803,13 +838,15 @@ class RaggedArray(LazyArray):
 
     def _compute(self) -> NDArray:
         values, shape = self.values(), self.shape
+        if not values:
+            return without_elements(shape, self._store.spec)
         arrays = [value.evaluated() for value in values[:1]]  # with all that waits
         taped = any([value._is_taped() for value in values])
         with modes(recording=taped or autograd.is_recording()):
-            rows = self._store.gathered(self._ids) if values else None
+            rows = self._store.gathered(self._ids)
             if rows is None:
                 arrays += [value.evaluated() for value in values[1:]]
-                return stack_ragged(arrays, self._store.spec)
+                return mx.nd.stack(*arrays, axis=1)
             if shape[0] == 1:
                 return rows.reshape(shape)
             return rows.reshape((shape[1], shape[0]) + shape[2:]).swapaxes(0, 1)
@@ -842,6 +879,8 @@ class _KnowsLengths:
     __slots__ = ()
 
     _length: int
+    # Of one without values: what runs a call that reads it, and keeps hooks that see such calls.
+    _alone: Any
     shape: tuple[int, ...]
     ctx: mx.Context
 
@@ -854,13 +893,26 @@ class _KnowsLengths:
 class EagerRagged(_KnowsLengths, NDArray):
     """A ragged NDArray that was made outside a scope, with its lengths."""
 
-    __slots__ = ('_length',)
+    __slots__ = ('_length', '_alone')
 
 
 class EagerNumpyRagged(_KnowsLengths, mx.np.ndarray):
     """A ragged ``mx.np.ndarray`` that was made outside a scope, with its lengths."""
 
-    __slots__ = ('_length',)
+    __slots__ = ('_length', '_alone')
+
+
+def is_eagerly_empty(arg: Any) -> bool:
+    """Return whether an argument is a ragged array without values that was made outside a scope."""
+    return isinstance(arg, _KnowsLengths) and hasattr(arg, '_alone')
+
+
+def runs_alone(args: Iterable[Any]) -> Optional[Callable[..., Any]]:
+    """Return what runs a call outside of scopes, as a ragged argument has no values; else None."""
+    for arg in args:
+        if is_eagerly_empty(arg):
+            return arg._alone.call
+    return None
 
 
 def nested_refused() -> str:
@@ -881,8 +933,18 @@ def one_kind_needed(specs: Iterable[Spec]) -> str:
     )
 
 
-def stack_ragged(values: Sequence[NDArray], spec: Spec) -> NDArray:
-    """Stack k arrays of one shape to (rows, k, ...); without arrays, return zeros with k = 1."""
-    if not values:
-        return mx.nd.zeros((spec.rows, 1) + spec.row_shape, ctx=spec.ctx, dtype=spec.dtype)
-    return mx.nd.stack(*values, axis=1)
+# Returns what an array without elements keeps (see `_KnowsLengths`), given what records it.
+guard: Callable[[Optional[Callable[[], Any]]], Any]
+
+
+def without_elements(
+    shape: tuple[int, ...], spec: Spec, made: Optional[Callable[[], Any]] = None
+) -> NDArray:
+    """Return an array of this shape, which has a 0. `made` records in the present scope what it is
+    if that is no ragged value. Few operators of MXNet take it, so that calls that read it outside
+    of scopes run in scopes of their own."""
+    with mx.util.np_shape(True):
+        array = mx.nd.zeros(shape, ctx=spec.ctx, dtype=spec.dtype)
+    result = alias(array, EagerNumpyRagged if mx.util.is_np_array() else EagerRagged)
+    result._length, result._alone = 0, guard(made)
+    return result

@@ -24,7 +24,7 @@ from ..subgraph.padding_proof import all_linked
 from ..subgraph.sentences import sentences_first
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.trace import INPUT
-from .calls import Callee, Form, Number, Ragged, kept
+from .calls import Callee, Form, Nothing, Number, Ragged, kept
 from .forms import Forms
 from .lazy import LazyArray
 from .remembered import Maker, decide_padding_anew, remember
@@ -122,7 +122,7 @@ class PackedCall(NamedTuple):
                 found[at] = store.any_length
             elif store.spec.rows > 1:  # states, which the search does not turn
                 return
-        if Number not in kinds and Ragged not in kinds:
+        if not {Number, Ragged, Nothing}.intersection(kinds):
             callee.first.after_all(found).sentences = self
 
 

@@ -17,16 +17,17 @@ from ..mx.modes import numpy_shapes
 from ..mx.ndarray_memory import node_offset
 from ..ops import op_of
 from ..short_repr import brief
+from ..subgraph.empty import WithoutValues
 from ..subgraph.fingerprint import exact, state_of
 from ..subgraph.node_type import NodeType
 from ..subgraph.options import CompileOptions
 from ..subgraph.spec import ArenaKey
-from ..subgraph.structure import flatten, objects_in
+from ..subgraph.structure import flatten, objects_in, unflatten
 from ..subgraph.trace import describe
 from . import control_flow
 from .calls import ANY, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
-from .element_calls import element_calls, rearranged, stacked, taken, with_values
+from .element_calls import element_calls, rearranged, stacked, taken
 from .expressions import (
     ExpressionArray,
     fused,
@@ -38,7 +39,7 @@ from .forms import Forms, key_of
 from .function_calls import function_called
 from .hooks import suspended
 from .inputs import ARRAYS
-from .lazy import HAND_ON, VALUES, LazyArray, RaggedArray
+from .lazy import HAND_ON, VALUES, EmptyArray, LazyArray, RaggedArray
 from .operator_dispatch import operator_called
 from .packed import (
     PackedCall,
@@ -162,10 +163,12 @@ class Recording(Forms):
         if prefix.form is None or prefix.form.changed():
             callee.known = None  # look again at what the block is
             if like is None:
-                prefix.form = self._resolve_described(callee, template, kinds, values)
+                form = self._resolve_described(callee, template, kinds, values)
             else:
                 rows = values[0]._store.spec.rows
-                prefix.form = self.new_form(like.node_type, rows, block, like.mutable)
+                form = self.new_form(like.node_type, rows, block, like.mutable)
+            self._without_values(form, values)  # or raise before others find it
+            prefix.form = form
             if packed is None and padded is None:  # however often it comes
                 self.remember(callee, kinds, prefix.form)
         return self.append_call(prefix.form, values)
@@ -340,22 +343,43 @@ class Recording(Forms):
         except RecordError:
             if not any(leaf.__class__ is RaggedArray for leaf in leaves):
                 raise
+            form = None
         found = fused(self, op, attrs, args) if fuses else None
         if found is not None:
             return found
+        if form is not None and _none_among(leaves):
+            return self.append_call(form, leaves)
         # Not for any number of values, but maybe for this one: as if they were stacked.
         return self.operator(op, attrs, [stacked(self, arg) for arg in args])
 
     def append_call(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         """Record one call of this form on these values; return its results."""
+        emptied = self._without_values(form, leaves)
         if form.lengths != ANY:
             found = self._by_elements(form, leaves)
             if found is not None:
                 return found
+            if emptied is not None and all(emptied.axes):
+                specs = [store.spec for store in form.stores]
+                results = [EmptyArray(self, *each) for each in zip(specs, emptied.axes)]
+                return unflatten(form.template, iter([results[leaf] for leaf in form.leaves]))
             base = self.next_value
             return self.append_by_length(form, leaves).results(base)
         self.append_arguments(leaves)
         return self.finish_call(form)
+
+    def _without_values(
+        self, form: Form, leaves: Sequence[NDArray]
+    ) -> Optional[WithoutValues]:
+        """Return what a call gives if a ragged argument has no values, or None if all have some.
+        Raise if that is unknown."""
+        empty = _none_among(leaves)
+        if not empty or form.node_type.lengths is not None:
+            return None
+        try:
+            return form.node_type.without_values(empty)
+        except RecordError as error:
+            raise RecordError(f'{error}\n  called at {current_site()}') from None
 
     def _by_elements(self, form: Form, leaves: Sequence[NDArray]) -> Any:
         """Return the results of a call recorded for each ragged value; None if that differs."""
@@ -368,8 +392,6 @@ class Recording(Forms):
 
     def append_by_length(self, form: Form, leaves: Sequence[NDArray]) -> Form:
         """Record a call that padding may change; return the form of calls with its lengths."""
-        if self.known_form_for_lengths(form, leaves) is None:
-            leaves = [with_values(self, leaf) for leaf in leaves]
         form = self.form_for_lengths(form, leaves)
         self.append_arguments(leaves)
         self.finish_call(form)
@@ -423,7 +445,7 @@ class Recording(Forms):
         expressions = self.expressions
         while expressions:
             value = expressions.pop()
-            if _is_held(value, 3):
+            if _is_held(value, 3) and 0 not in value.shape:
                 value.recorded()
 
     def close(self, error: Optional[BaseException] = None) -> None:
@@ -586,6 +608,17 @@ def _same(result: Any, other: Any) -> bool:
     if result.__class__ in (list, tuple):
         return len(result) == len(other) and all(map(_same, result, other))
     return result.__class__ in VALUES and result._id == other._id
+
+
+def _none_among(leaves: Sequence[Any]) -> frozenset[int]:
+    """Return the positions of ragged arguments that have no values."""
+    return frozenset(
+        [
+            position
+            for position, leaf in enumerate(leaves)
+            if leaf.__class__ is RaggedArray and not leaf._ids
+        ]
+    )
 
 
 def _of_same_rows(leaves: Sequence[LazyArray]) -> bool:

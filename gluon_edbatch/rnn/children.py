@@ -9,6 +9,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 
 from ..api.functional import ragged
+from ..record.hooks import current_recording
 
 
 def add_parameters(cell: gluon.HybridBlock, init: Any, **shapes: tuple[int, ...]) -> None:
@@ -49,6 +50,9 @@ class ChildrenCell(gluon.HybridBlock):
             dtype, ctx = like.dtype, like.ctx
         else:  # a NumPy array, which becomes one as mx.nd.array does it
             dtype, ctx = np.float32 if like.dtype == np.float64 else like.dtype, None
+        if not children and current_recording() is None:  # their sum is zero, as that of zeros is
+            zeros = mx.nd.zeros((1, *self._state_shape), ctx or mx.current_context(), dtype)
+            return (zeros,) * self.values_of_child
         return tuple(ragged(part, self._state_shape, dtype, ctx) for part in parts)
 
     def forward(self, x: Any, *children: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, partial
-from typing import Any, Callable, ClassVar, NamedTuple, Optional
+from typing import Any, Callable, ClassVar, NamedTuple, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -26,6 +26,7 @@ from ..ops.attrs import Shape
 from ..ops.whole import NoRule
 from .additions import kind_of_addition
 from .elements import Elements, elements
+from .empty import WithoutValues, without_values
 from .ir import Subgraph, operators_of
 from .lift import lift
 from .numpy_mode import in_terms_of_nd
@@ -267,6 +268,25 @@ class NodeType:
         return None if drawn_twice else found
 
     @cached_property
+    def _without_values(self) -> dict[frozenset[int], Union[WithoutValues, str]]:
+        return {}
+
+    def without_values(self, empty: frozenset[int]) -> WithoutValues:
+        """Return the subgraph for calls whose ragged arguments at these positions have no values.
+        Raise RecordError if an operator has no result then."""
+        known = self._without_values.get(empty)
+        if known is None:
+            axes = {INPUT % position: 1 for position in empty}
+            try:
+                known = without_values(self.graph.subgraph, self.trial_shapes, axes)
+            except RecordError as error:
+                known = str(error)
+            self._without_values[empty] = known
+        if isinstance(known, str):
+            raise RecordError(f'{self.name}: {known}')
+        return known
+
+    @cached_property
     def ragged_axes(self) -> Optional[dict[int, tuple[int, int]]]:
         """The axes along which the only result is ragged: which argument has that many values, and
         how many more there are. None if padding is not proved to stay apart, or noise is drawn."""
@@ -298,8 +318,7 @@ class NodeType:
     @property
     def masked(self) -> Optional[Subgraph]:
         """The subgraph for padded arguments, if zeros alone would change results (see
-        `padding_proof`). Its calls have at least one row of zeros for each ragged argument, as
-        eager calls do."""
+        `padding_proof`). A call without values has one row of zeros, and the length 0."""
         return self._padding.masked
 
     @cached_property
@@ -474,6 +493,12 @@ def make_type(
             graph = in_terms_of_nd(graph, shown, dtypes)
         except mx.base.MXNetError as error:
             raise _not_accepted(graph, _described(shown, dtypes), _reason(error)) from None
+    if lengths is not None and 0 in lengths:
+        axes = {INPUT % position: 1 for position in _without_rows(leaves, lengths)}
+        emptied = without_values(graph.subgraph, shapes, axes)
+        if any(emptied.axes):
+            raise RecordError(f'{graph.name} has one result without elements, and others')
+        graph = graph._replace(subgraph=emptied.graph)
     if any(map(is_argument, graph.subgraph.states)):  # as BatchNorm and optimizers write
         raise UnrecordableError(
             f'{graph.name} writes to one of its arguments, which are to be parameters then'
@@ -536,6 +561,12 @@ def make_type(
         padded=padded,
         packed=packed,
     )
+
+
+def _without_rows(leaves: Sequence[tuple[Spec, Kind]], lengths: tuple[int, ...]) -> list[int]:
+    """Return the positions of the ragged arguments that have no values."""
+    ragged = [position for position, (_, kind) in enumerate(leaves) if kind is Kind.RAGGED]
+    return [position for position, length in zip(ragged, lengths) if not length]
 
 
 def _of_inputs(

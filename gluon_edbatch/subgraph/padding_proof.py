@@ -43,8 +43,8 @@ class Padding(NamedTuple):
     reason: str = ''  # why it is not
     # inputs that meet along an axis: a call must give them equally many values
     linked: frozenset[tuple[str, str]] = frozenset()
-    # With masks, and the further inputs `LENGTHS`, where zeros alone change the results. In it no
-    # values at all are one of zeros, as they are eagerly.
+    # With masks, and the further inputs `LENGTHS`, where zeros alone change the results. No values
+    # at all are one of padding in it, and their length is 0.
     masked: Optional[Subgraph] = None
     # for each result the axes along which it is padded; of which input that is the length, and how
     # much longer it is
@@ -71,11 +71,12 @@ def padding_of(
         Maps the name of an input to the axis along which it is padded.
     of_results : bool, default False
         Whether results may be padded, too. Then padding of inputs and results may be any numbers.
-        If padding of results gets no gradient, padding of inputs gets none.
+        If padding of results gets no gradient, padding of inputs gets none. There is at least one
+        value then.
     stops : bool, default False
         Whether layers stop before the padding, as native operators do, and MXNet's do not.
     """
-    walk = _Walk(graph, shapes, axes, At.FINITE if of_results else At.ZERO, stops)
+    walk = PaddingWalk(graph, shapes, axes, At.FINITE if of_results else At.ZERO, stops)
     try:
         heads = walk.heads()
         results = tuple(map(walk.padded_axes, graph.heads))
@@ -129,7 +130,7 @@ def ragged_axes(
 ) -> Optional[RaggedAxes]:
     """Follow the ragged axis of some inputs through a graph. None if padding is not proved, or an
     entry has several. Parameters are as for `padding_of`."""
-    walk = _Walk(graph, shapes, axes, At.FINITE)
+    walk = PaddingWalk(graph, shapes, axes, At.FINITE)
     try:
         walk.heads()
     except (Unproved, mx.base.MXNetError):
@@ -140,14 +141,14 @@ def ragged_axes(
     return RaggedAxes(own, frozenset(walk.across))
 
 
-class _Shapes(NamedTuple):
+class NodeShapes(NamedTuple):
     """Shapes of an operator's inputs and results."""
 
     inputs: list[Shape]
     results: list[Shape]
 
 
-def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
+def links_of(node: Node, shapes: NodeShapes, places: Places) -> list[AxisLink]:
     """Return which padded axes of the inputs are equally long, and which result axes with them."""
     if node.op == FOREACH:
         return [_steps(node, shapes, places)]
@@ -171,7 +172,7 @@ def _links(node: Node, shapes: _Shapes, places: Places) -> list[AxisLink]:
     return links
 
 
-def _steps(node: Node, shapes: _Shapes, places: Places) -> AxisLink:
+def _steps(node: Node, shapes: NodeShapes, places: Places) -> AxisLink:
     """Return the link of a loop over padded sequences; raise `Unproved` for any other loop."""
     loop, count = Loop(node), len(shapes.inputs)
     if {*places} != {(position, 0) for position in loop.data}:
@@ -181,7 +182,7 @@ def _steps(node: Node, shapes: _Shapes, places: Places) -> AxisLink:
     return AxisLink(tuple([0 if i in loop.data else None for i in range(count)]), 0)
 
 
-def _first_group(node: Node, shapes: _Shapes, places: Places) -> tuple[Places, list[int]]:
+def _first_group(node: Node, shapes: NodeShapes, places: Places) -> tuple[Places, list[int]]:
     """Return the smallest group of axes, the first included, that can change length together, and
     the results' axes that change with it."""
     for group in _groups(places):
@@ -198,7 +199,7 @@ def _groups(places: Places) -> Iterator[Places]:
         yield [places[0]] + [place for i, place in enumerate(places[1:]) if chosen >> i & 1]
 
 
-def _lengthened(node: Node, shapes: _Shapes, group: Places) -> Optional[list[int]]:
+def _lengthened(node: Node, shapes: NodeShapes, group: Places) -> Optional[list[int]]:
     """Return the results' axes that change length with these places; None if others must, too."""
     inputs = list(shapes.inputs)
     for position, axis in group:
@@ -229,7 +230,7 @@ def of_length(shape: Shape, axis: int, length: int) -> Shape:
     return shape[:axis] + (length,) + shape[axis + 1 :]
 
 
-class _Origin(NamedTuple):
+class Origin(NamedTuple):
     """What an entry holds in the padding of an axis, and the inputs that the axis comes from."""
 
     at: At
@@ -242,7 +243,7 @@ class _Origin(NamedTuple):
         return min(self.sources)
 
 
-class _Walk:
+class PaddingWalk:
     """Visit a graph node by node, and build it again with masks.
 
     Attributes
@@ -250,7 +251,8 @@ class _Walk:
     rewriter : Rewriter
     linked : set of (str, str)
     lengths : dict
-        (input, how much longer, how often each is repeated) -> lengths of its values.
+        (input, how much longer, how often each is repeated, whether 0 counts as 1) -> lengths of
+        its values.
     states : dict
         Entry of the old graph -> what it holds at the padding of each padded axis.
     across : set of int
@@ -264,10 +266,10 @@ class _Walk:
         at: At,
         stops: bool = False,
     ):
-        self.rewriter, self._stops = Rewriter(), stops
+        self.rewriter, self._stops, self._may_be_empty = Rewriter(), stops, at is At.ZERO
         self.linked: set[tuple[str, str]] = set()
-        self.lengths: dict[tuple[str, int, int], Operand] = {}
-        self.states: dict[Entry, dict[int, _Origin]] = {}
+        self.lengths: dict[tuple[str, int, int, bool], Operand] = {}
+        self.states: dict[Entry, dict[int, Origin]] = {}
         self.across: set[int] = set()
         self.shortest: dict[str, int] = {}  # see `Padding`
         self._graph, self._at, self._add = graph, at, self.rewriter.add
@@ -276,8 +278,11 @@ class _Walk:
         for name, axis in self._axes.items():
             self._inputs[name] = of_length(shapes[name], axis, _LENGTH)
         self._moved: dict[Entry, Operand] = {}
-        self._filled: dict[tuple[Operand, int, At], Operand] = {}
-        self._biases: dict[tuple[Shape, int, _Origin], Operand] = {}
+        self._filled: dict[tuple[Operand, int, At, bool], Operand] = {}
+        # Nodes that are zero or may be infinite without values, as reductions are, and what reads them.
+        self._of_none: set[int] = set()
+        self._infinite_of_none: set[int] = set()
+        self._biases: dict[tuple[Shape, int, Origin], Operand] = {}
 
     def heads(self) -> list[Entry]:
         """Visit all nodes; return the padded graph's results, or raise Unproved."""
@@ -288,15 +293,16 @@ class _Walk:
         for index, (node, results) in enumerate(zip(self._graph.nodes, shapes)):
             results = results[: 1 + last.get(index, 0)]
             if node.is_variable and node.name in self._axes:
-                state = _Origin(self._at, frozenset([node.name]))
+                state = Origin(self._at, frozenset([node.name]))
                 self.states[Entry(index)] = {self._axes[node.name]: state}
             inputs = [self._moved[entry] for entry in node.inputs]
             if any(map(self.states.get, node.inputs)):
                 made = self._padded_node(index, node, inputs, results)
             else:
                 made = self.rewriter.keep(node, inputs)
+                self._follow_none(index, node)
             for output, shape in enumerate(results):
-                self._moved[Entry(index, output)] = Operand(made.node, output, shape)
+                self._moved.setdefault(Entry(index, output), Operand(made.node, output, shape))
         return [self._finite(head) for head in self._graph.heads]
 
     def _finite(self, head: Entry) -> Entry:
@@ -315,19 +321,25 @@ class _Walk:
     def _padded_node(
         self, index: int, node: Node, inputs: list[Operand], results: list[Shape]
     ) -> Operand:
-        shapes = _Shapes([operand.shape for operand in inputs], results)
-        states: list[dict[Any, _Origin]] = [self.states.get(entry, {}) for entry in node.inputs]
+        shapes = NodeShapes([operand.shape for operand in inputs], results)
+        states: list[dict[Any, Origin]] = [self.states.get(entry, {}) for entry in node.inputs]
         places = [(position, axis) for position, own in enumerate(states) for axis in own]
         fills: dict[int, At] = {}
         counted: list[tuple[Any, Any]] = []
+        emptied: Optional[tuple[int, Origin]] = None
         instead: Optional[Operand] = None
-        for link in _links(node, shapes, places):
+        for link in links_of(node, shapes, places):
+            if link.result is None:
+                self._of_none.add(index)
             own: list[Any] = [each.get(axis) for each, axis in zip(states, link.inputs)]
             found = [state for state in own if state]
             origin = found[0]._replace(sources=frozenset().union(*[each.sources for each in found]))
             if {state.longer for state in found} != {origin.longer}:
                 raise Unproved(f'{node.op} joins axes that differ in length')
             self.linked.update((a, b) for a in origin.sources for b in origin.sources if a < b)
+            for position, state in enumerate(own):
+                if state is None and self._is_unsafe(node, position):
+                    inputs[position] = self._set_if_empty(inputs[position], 0, 1, origin, At.ONE)
             call = RaggedCall(
                 node.attrs,
                 [state and state.at for state in own],
@@ -335,8 +347,9 @@ class _Walk:
                 RaggedEntry(results[0], link.result),
                 len(results) > 1,
                 self._stops,
+                self._may_be_empty,
             )
-            at = _ruled(node, call)
+            at = ruled(node, call)
             if call.across:
                 self.across.add(index)
             for position, wanted in call.fills.items():
@@ -344,13 +357,18 @@ class _Walk:
                     raise Unproved(f'{node.op} works across the padded axis')
                 axis: Any = link.inputs[position]  # what has no padding wants nothing there
                 inputs[position] = self._with_number(inputs[position], axis, own[position], wanted)
+            if call.unlike_none and self._may_be_empty:
+                emptied = link.inputs[0], own[0]
+                if call.unlike_none is At.ONE:
+                    inputs[0] = self._one_if_empty(inputs[0], *emptied)
             if call.limited:
                 inputs[1] = self._limited(inputs[1], origin)
             if call.counted:
                 counted.append((link.inputs[0], own[0]))
             if call.instead is not None:
                 axis = link.inputs[0]
-                lengths = self._lengths_of(origin, shapes.inputs[0][1 - axis])
+                least = node.op != FOREACH
+                lengths = self._lengths_of(origin, shapes.inputs[0][1 - axis], least)
                 instead = call.instead(self.rewriter, inputs, lengths)
             if at is not None and link.result is not None:
                 result = origin._replace(at=at, longer=origin.longer + call.longer)
@@ -363,24 +381,87 @@ class _Walk:
                         self.states.setdefault(Entry(index, output), {})[link.result] = result
         if counted:
             return self._mean(node, inputs[0], counted)
-        return self.rewriter.keep(node, inputs) if instead is None else instead
+        made = self.rewriter.keep(node, inputs) if instead is None else instead
+        return made if emptied is None else self._zero_if_empty(made, results[0], inputs[0], *emptied)
 
-    def _with_number(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
-        """Return an entry with the number of `at` in the padding of axis `number`."""
-        key = operand, number, at
+    def _one_if_empty(self, operand: Operand, number: int, state: Origin) -> Operand:
+        """Return an entry with zeros in the padding of axis `number`, but one if there are no
+        values."""
+        state = state._replace(at=At.FINITE)
+        ones = self._with_number(operand, number, state, At.ONE)
+        return self._with_number(ones, number, state, At.ZERO, least=True)
+
+    def _zero_if_empty(
+        self, made: Operand, shape: Shape, reduced: Operand, number: int, state: Origin
+    ) -> Operand:
+        """Return the result of a reduction, zero where there are no values."""
+        keeps = len(shape) == len(reduced.shape)
+        rows, axis = (0, 1) if number or not keeps else (1, 0)  # of the result
+        if not shape or shape[rows : rows + 1] != reduced.shape[number == 0 :][:1]:
+            raise Unproved('a reduction is over all rows at once')
+        return self._set_if_empty(made._replace(shape=shape), rows, axis, state, At.ZERO)
+
+    def _set_if_empty(
+        self, operand: Operand, rows: int, axis: int, state: Origin, at: At
+    ) -> Operand:
+        """Return an entry without the padded axis, set to a number in rows without values."""
+        shape = operand.shape
+        if len(shape) <= rows:
+            raise Unproved('a reduction is over all rows at once')
+        lengths = self._lengths_of(state, shape[rows])
+        if shape[axis : axis + 1] == (1,):
+            return self._sequence_mask(operand, lengths, axis, at)._replace(shape=shape)
+        one = self._add('expand_dims', [operand], axis=1)
+        return self._add('squeeze', [self._sequence_mask(one, lengths, 1, at)], shape, axis=1)
+
+    def _follow_none(self, index: int, node: Node) -> None:
+        """Note whether a node without the padded axis depends on a reduction along it."""
+        if any(entry.node in self._of_none for entry in node.inputs):
+            self._of_none.add(index)
+            if any(self._is_unsafe(node, position) for position in range(len(node.inputs))):
+                self._infinite_of_none.add(index)
+
+    def _is_unsafe(self, node: Node, position: int) -> bool:
+        """Return whether an input without the padded axis may make a result infinite if there are no
+        values."""
+        read, op = node.inputs[position].node, op_of(node.op)
+        if not self._may_be_empty or read not in self._of_none:
+            return False
+        if read in self._infinite_of_none or not op.elementwise:
+            return read in self._infinite_of_none
+        states = [At.FINITE if place == position else None for place in range(len(node.inputs))]
+        call = RaggedCall(node.attrs, states)
+        try:
+            return op.padding is None or bool(op.padding(call) and call.fills)
+        except Unproved:
+            return True
+
+    def _with_number(
+        self, operand: Operand, number: int, state: Origin, at: At, least: bool = False
+    ) -> Operand:
+        """Return an entry with the number of `at` in the padding of axis `number`. A first one of
+        padding, where there are no values, stays if `least`, and if the number is infinite."""
+        if at in (At.LOWEST, At.HIGHEST) and self._may_be_empty:
+            least = True
+            if state.at is At.ANY:
+                operand = self._with_number(operand, number, state, At.ZERO)
+                state = state._replace(at=At.FINITE)
+        key = operand, number, at, least
         if key not in self._filled:
-            masked = self._masked(operand, number, state, at)
+            masked = self._masked(operand, number, state, at, least)
             self._filled[key] = masked._replace(shape=operand.shape)
         return self._filled[key]
 
-    def _masked(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
+    def _masked(
+        self, operand: Operand, number: int, state: Origin, at: At, least: bool
+    ) -> Operand:
         """Mask the padding of an axis by an operator that takes axis 0 or 1, and a length for each
         position of the other."""
         shape = operand.shape
         if len(shape) < 2:
             raise Unproved('a reduction is over all rows at once')
         if number < 2:
-            lengths = self._lengths_of(state, shape[1 - number])
+            lengths = self._lengths_of(state, shape[1 - number], least)
             return self._sequence_mask(operand, lengths, number, at)
         if abs(at.value) == inf and state.at is not At.ANY:
             return self._add('elemwise_add', [operand, self._infinite(operand, number, state, at)])
@@ -388,10 +469,10 @@ class _Walk:
             return self._add('broadcast_mul', [operand, self._marks(operand, number, state, at)])
         axes = [0, number] + [i for i in range(1, len(shape)) if i != number]
         turned = self._add('transpose', [operand], axes=tuple(axes))
-        masked = self._sequence_mask(turned, self._lengths_of(state, shape[0]), 1, at)
+        masked = self._sequence_mask(turned, self._lengths_of(state, shape[0], least), 1, at)
         return self._add('transpose', [masked], axes=tuple(map(axes.index, range(len(axes)))))
 
-    def _infinite(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
+    def _infinite(self, operand: Operand, number: int, state: Origin, at: At) -> Operand:
         """Return an array of an entry's shape, infinite in the padding and zero elsewhere; computed
         once for all layers."""
         key = operand.shape, number, state._replace(at=at)
@@ -401,7 +482,7 @@ class _Walk:
             self._biases[key] = self._add('broadcast_like', [marks, like])
         return self._biases[key]
 
-    def _marks(self, operand: Operand, number: int, state: _Origin, at: At) -> Operand:
+    def _marks(self, operand: Operand, number: int, state: Origin, at: At) -> Operand:
         """Return an array with `at` in the padding, and one or zero elsewhere, whichever it is not;
         of an entry's shape, but of length one along other axes than 0 and `number`."""
         one = self._add('BlockGrad', [operand])
@@ -410,7 +491,8 @@ class _Walk:
                 one = self._add('slice_axis', [one], axis=other, begin=0, end=1)
         inside = 'ones_like' if at is At.ZERO else 'zeros_like'
         row = self._add('Reshape', [self._add(inside, [one])], shape=(0, -1))
-        row = self._sequence_mask(row, self._lengths_of(state, operand.shape[0]), 1, at)
+        least = at is not At.ZERO and self._may_be_empty  # infinite
+        row = self._sequence_mask(row, self._lengths_of(state, operand.shape[0], least), 1, at)
         shape = [-1 if i == number else 1 for i in range(1, len(operand.shape))]
         return self._add('Reshape', [row], shape=(0, *shape))
 
@@ -418,55 +500,61 @@ class _Walk:
         attrs = {'use_sequence_length': True, 'axis': axis, 'value': at.value}
         return self._add('SequenceMask', [operand, lengths], **attrs)
 
-    def _lengths_of(self, state: _Origin, count: int) -> Operand:
-        """Return `count` lengths of an axis, each repeated if its row became several rows."""
+    def _lengths_of(self, state: Origin, count: int, least: bool = False) -> Operand:
+        """Return `count` lengths of an axis, each repeated if its row became several rows; 1 for 0
+        if `least`."""
         name = state.source
         rows = self._inputs[name][0] if self._axes[name] else 1
         times, left = divmod(count, rows)
         if left or not times or count == _LENGTH:
             raise Unproved('a reduction is over all rows at once')
-        return self._lengths(name, state.longer, times)
+        return self._lengths(name, state.longer, times, least and self._may_be_empty)
 
-    def _lengths(self, name: str, longer: int, times: int) -> Operand:
-        key = name, longer, times
+    def _lengths(self, name: str, longer: int, times: int, least: bool) -> Operand:
+        key = name, longer, times, least
         if key in self.lengths:
             return self.lengths[key]
-        if times > 1:
-            column = self._add('Reshape', [self._lengths(name, longer, 1)], shape=(-1, 1))
+        if least:
+            own = self._lengths(name, longer, times, False)
+            made = self._add('_maximum_scalar', [own], scalar=1)
+        elif times > 1:
+            column = self._add('Reshape', [self._lengths(name, longer, 1, False)], shape=(-1, 1))
             repeated = self._add('broadcast_axis', [column], axis=1, size=times)
             made = self._add('Reshape', [repeated], shape=(-1,))
         elif longer:
-            made = self._add('_plus_scalar', [self._lengths(name, 0, 1)], scalar=longer)
+            made = self._add('_plus_scalar', [self._lengths(name, 0, 1, False)], scalar=longer)
         else:
             dtype = str(dtype_number(np.int32))
             made = self.rewriter.variable(LENGTHS % name, __dtype__=dtype)
         self.lengths[key] = made
         return made
 
-    def _limited(self, index: Operand, state: _Origin) -> Operand:
+    def _limited(self, index: Operand, state: Origin) -> Operand:
         """Limit positions to less than the number of values."""
-        lengths = self._lengths_of(state, index.shape[0])
+        lengths = self._lengths_of(state, index.shape[0], True)
         last = self._add('_minus_scalar', [lengths], scalar=1)
         last = self._add('Reshape', [last], shape=(-1,) + (1,) * (len(index.shape) - 1))
         index = self._add('Cast', [index], index.shape, dtype='int32')
         return self._add('broadcast_minimum', [index, last], index.shape)
 
-    def _mean(self, node: Node, values: Operand, axes: list[tuple[int, _Origin]]) -> Operand:
+    def _mean(self, node: Node, values: Operand, axes: list[tuple[int, Origin]]) -> Operand:
         """Return a mean along padded axes: a sum, divided by the number of unpadded positions."""
         ones = self._add('ones_like', [values], values.shape)
         for axis, state in axes:
             ones = self._with_number(ones, axis, state, At.ZERO)
-        sums = [self._add('sum', [each], (), **node.attrs) for each in (values, ones)]
-        return self._add('elemwise_div', sums)
+        total, count = [self._add('sum', [each], (), **node.attrs) for each in (values, ones)]
+        if self._may_be_empty:
+            count = self._add('_maximum_scalar', [count], scalar=1)
+        return self._add('elemwise_div', [total, count])
 
 
-def _ruled(node: Node, call: RaggedCall) -> Optional[At]:
+def ruled(node: Node, call: RaggedCall) -> Optional[At]:
     """Return what the padding of an operator's result holds; None if the result is not padded."""
     if node.op == FOREACH:
         call.across, call.instead = True, Loop(node).until_the_end
         return finite(call)
     rule = op_of(node.op).padding
-    assert rule is not None  # as `_links` saw
+    assert rule is not None  # as `links_of` saw
     try:
         at = rule(call)
     except Unproved:

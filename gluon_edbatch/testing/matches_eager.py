@@ -376,7 +376,7 @@ def _total(results: Any, factor: float, generator: np.random.RandomState) -> Opt
     coefficients are the same in all dtypes."""
     terms: dict[tuple, list[NDArray]] = {}
     for value in _arrays(results):
-        if np.issubdtype(value.dtype, np.floating):
+        if np.issubdtype(value.dtype, np.floating) and value.size:
             value = value.as_nd_ndarray().reshape((-1,))
             heads = generator.uniform(0.5, 1.5, value.shape).astype(np.float16)
             weights = mx.nd.array(

@@ -83,7 +83,9 @@ def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, Non
     node_type = batch.node_type
     mode = node_type.mode
     program = program_for(
-        node_type, tuple(map(_reading, batch.reads)), batch.rows <= node_type.fused_up_to
+        node_type,
+        tuple([_reading(read, node_type) for read in batch.reads]),
+        batch.rows <= node_type.fused_up_to,
     )
     inputs, differentiable = [], False
     for source in program.sources:
@@ -163,9 +165,9 @@ def _note_unread(state: ExecutionState, batch: Batch, program: CompiledGraph, ta
     ]
 
 
-def _reading(read: Read) -> str:
+def _reading(read: Read, node_type: NodeType) -> str:
     if read.length == 0:
-        return EMPTY
+        return MASKED_SLICE if node_type.masked else EMPTY
     if read.parents is not None:
         return LONG_GATHER if read.gather else LONG_SLICE
     if read.lengths is not None:

@@ -393,8 +393,14 @@ template <typename T> class alignas(64) Executor {
           std::memcpy(out[row], parameter(i.parameter), out.width * sizeof(T));
         break;
       case kSegmentSoftmax: segment_softmax(out, a, parents_, i.i0 != 0); break;
-      case kSegmentExtreme: segment_extreme(out, a, parents_, block_.row, i.i0 != 0); break;
-      case kSegmentPick: segment_pick(out, a, b, parents_, block_.row); break;
+      case kSegmentExtreme:
+        clear(out);
+        segment_extreme(out, a, parents_, block_.row, i.i0 != 0);
+        break;
+      case kSegmentPick:  // the last state of a layer without steps is its first one, zero
+        clear(out);
+        segment_pick(out, a, b, parents_, block_.row);
+        break;
       case kSegmentMask: segment_mask(out, a, b, parents_, block_.row, T(i.f0), false); break;
       case kPositions: positions(out, parents_); break;
       case kLayerNorm:
