@@ -403,6 +403,8 @@ def _result(function: Callable[..., Any], args: Sequence[Any], place: int) -> An
 
 def _recorded(arg: Any) -> Any:
     """Return an argument for a call in the present scope."""
+    if arg.__class__ in (list, tuple):
+        return arg.__class__(map(_recorded, arg))
     if not is_eagerly_empty(arg):
         return arg
     made = arg._alone._made

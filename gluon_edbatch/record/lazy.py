@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache, partial, wraps
+from operator import getitem
 from typing import Any, Callable, NoReturn, Optional
 
 import mxnet as mx
@@ -889,6 +890,23 @@ class _KnowsLengths:
         """(rows,) float32, number of values in each row."""
         return new_array([float(self._length)] * self.shape[0], self.ctx, np.float32)
 
+    def __getitem__(self, key):
+        if is_eagerly_empty(self):  # MXNet would read beyond it
+            return self._alone.call(getitem, (self, key))
+        return super().__getitem__(key)  # type: ignore[misc]  # of NDArray
+
+    def reshape(self, *shape, **options):
+        """Return the array in another shape, as ``NDArray.reshape``."""
+        if is_eagerly_empty(self):
+            return self._alone.call(lambda own: own.reshape(*shape, **options), (self,))
+        return super().reshape(*shape, **options)  # type: ignore[misc]  # of NDArray
+
+    def detach(self):
+        """Return the array without a gradient, as ``NDArray.detach``."""
+        if is_eagerly_empty(self):
+            return self
+        return super().detach()  # type: ignore[misc]  # of NDArray
+
 
 class EagerRagged(_KnowsLengths, NDArray):
     """A ragged NDArray that was made outside a scope, with its lengths."""
@@ -912,6 +930,9 @@ def runs_alone(args: Iterable[Any]) -> Optional[Callable[..., Any]]:
     for arg in args:
         if is_eagerly_empty(arg):
             return arg._alone.call
+        found = runs_alone(arg) if arg.__class__ in (list, tuple) else None
+        if found is not None:
+            return found
     return None
 
 
