@@ -178,7 +178,7 @@ def _entry(kind: NodeType, cells: list[str], weights: _Weights) -> dict[str, Any
             for spec, factor in zip(kind.outputs, kind.factors)
         ],
         'results': _nested(kind, kind.nested),
-        'fills': kind.masked is not None,
+        'fills': False,
         'weights': {name: places[parameter] for name, parameter in parameters.items()},
         **_program(kind.graph.subgraph),
     }
@@ -257,15 +257,14 @@ def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarra
             'other operators, or add it to gluon_edbatch/bundle/numpy_operators.py'
         ) from None
     given = _given(kind, ragged)
-    lengths = [max(length, int(kind.masked is not None)) for length in _TRIED]
-    counts = [sum(length > rank for length in lengths) for rank in range(max(lengths))]
+    counts = [sum(length > rank for length in _TRIED) for rank in range(max(_TRIED))]
     inputs = [
         np.concatenate([given[place][:count, rank] for rank, count in enumerate(counts)])
         if place in ragged
         else given[place]
         for place in range(len(given))
     ]
-    wanted = _by_mxnet(kind, given, np.array(lengths, np.float32))
+    wanted = _by_mxnet(kind, given, np.array(_TRIED, np.float32))
     outs = [np.empty(result.shape, result.dtype) for result in wanted]
     with np.errstate(over='ignore'):
         program.run(inputs, outs, Segments(len(_TRIED), counts) if ragged else None)

@@ -151,7 +151,7 @@ def _sum(x: np.ndarray, segments: Segments) -> np.ndarray:
 
 
 def _max(x: np.ndarray, segments: Segments) -> np.ndarray:
-    """Return the maximum of each segment; that of an empty segment is 0, as in eager mode."""
+    """Return the maximum of each segment; that of an empty segment is 0."""
     most = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
     for rank, (begin, count) in enumerate(segments.slices()):
         part, values = most[:count], x[begin : begin + count]

@@ -1,5 +1,7 @@
 """A ragged value without values is one without rows: each result is compared with NumPy's."""
 
+import json
+import shutil
 from contextlib import nullcontext
 
 import mxnet as mx
@@ -8,7 +10,9 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluon_edbatch as edb
+from gluon_edbatch.bundle.manifest import NAME, _digest
 from tests.support.lines import Line
+from tests.support.runtime import import_runtime
 
 H = 3
 WAYS = ['native', 'cached', 'outside']
@@ -350,3 +354,51 @@ def test_values_of_several_rows(way, rows):
         found[0], np.stack([each.asnumpy() for each in given[0]]).max(0) - 5, rtol=1e-6
     )
     assert found[1].shape == (rows, H) and (found[1] == 0).all()
+
+
+# --- exported cells ------------------------------------------------------------------------------
+
+EXPORTED = 'sum', 'mean', 'max', 'weights', 'softmax by hand', 'weighted sum'
+
+
+class Cells(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            for name in EXPORTED:
+                setattr(self, name.replace(' ', '_'), Of(REDUCED[name][0]))
+
+
+def test_exported_cells(tmp_path, runtime):
+    """An old bundle has one value of zeros where there are none, as its manifest says."""
+    net, given = Cells(), samples(MIXED)
+    with edb.batching() as scope:
+        for name in EXPORTED:
+            getattr(net, name.replace(' ', '_'))(ragged(given[0]))
+    edb.export_cells(net, scope, tmp_path / 'new')
+    path = tmp_path / 'old' / NAME
+    shutil.copytree(tmp_path / 'new', tmp_path / 'old')
+    manifest = json.loads(path.read_text(encoding='utf-8'))
+    assert not any([entry['fills'] for entry in manifest['content']['types']])
+    for entry in manifest['content']['types']:
+        entry['fills'] = True
+    manifest['digest'] = _digest(manifest)
+    path.write_text(json.dumps(manifest), encoding='utf-8')
+    for folder, padded in (('new', False), ('old', True)):
+        cells = runtime.load_cells(tmp_path / folder)
+        for name in EXPORTED:
+            with runtime.batching():
+                results = [
+                    getattr(cells, name.replace(' ', '_'))(
+                        runtime.ragged([each.asnumpy() for each in values], shape=(1, H))
+                    )
+                    for values in given
+                ]
+            for values, result in zip(given, runtime.forward(results)):
+                x = in_numpy(values) if values or not padded else np.zeros((1, 1, H), 'f')
+                np.testing.assert_allclose(result, REDUCED[name][1](x), rtol=2e-5)
+
+
+@pytest.fixture(scope='module')
+def runtime(tmp_path_factory):
+    return import_runtime(tmp_path_factory.mktemp('runtime'))
