@@ -307,8 +307,8 @@ def ragged(
     1 joins several. A block for which padding is not proved harmless is batched only with calls of
     equally many values. ``scope.explain()`` says where.
 
-    An empty ragged value behaves like a single value of zeros. ``result.lengths`` is (r,) float32,
-    the number of values in each row, which is 0 for an empty one.
+    An empty ragged value has no rows: its sum and maximum are 0, and `argmax` of it is an error.
+    ``result.lengths`` is (r,) float32, the number of values in each row.
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ def ragged(
     Returns
     -------
     NDArray
-        (r, k, ...); (r, 1, ...) of zeros if k is 0.
+        (r, k, ...)
 
     Raises
     ------

@@ -118,7 +118,12 @@ class _ByHand:
             [self.length(batch.node_type, position, call[position]) for call in named]
             for position in range(len(batch.reads))
         ]
-        uneven = any([len(set(counts[position])) > 1 for position in batch.node_type.ragged])
+        uneven = any(
+            [
+                len({*counts[position]}) > 1 or 0 in counts[position]
+                for position in batch.node_type.ragged
+            ]
+        )
         for position, read in enumerate(batch.reads):
             numbers = self.numbers(read)
             given = [self.rows[read.arena][row] for row in numbers]
@@ -127,7 +132,7 @@ class _ByHand:
                 assert (read.length, read.parents, read.lengths) == (None, None, None)
                 assert given == [row for each in values for row in self.row_by_row(each)]
             elif read.parents is not None:
-                expected = [self.row_by_row(each) or self.none(batch) for each in values]
+                expected = [self.row_by_row(each) for each in values]
                 assert given == [row for each in expected for row in each]
                 parents = self.plan.indices[read.parents : read.parents + len(given)].tolist()
                 assert parents == [at for at, each in enumerate(expected) for _ in each]
@@ -138,7 +143,8 @@ class _ByHand:
                 assert read.gather == (np.diff(numbers) != 1).any()
 
     def read_padded(self, batch, read, given, values, counts):
-        longest = max([len(each) or len(self.none(batch)) for each in values])
+        masks = bool(batch.node_type.masked) and read.length > 0  # native operators pad nothing
+        longest = max([int(masks), *map(len, values)])
         rows = [
             self.rows_of(each[0]) if each else self.recording.forms[self.calls.forms[node]].rows
             for node, each in zip(batch.nodes, values)
@@ -150,7 +156,7 @@ class _ByHand:
             for row in range(count)
             for place in range(longest)
         ]
-        assert (read.lengths is not None) == bool(counts and batch.node_type.masked)
+        assert (read.lengths is not None) == bool(counts and masks)
         if read.lengths is not None:
             lengths = self.plan.indices[read.lengths : read.lengths + batch.rows]
             assert lengths.tolist() == np.repeat(counts, rows).tolist()
@@ -158,14 +164,10 @@ class _ByHand:
     def row_by_row(self, values):
         return [(value, row) for value in values for row in range(self.rows_of(value))]
 
-    def none(self, batch):
-        """Return what stands for an empty argument."""
-        return [ZERO] if batch.node_type.masked else []
-
     def length(self, node_type, position, values):
         if node_type.arguments[position].kind is Kind.PACKED:
             return self.rows_of(*values)
-        return max(len(values), 1) if node_type.masked else len(values)
+        return len(values)
 
     def numbers(self, read):
         if read.gather:

@@ -86,7 +86,7 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
     if {MASKED_SLICE, MASKED_GATHER}.intersection(reads):
         graph = debug.changed('padding', graph, node_type.masked)
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
-    if empty and node_type.neutral:  # else execution gives one row of zeros, as eager code does
+    if empty and node_type.neutral:  # else the graph is for these lengths already
         graph = debug.changed('specialise', graph, specialise(graph, empty) or graph)
     graph, changed = apply_passes(  # once for all ways to read, which gathers tell apart
         graph,
