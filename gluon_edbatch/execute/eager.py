@@ -69,7 +69,7 @@ class EagerCalls:
             }
             for number, array in enumerate(self._arguments(position)):
                 variables[INPUT % number] = array
-            results = run_graph(node_type, variables)
+            results = run_graph(node_type, variables, self._without_values(position))
         first = int(self._calls.outputs[position])
         for output, result in enumerate(results):
             self._keep(first + output, node_type.outputs[output].arena, result)
@@ -122,6 +122,12 @@ class EagerCalls:
                 yield mx.nd.stack(*arrays, axis=1)
             else:
                 yield mx.nd.zeros((form.rows, 1) + key.row_shape, ctx=key.ctx, dtype=key.dtype)
+
+    def _without_values(self, position: int) -> frozenset[int]:
+        """Return the positions of a call's ragged arguments that have no values."""
+        return frozenset(
+            [place for place, (_, _, values) in enumerate(self._reads(position)) if not values]
+        )
 
     def _find_arenas_read(self) -> None:
         """Note which values on a tape come from one arena: see `_gather`."""
@@ -211,9 +217,14 @@ def _as_recorded(array: NDArray, values: Any) -> NDArray:
 # --- a graph, operator by operator ---------------------------------------------------------------
 
 
-def run_graph(node_type: NodeType, variables: dict[str, NDArray]) -> list[NDArray]:
-    """Return the results of a type's subgraph, computed as in eager code."""
+def run_graph(
+    node_type: NodeType, variables: dict[str, NDArray], empty: frozenset[int]
+) -> list[NDArray]:
+    """Return the results of a type's subgraph, computed as in eager code. Arguments at positions
+    `empty` have no values, but one of zeros."""
     graph = node_type.graph.subgraph
+    if empty and node_type.lengths is None:
+        graph = node_type.without_values(empty).graph
     if node_type.has_loops:
         results = CachedOp(graph.symbol)(*[variables[name] for name in graph.variables])
         return [results] if isinstance(results, NDArray) else results

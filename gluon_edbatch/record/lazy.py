@@ -954,8 +954,9 @@ def one_kind_needed(specs: Iterable[Spec]) -> str:
     )
 
 
-# Returns what an array without elements keeps (see `_KnowsLengths`), given what records it.
-guard: Callable[[Optional[Callable[[], Any]]], Any]
+# Returns what an array without elements keeps (see `_KnowsLengths`), given what records it;
+# `api.functional` sets it.
+guard: Any = None
 
 
 def without_elements(

@@ -368,9 +368,7 @@ class Recording(Forms):
         self.append_arguments(leaves)
         return self.finish_call(form)
 
-    def _without_values(
-        self, form: Form, leaves: Sequence[NDArray]
-    ) -> Optional[WithoutValues]:
+    def _without_values(self, form: Form, leaves: Sequence[NDArray]) -> Optional[WithoutValues]:
         """Return what a call gives if a ragged argument has no values, or None if all have some.
         Raise if that is unknown."""
         empty = _none_among(leaves)

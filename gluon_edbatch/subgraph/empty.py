@@ -7,7 +7,7 @@ operators that have none, such as argmax.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import mxnet as mx
 
@@ -17,7 +17,7 @@ from ..ops.attrs import Shape
 from ..ops.padding_rules import At, RaggedCall, RaggedEntry, Unproved
 from .ir import Entry, Node, Subgraph
 from .loops import FOREACH, Loop
-from .padding_proof import NodeShapes, PaddingWalk, links_of, ruled
+from .padding_proof import NodeShapes, Origin, PaddingWalk, links_of, ruled
 from .rewrite import Operand
 
 _EMPTY, _ZERO = 'empty', 'zero'
@@ -36,7 +36,8 @@ def without_values(
     """Return the graph for inputs without values, which have one position of padding instead.
 
     A reduction gives what its entry says (`ops.Op.of_none`), and no gradient. Recurrent layers and
-    loops keep their states. Results along the axis stay padding. Parameters are as for `padding_of`. Raises RecordError if a result is unknown.
+    loops keep their states. Results along the axis stay padding. Parameters are as for
+    `padding_of`. Raises RecordError if a result is unknown.
     """
     walk = _NoValues(graph, shapes, axes, At.FINITE)
     try:
@@ -58,7 +59,7 @@ class _NoValues(PaddingWalk):
         self, index: int, node: Node, inputs: list[Operand], results: list[Shape]
     ) -> Operand:
         shapes = NodeShapes([operand.shape for operand in inputs], results)
-        states = [self.states.get(entry, {}) for entry in node.inputs]
+        states: list[dict[Any, Origin]] = [self.states.get(entry, {}) for entry in node.inputs]
         places = [(position, axis) for position, own in enumerate(states) for axis in own]
         reduces = False
         if op_of(node.op).padding is None and node.op != FOREACH:
@@ -70,9 +71,12 @@ class _NoValues(PaddingWalk):
                 reduces = reduces or op_of(node.op).of_axis(node.attrs) is None
                 continue
             if node.op not in (FOREACH, 'RNN'):
-                entries = list(map(RaggedEntry, shapes.inputs, link.inputs))
-                result = RaggedEntry(results[0], link.result)
-                call = RaggedCall(node.attrs, [state and state.at for state in own], entries, result)
+                call = RaggedCall(
+                    node.attrs,
+                    [state and state.at for state in own],
+                    list(map(RaggedEntry, shapes.inputs, link.inputs)),
+                    RaggedEntry(results[0], link.result),
+                )
                 ruled(node, call)
                 if origin.longer + call.longer > 0:
                     raise Unproved(f'{node.op} makes some')
@@ -98,10 +102,11 @@ class _NoValues(PaddingWalk):
         self, index: int, node: Node, made: Operand, inputs: list[Operand], results: list[Shape]
     ) -> None:
         """Let the states after the last step be those before the first one."""
-        first, states = 1, inputs[2:]
+        first, places = 1, slice(2, None)
         if node.op == FOREACH:
-            places = Loop(node).states
-            first, states = node.attrs.integer('num_out_data', 0), inputs[places.start : places.stop]
+            own = Loop(node).states
+            first, places = node.attrs.integer('num_out_data', 0), slice(own.start, own.stop)
+        states = inputs[places]
         for output in range(first, len(results)):
             entry = Entry(index, output)
             like = self._add('BlockGrad', [Operand(made.node, output, results[output])])

@@ -279,7 +279,7 @@ class PaddingWalk:
             self._inputs[name] = of_length(shapes[name], axis, _LENGTH)
         self._moved: dict[Entry, Operand] = {}
         self._filled: dict[tuple[Operand, int, At, bool], Operand] = {}
-        # Nodes that are zero or may be infinite without values, as reductions are, and what reads them.
+        # Nodes that depend on reductions, and those of them that may be infinite without values.
         self._of_none: set[int] = set()
         self._infinite_of_none: set[int] = set()
         self._biases: dict[tuple[Shape, int, Origin], Operand] = {}
@@ -326,7 +326,7 @@ class PaddingWalk:
         places = [(position, axis) for position, own in enumerate(states) for axis in own]
         fills: dict[int, At] = {}
         counted: list[tuple[Any, Any]] = []
-        emptied: Optional[tuple[int, Origin]] = None
+        emptied: Any = None  # the axis that a reduction is set for, and where it comes from
         instead: Optional[Operand] = None
         for link in links_of(node, shapes, places):
             if link.result is None:
@@ -382,7 +382,9 @@ class PaddingWalk:
         if counted:
             return self._mean(node, inputs[0], counted)
         made = self.rewriter.keep(node, inputs) if instead is None else instead
-        return made if emptied is None else self._zero_if_empty(made, results[0], inputs[0], *emptied)
+        if emptied is not None:
+            return self._zero_if_empty(made, results[0], inputs[0], *emptied)
+        return made
 
     def _one_if_empty(self, operand: Operand, number: int, state: Origin) -> Operand:
         """Return an entry with zeros in the padding of axis `number`, but one if there are no
@@ -422,8 +424,8 @@ class PaddingWalk:
                 self._infinite_of_none.add(index)
 
     def _is_unsafe(self, node: Node, position: int) -> bool:
-        """Return whether an input without the padded axis may make a result infinite if there are no
-        values."""
+        """Return whether an input without the padded axis may make a result infinite where there
+        are no values."""
         read, op = node.inputs[position].node, op_of(node.op)
         if not self._may_be_empty or read not in self._of_none:
             return False
@@ -452,9 +454,7 @@ class PaddingWalk:
             self._filled[key] = masked._replace(shape=operand.shape)
         return self._filled[key]
 
-    def _masked(
-        self, operand: Operand, number: int, state: Origin, at: At, least: bool
-    ) -> Operand:
+    def _masked(self, operand: Operand, number: int, state: Origin, at: At, least: bool) -> Operand:
         """Mask the padding of an axis by an operator that takes axis 0 or 1, and a length for each
         position of the other."""
         shape = operand.shape

@@ -313,6 +313,48 @@ def test_convolutions_give_no_values(way):
         assert (total.asnumpy() == 0).all() == (not length)
 
 
+@pytest.mark.parametrize('way', WAYS)
+def test_loops_and_losses(way):
+    """A loop keeps its state; MakeLoss makes calls run eagerly."""
+
+    def function(F, r):
+        steps = F.transpose(r, axes=(1, 0, 2))
+        _, state = F.contrib.foreach(lambda x, s: (x, s + x), steps, F.sum(r * 0 + 1, axis=1) + 7)
+        return state, F.MakeLoss(F.max(r - 5, axis=1))
+
+    given = samples(MIXED)
+    with autograd.record():
+        with scope_for(way):
+            results = [Of(function)(ragged(values)) for values in given]
+    for values, (state, loss) in zip(given, edb.forward(results)):
+        x = in_numpy(values)
+        np.testing.assert_allclose(state.asnumpy(), x.sum(axis=1) + len(values) + 7, rtol=1e-5)
+        np.testing.assert_allclose(loss.asnumpy(), largest(x - 5), rtol=1e-5)
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_numpy_mode(way):
+    functions = {
+        lambda F, r: (r + 1).sum(axis=1): lambda x: (x + 1).sum(axis=1),
+        lambda F, r: (r + 1).mean(axis=1): lambda x: mean(x + 1),
+        lambda F, r: (r - 5).max(axis=1): lambda x: largest(x - 5),
+        lambda F, r: F.npx.softmax(r, axis=1).sum(axis=1): lambda x: weights_of(x).sum(axis=1),
+        lambda F, r: F.np.prod(r + 1, axis=1): lambda x: (x + 1).prod(axis=1),
+        lambda F, r: r + 1: lambda x: x + 1,
+    }
+    mx.npx.set_np()
+    try:
+        given = [[mx.np.ones((1, H)) * place for place in range(k)] for k in MIXED]
+        for function, expected in functions.items():
+            with scope_for(way):
+                results = [Of(function)(ragged(values)) for values in given]
+            for values, result in zip(given, edb.forward(results)):
+                wanted = expected(in_numpy(values))
+                np.testing.assert_allclose(result.asnumpy(), wanted, rtol=1e-5)
+    finally:
+        mx.npx.reset_np()
+
+
 def test_a_value_of_one_scope_in_another():
     with edb.batching():
         before = ragged([]) * 2
