@@ -326,7 +326,7 @@ class PaddingWalk:
         places = [(position, axis) for position, own in enumerate(states) for axis in own]
         fills: dict[int, At] = {}
         counted: list[tuple[Any, Any]] = []
-        emptied: Any = None  # the axis that a reduction is set for, and where it comes from
+        emptied: list[tuple[Any, Any]] = []  # axes that a reduction is set for, if it has none
         instead: Optional[Operand] = None
         for link in links_of(node, shapes, places):
             if link.result is None:
@@ -358,9 +358,9 @@ class PaddingWalk:
                 axis: Any = link.inputs[position]  # what has no padding wants nothing there
                 inputs[position] = self._with_number(inputs[position], axis, own[position], wanted)
             if call.unlike_none and self._may_be_empty:
-                emptied = link.inputs[0], own[0]
+                emptied.append((link.inputs[0], own[0]))
                 if call.unlike_none is At.ONE:
-                    inputs[0] = self._one_if_empty(inputs[0], *emptied)
+                    inputs[0] = self._one_if_empty(inputs[0], *emptied[-1])
             if call.limited:
                 inputs[1] = self._limited(inputs[1], origin)
             if call.counted:
@@ -382,8 +382,8 @@ class PaddingWalk:
         if counted:
             return self._mean(node, inputs[0], counted)
         made = self.rewriter.keep(node, inputs) if instead is None else instead
-        if emptied is not None:
-            return self._zero_if_empty(made, results[0], inputs[0], *emptied)
+        for axis, state in emptied:
+            made = self._zero_if_empty(made, results[0], inputs[0], axis, state)
         return made
 
     def _one_if_empty(self, operand: Operand, number: int, state: Origin) -> Operand:

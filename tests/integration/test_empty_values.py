@@ -314,6 +314,31 @@ def test_convolutions_give_no_values(way):
 
 
 @pytest.mark.parametrize('way', WAYS)
+def test_two_arguments_of_which_one_has_values(way):
+    class Products(gluon.HybridBlock):
+        def hybrid_forward(self, F, r, q):
+            x = F.batch_dot(r + 1, q + 1, transpose_b=True) - 50
+            return [
+                F.max(x, axis=(1, 2)),
+                F.norm(x, axis=(1, 2)),
+                F.mean(x, axis=(1, 2)),
+                F.sum(F.max(x, axis=1), axis=1),
+            ]
+
+    net, counts = Products(), [(2, 3), (0, 2), (2, 0), (0, 0), (1, 1)]
+    given = [samples(each) for each in counts]
+    with scope_for(way):
+        results = [net(ragged(one), ragged(other)) for one, other in given]
+    for values, found in zip(given, edb.forward(results)):
+        x = np.einsum('nkh,nlh->nkl', *[in_numpy(each) + 1 for each in values]) - 50
+        wanted = [np.zeros(1)] * 4
+        if x.size:
+            wanted = [x.max((1, 2)), np.sqrt((x * x).sum((1, 2))), x.mean((1, 2)), x.max(1).sum(1)]
+        for result, one in zip(found, wanted):
+            np.testing.assert_allclose(result.asnumpy(), one, rtol=1e-5)
+
+
+@pytest.mark.parametrize('way', WAYS)
 def test_loops_and_losses(way):
     """A loop keeps its state; MakeLoss makes calls run eagerly."""
 
