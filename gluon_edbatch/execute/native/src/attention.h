@@ -166,7 +166,7 @@ template <typename T> class Attention {
   const Noise<T>* const noise_;
   const int64_t first_;
   int64_t length_ = 0, step_ = 0;  // of the row; and from line to line of the weights
-  int64_t line_ = 0;               // of the noise for the first key of a row's head
+  int64_t line_ = 0;  // of the noise for the first key of a row's head
   T *weights_ = nullptr, *slopes_ = nullptr;
   Whole<T> panels_, weights_memory_, slopes_memory_, dropped_memory_;
 };

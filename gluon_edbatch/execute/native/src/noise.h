@@ -21,7 +21,9 @@ constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
 template <typename T> class Noise {
  public:
   Noise(uint64_t seed, double dropped)
-      : seed_(seed), limit_(static_cast<uint32_t>(dropped * 4294967296.0)), kept_(1 / (1 - dropped)) {}
+      : seed_(seed),
+        limit_(static_cast<uint32_t>(dropped * 4294967296.0)),
+        kept_(1 / (1 - dropped)) {}
 
   // What multiplies the `n` elements of a line: body(i, 0 or 1 / (1 - p)).
   template <typename Body> void each(int64_t line, int64_t n, Body body) const {
@@ -54,8 +56,7 @@ void dropout(const Rows<T>& out, const Rows<T>& a, const Noise<T>& noise, int64_
     const T* __restrict x = a[row];
     if (accumulate)
       noise.each(line + row, out.width, [=](int i, T factor) { y[i] += x[i] * factor; });
-    else
-      noise.each(line + row, out.width, [=](int i, T factor) { y[i] = x[i] * factor; });
+    else noise.each(line + row, out.width, [=](int i, T factor) { y[i] = x[i] * factor; });
   }
 }
 
