@@ -70,9 +70,12 @@ def reshape(call: LoweredCall) -> None:
 def dropout(call: LoweredCall) -> None:
     """Lower Dropout of weights, which attention drops, or where it is off; raise otherwise."""
     (x,) = call.inputs
-    if call.dropped and (x.scores is None or not x.scores.weights or x.scores.dropped):
+    if not call.dropped:
+        same(call)
+    elif x.scores is None or not x.scores.weights or x.scores.dropped:
         raise Unsupported('has Dropout by heads')
-    call.give(x._replace(scores=x.scores and x.scores._replace(dropped=call.dropped)))
+    else:
+        call.give(x._replace(scores=x.scores._replace(dropped=call.dropped)))
 
 
 def same(call: LoweredCall) -> None:

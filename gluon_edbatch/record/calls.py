@@ -345,8 +345,8 @@ class CallLog(Entered):
         self._room = 0  # calls for which there is room in all of their columns
         self.next_value = 0
         self.scalars: list[float] = []  # Python numbers that were given as arguments
-        self._sentences: list[Any] = []  # of the call under way, that its form leaves the length of
-        # values (1, L, ...), by number, as L rows; and the other way round (see packed.py)
+        self._sentences: list[Any] = []  # of the call under way, whose form has no length
+        # Values (1, L, ...), by number, as L rows; and the other way round (see packed.py).
         self.packed: dict[int, Any] = {}
         self._given = False  # whether the call under way was given arrays
         # In autograd's present mode: by block, or by operator and keyword arguments; and the forms

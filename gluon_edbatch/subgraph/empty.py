@@ -7,7 +7,7 @@ operators that have none, such as argmax.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, Union
 
 import mxnet as mx
 
@@ -17,7 +17,7 @@ from ..ops.attrs import Shape
 from ..ops.padding_rules import At, RaggedCall, RaggedEntry, Unproved
 from .ir import Entry, Node, Subgraph
 from .loops import FOREACH, Loop
-from .padding_proof import NodeShapes, Origin, PaddingWalk, links_of, ruled
+from .padding_proof import PaddingWalk, links_of, ruled
 from .rewrite import Operand
 
 _EMPTY, _ZERO = 'empty', 'zero'
@@ -58,9 +58,7 @@ class _NoValues(PaddingWalk):
     def _padded_node(
         self, index: int, node: Node, inputs: list[Operand], results: list[Shape]
     ) -> Operand:
-        shapes = NodeShapes([operand.shape for operand in inputs], results)
-        states: list[dict[Any, Origin]] = [self.states.get(entry, {}) for entry in node.inputs]
-        places = [(position, axis) for position, own in enumerate(states) for axis in own]
+        shapes, states, places = self._read(node, inputs, results)
         reduces = False
         if op_of(node.op).padding is None and node.op != FOREACH:
             raise Unproved(f'what {node.op} gives then is not known')

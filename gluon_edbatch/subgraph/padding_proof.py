@@ -318,12 +318,18 @@ class PaddingWalk:
         states = self.states.get(entry, {}).items()
         return {axis: (state.source, state.longer) for axis, state in states}
 
+    def _read(
+        self, node: Node, inputs: list[Operand], results: list[Shape]
+    ) -> tuple[NodeShapes, list[dict[Any, Origin]], Places]:
+        """Return shapes, what inputs hold in the padding of each padded axis, and these axes."""
+        states: list[dict[Any, Origin]] = [self.states.get(entry, {}) for entry in node.inputs]
+        places = [(position, axis) for position, own in enumerate(states) for axis in own]
+        return NodeShapes([operand.shape for operand in inputs], results), states, places
+
     def _padded_node(
         self, index: int, node: Node, inputs: list[Operand], results: list[Shape]
     ) -> Operand:
-        shapes = NodeShapes([operand.shape for operand in inputs], results)
-        states: list[dict[Any, Origin]] = [self.states.get(entry, {}) for entry in node.inputs]
-        places = [(position, axis) for position, own in enumerate(states) for axis in own]
+        shapes, states, places = self._read(node, inputs, results)
         fills: dict[int, At] = {}
         counted: list[tuple[Any, Any]] = []
         emptied: list[tuple[Any, Any]] = []  # axes that a reduction is set for, if it has none

@@ -86,6 +86,14 @@ def stacked(layer, **own):
     return layer(WIDTH, 2, 'NTC', dropout=0.4, input_size=WIDTH, **own)
 
 
+class Twice(gluon.HybridBlock):
+    """Attention whose weights pass a second dropout, which drops nothing."""
+
+    def hybrid_forward(self, F, x):
+        weights = F.softmax(F.batch_dot(x, x, transpose_b=True))
+        return F.batch_dot(F.Dropout(F.Dropout(weights, p=0.5), p=0), x)
+
+
 LAYERS = {
     'attention': encoder,
     'lstm': lambda: stacked(rnn.LSTM),
@@ -112,6 +120,18 @@ def test_sentences_are_one_batch_whose_noise_a_seed_repeats(name):
     for one, two in zip(first[0] + first[1], again[0] + again[1]):
         np.testing.assert_array_equal(one, two)
     assert all(abs(one - two).max() > 1e-6 for one, two in zip(first[0], other[0]))
+
+
+def test_a_dropout_of_nothing_leaves_the_noise_before_it():
+    net, samples = Sentence(Twice()), sentences()
+    for x in samples:
+        x.attach_grad()
+    run(net, samples)
+    first, again, other = (run(net, samples, seed) for seed in (5, 5, 6))
+    assert first[2].batches == 1
+    for one, same in zip(first[0], again[0]):
+        np.testing.assert_array_equal(one, same)
+    assert any(abs(one - two).max() > 1e-3 for one, two in zip(first[0], other[0]))
 
 
 @pytest.mark.parametrize('name', LAYERS)
