@@ -250,6 +250,9 @@ class ExecutionState:
 
     def lengths(self, batch: Batch, position: int) -> NDArray:
         """Return how many values of a ragged argument each row of the batch has."""
+        if batch.node_type.packed:
+            counts = self._counts(batch, position).astype(np.int32)
+            return upload(counts, batch.node_type.ctx)
         begin = batch.reads[position].lengths
         if begin is None:  # no call of the batch has any
             return mx.nd.zeros((batch.rows,), batch.node_type.ctx, 'int32')
@@ -273,7 +276,7 @@ class ExecutionState:
         """Return one argument of a batch as a separate array; ragged ones are padded."""
         read = batch.reads[position]
         if read.parents is not None:
-            return self._padded(batch, read)
+            return mx.nd.take(self.arenas[read.arena], self.padded_index(batch, position))
         if not read.gather:
             return self.rows(batch, position, False)
         return mx.nd.take(self.arenas[read.arena], self.index(read, batch.node_type))
@@ -289,16 +292,29 @@ class ExecutionState:
             rows = mx.nd.take(self.arenas[read.arena], self.index(only, batch.node_type))
         return rows.expand_dims(0)
 
-    def _padded(self, batch: Batch, read: Read) -> NDArray:
+    def _counts(self, batch: Batch, position: int) -> np.ndarray:
+        """Return how many values each row of a batch has for a ragged argument, or positions."""
+        parents = parents_of(batch.reads[position])
+        return np.bincount(self.plan.indices[parents.begin : parents.end], minlength=batch.rows)
+
+    def padded_index(self, batch: Batch, position: int) -> NDArray:
+        """Return the rows of an argument, (rows of the batch, length); padding is a row of zeros,
+        or the first row."""
+        read = batch.reads[position]
         indices, arena = self.plan.indices, self.plan.arenas[read.arena]
         rows = indices[read.begin : read.end] if read.gather else np.arange(read.begin, read.end)
-        parents = parents_of(read)
-        counts = np.bincount(indices[parents.begin : parents.end], minlength=batch.rows)
-        padded = np.full((batch.rows, counts.max()), arena.zero, np.int32)
+        counts = self._counts(batch, position)
+        padding = rows[0] if arena.zero is None else arena.zero
+        padded = np.full((batch.rows, counts.max()), padding, np.int32)
         padded[np.arange(counts.max()) < counts[:, None]] = rows
-        return mx.nd.take(
-            self.arenas[read.arena], mx.nd.array(padded, ctx=arena.key[2], dtype='int32')
-        )
+        return upload(padded, arena.key[2])
+
+    def unpadded(self, batch: Batch, longer: int) -> NDArray:
+        """Return the places that are no padding among (rows of the batch, length), of which each is
+        `longer` than the packed arguments."""
+        counts = longer + self._counts(batch, batch.node_type.ragged[0])
+        places = np.flatnonzero(np.arange(counts.max()) < counts[:, None])
+        return upload(places.astype(np.int32), batch.node_type.ctx)
 
 
 def parents_of(read: Read) -> Read:

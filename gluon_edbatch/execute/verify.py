@@ -89,8 +89,8 @@ def _verify_packed(state, batch) -> None:
         for position, argument in enumerate(node_type.arguments)
     ]
     alone = run_unrecorded(state, node_type, inputs, _kinds(node_type, ()), node_type.mode.training)
-    for mine, write, packed in zip(alone, batch.writes, node_type.packed):
-        expected = mine.asnumpy()[0] if packed else mine.asnumpy()
+    for mine, write, longer in zip(alone, batch.writes, node_type.packed):
+        expected = mine.asnumpy() if longer is None else mine.asnumpy()[0]
         rows = state.arenas[write.arena]._slice(write.begin, write.begin + len(expected))
         if not is_close(rows.asnumpy(), expected):
             raise RowDependenceError(_message(state, batch, rows.asnumpy(), expected, True))

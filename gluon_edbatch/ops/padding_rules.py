@@ -93,6 +93,8 @@ class RaggedCall:
         Whether a value of the result depends on values at other positions.
     longer : int
         How much longer the result's axis is than the input's.
+    least : int
+        The least number of values, as for a slice of the first three.
     instead : callable or None
         What is called in place of the operator if its first input has the axis first or second:
         takes the `Rewriter`, the inputs, and the number of values of each row.
@@ -114,7 +116,7 @@ class RaggedCall:
         self.states = list(states)
         self.fills: dict[int, At] = {}
         self.counted = self.limited = self.across = False
-        self.longer = 0
+        self.longer, self.least = 0, 1
         self.instead: Optional[Callable[..., Any]] = None
         self._inputs, self._result = inputs, result
 
@@ -401,12 +403,113 @@ def other_axis(name: str, default: Optional[int]) -> PaddingRule:
     def rule(call: RaggedCall) -> Optional[At]:
         if not call.along(name, default):
             return alike(call)
-        if name == 'axis' and call.attrs.get('begin') == '0' and call.attrs.get('end') == '1':
-            return None  # a slice of the first, which is no padding
+        if 'begin' not in call.attrs:
+            raise Unproved
         if is_last(call.attrs):
             _take_last(call, keeps_axis=True)
             return None
+        (begin,), end = call.attrs.integers('begin'), call.attrs.integers('end')
+        return _cut(call, begin, end[0] if end else None)
+
+    return rule
+
+
+def _cut(call: RaggedCall, begin: Optional[int], end: Optional[int]) -> Optional[At]:
+    """Return what a slice along the ragged axis has in its padding: behind the last value of each
+    row is what was there, or the values that were cut off."""
+    begin, at = begin or 0, alike(call)
+    if begin < 0 or (end is not None and 0 <= end <= begin):
         raise Unproved
+    if end is not None and end >= 0:
+        call.least = end
+        return None
+    call.longer = (end or 0) - begin
+    return at if end is None else At.ANY if at is At.ANY else At.FINITE
+
+
+def slices(call: RaggedCall) -> Optional[At]:
+    """Return what a slice along several axes has in its padding."""
+    axis = call.input().axis
+    begins, ends, steps = (call.attrs.integers(name) for name in ('begin', 'end', 'step'))
+    if axis is None or axis >= len(begins):
+        return alike(call)
+    if axis < len(steps) and steps[axis] not in (None, 1):
+        raise Unproved
+    return _cut(call, begins[axis], ends[axis])
+
+
+def joined(call: RaggedCall) -> Optional[At]:
+    """Return what ``concat`` has in its padding. Along the ragged axis, only the last input may have
+    one, so that the others come before its values."""
+    axis = call.result.axis
+    if axis is None or call.attrs.axis('dim', len(call.result.shape), 1) != axis:
+        return alike(call)
+    *before, last = call.states
+    if last is None or any(before):
+        raise Unproved
+    call.across = True
+    call.longer = sum([call.input(place).shape[axis] for place in range(len(before))])
+    return last
+
+
+def padded(call: RaggedCall) -> At:
+    """Require zero padding for ``Pad`` with zeros, which lengthens it."""
+    axis: Any = call.input().axis
+    widths = call.attrs.integers('pad_width')
+    own = widths[2 * axis : 2 * axis + 2]
+    if any(own):
+        if call.attrs.get('mode') != 'constant' or call.attrs.number('constant_value', 0):
+            raise Unproved
+        call.want(0, At.ZERO)
+        call.across, call.longer = True, sum(own)  # type: ignore[arg-type]
+    elif call.attrs.get('mode') == 'constant':
+        finite(call)
+        return At.FINITE
+    return alike(call)
+
+
+def turned(call: RaggedCall) -> At:
+    """Return what values in reverse order have in their padding, which stays behind them."""
+    (shape, axis), at = call.input(), alike(call)
+    axes = {each % len(shape) for each in call.attrs.integers('axis') if each is not None}
+    if axis not in axes:
+        return at
+    if axis not in (0, 1) or len(axes) > 1:
+        raise Unproved
+    call.across = True
+
+    def instead(rewriter: Any, inputs: Sequence[Any], lengths: Any) -> Any:
+        x, add = inputs[0], rewriter.add
+        x = add('SwapAxis', [x], dim1=0, dim2=1) if axis else x
+        x = add('SequenceReverse', [x, lengths], use_sequence_length=True)
+        return add('SwapAxis', [x], dim1=0, dim2=1) if axis else x
+
+    call.instead = instead
+    return at
+
+
+def sequence_reverse(call: RaggedCall) -> At:
+    """Return what ``SequenceReverse`` of all values has in its padding."""
+    if call.input().axis != 0 or len(call.states) > 1:
+        raise Unproved
+    call.attrs = Attrs({'axis': '0'})
+    return turned(call)
+
+
+def ordered(ascends: bool) -> PaddingRule:
+    """Return a rule for values in order, or the first of them, to which padding comes last."""
+
+    def rule(call: RaggedCall) -> Optional[At]:
+        if not call.along('axis', -1):
+            return finite(call)
+        if call.attrs.get('ret_typ', 'value') != 'value':
+            raise Unproved  # positions of infinite values might be those of padding
+        call.want(0, At.HIGHEST if call.attrs.flag('is_ascend', ascends) else At.LOWEST)
+        call.across = True
+        if call.result.axis is not None:
+            return At.ANY
+        call.least = call.attrs.integer('k', 1) or 1
+        return None
 
     return rule
 

@@ -88,7 +88,7 @@ _unary(
 )
 _unary('zeros_like', padding=keeps, native=native.constant(0.0))
 _unary('ones_like', padding=finite, native=native.constant(1.0))
-_unary('one_hot', elementwise=False, indices=(0,))
+_unary('one_hot', elementwise=False, padding=finite, indices=(0,))
 _unary('make_loss MakeLoss', elementwise=False, own_gradient=True)
 _each(
     'LeakyReLU',
@@ -338,12 +338,18 @@ for _name, _neutral in (('argmax', At.LOWEST), ('argmin', At.HIGHEST)):
         whole=whole.or_all(None),
         padding=padding.position_of(_neutral),
     )
-_each(
-    'argsort sort topk',
-    rows=rows.other_axis('axis', -1),
-    whole=whole.or_all(-1),
-    workaround=mxnet_workarounds.sort,
-)
+for _name, _order in (
+    ('argsort', None),
+    ('sort', padding.ordered(ascends=True)),
+    ('topk', padding.ordered(ascends=False)),
+):
+    _each(
+        _name,
+        rows=rows.other_axis('axis', -1),
+        whole=whole.or_all(-1),
+        padding=_order,
+        workaround=mxnet_workarounds.sort,
+    )
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all(None))
 _each(
@@ -390,7 +396,7 @@ _each(
     native=native.transpose,
     arranged=dict.fromkeys(ORDERS, native.to_rows),
 )
-_along('Concat', 'dim', 1, padding=padding.other_axis('dim', 1), native=native.concat)
+_along('Concat', 'dim', 1, padding=padding.joined, native=native.concat)
 _each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
 _along(
     'slice_axis',
@@ -403,7 +409,14 @@ _along(
     number=numbers.position,
     is_view=True,
 )
-_each('slice', rows=rows.slice_, whole=whole.slice_, native=native.slice_axes, is_view=True)
+_each(
+    'slice',
+    rows=rows.slice_,
+    whole=whole.slice_,
+    padding=padding.slices,
+    native=native.slice_axes,
+    is_view=True,
+)
 _each('slice_like', rows=rows.same_rows, whole=whole.slice_like)
 _PARTS = padding.other_axis('axis', 1)
 _along('SliceChannel', 'axis', 1, padding=_PARTS, native=native.slice_channel, is_view=True)
@@ -415,8 +428,15 @@ for _name, _rows, _rule in (
 ):
     _each(_name, rows=_rows, whole=whole.broadcast_to, padding=padding.broadcast, native=_rule)
 _each('tile', whole=whole.tile)
-_each('reverse', rows=rows.other_axes, whole=whole.reverse, never_adds=True)
-_each('Pad depth_to_space space_to_depth im2col', rows=rows.first_only)
+_each(
+    'reverse',
+    rows=rows.other_axes,
+    whole=whole.reverse,
+    padding=padding.turned,
+    never_adds=True,
+)
+_each('Pad', rows=rows.first_only, padding=padding.padded)
+_each('depth_to_space space_to_depth im2col', rows=rows.first_only)
 
 # --- positions -----------------------------------------------------------------------------------
 
@@ -468,7 +488,13 @@ _each(
     indices=(1,),
     workaround=mxnet_workarounds.sequence_last,
 )
-_each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
+_each(
+    'SequenceReverse',
+    rows=rows.sequence,
+    whole=whole.sequence,
+    padding=padding.sequence_reverse,
+    indices=(1,),
+)
 _each(
     'RNN',
     moved_rows=rows.recurrent,

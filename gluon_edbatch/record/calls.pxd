@@ -104,8 +104,9 @@ cdef class CallLog(Entered):
     @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t, values=list)
     cdef _call_of_known_kind(self, Callee callee, tuple args)
-    @cython.locals(value=lazy.LazyArray, positions=tuple, axis=Py_ssize_t, length=Py_ssize_t,
-                   own=Py_ssize_t, place=Py_ssize_t, position=Py_ssize_t, shape=tuple)
+    @cython.locals(value=lazy.LazyArray, positions=tuple, axes=tuple, axis=Py_ssize_t,
+                   length=Py_ssize_t, own=Py_ssize_t, place=Py_ssize_t, position=Py_ssize_t,
+                   shape=tuple)
     cdef Form _form_of_sentences(self, object call, list values, Py_ssize_t before)
     @cython.locals(store=Store, after=Prefix)
     cdef Prefix _follow_value(self, Prefix prefix, lazy.LazyArray value)
@@ -172,8 +173,8 @@ cdef class CallLog(Entered):
     @cython.locals(form=Form)
     cpdef Form add_form(self, object node_type, Py_ssize_t rows, list stores, Py_ssize_t length=*,
                         object block=*, object mutable=*)
-    cpdef stores.Store store(self, object spec, object shape=*)
-    cpdef value_of(self, object spec, object shape, Py_ssize_t number)
+    cpdef stores.Store store(self, object spec, object shown=*)
+    cpdef value_of(self, object spec, object shown, Py_ssize_t number)
     @cython.locals(value=lazy.LazyArray)
     cpdef concat_call(self, Form form, list values)
 

@@ -438,15 +438,17 @@ class CallLog(Entered):
     def _form_of_sentences(self, call, values, before):
         """Return the form of a call on these sentences, whose packed values replace them among the
         arguments that were appended. None if they have several lengths, or take a call to pack."""
-        positions, axis, length = call.positions, call.axis, 0
+        positions, axes, length = call.positions, call.axes, 0
         for place in range(len(positions)):
             value = values[place]
-            shape = value._store.shape
+            shape, axis = value._store.shape, axes[place]
             own = shape[axis]
-            if shape[1 - axis] != 1 or (place and own != length):
+            if shape[0 if axis else 1] != 1 or (place and own != length):
                 return None
             length = own
             if axis and not value._store.packed:
+                if axis > 1:
+                    return None
                 known = self.packed.get(value._id)
                 value = self.packed_if_free(value) if known is None else known
                 if not value._store.packed:
@@ -983,20 +985,21 @@ class CallLog(Entered):
         self.output_rows.extend(rows_of_outputs(form))
         return form
 
-    def store(self, spec, shape=None):
-        """Return the store of values with this spec; `shape` is what users see, if it differs."""
-        kind = spec if shape is None else (spec, len(shape))
+    def store(self, spec, shown=None):
+        """Return the store of values with this spec; `shown` tells what users see, if that
+        differs."""
+        kind = spec if shown is None else (spec, len(shown[0]), shown[1])
         store = self.stores_by_kind.get(kind)
         if store is None:
-            store = Store(self, spec, spec.shape if shape is None else shape, kind)
+            store = Store(self, spec, shown, kind)
             self.stores_by_kind[kind] = store
             self.all_stores.append(weakref.ref(store))
         return store
 
-    def value_of(self, spec, shape, number: int) -> Any:
-        """Return value `number` as a lazy value, which users see in `shape` if it is given."""
+    def value_of(self, spec, shown, number: int) -> Any:
+        """Return value `number` as a lazy value of a store (see `store`)."""
         return interpreter.new_value(
-            self.value_type is VALUES[True], self.store(spec, shape), number
+            self.value_type is VALUES[True], self.store(spec, shown), number
         )
 
     def concat_call(self, form, values: Sequence[Any]) -> Any:

@@ -378,7 +378,7 @@ def _of_matrices(
     if lifted.axes:
         return Expression(operators, matrices, mode, result, lifted.axes, lambda _: None)
     maker = operator_maker(lifted.graph.name, (operators, matrices))
-    node_type = recording.type_of(maker, specs, lambda: lifted.graph, packed=(False,))
+    node_type = recording.type_of(maker, specs, lambda: lifted.graph, packed=(None,))
     if node_type.alone or node_type.whole or not recording.runs(node_type):
         return None
     form = recording.new_form(node_type, 1, length=1)  # of any length, which the result lacks

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
 from mxnet import gluon
+from mxnet.ndarray import NDArray
 
 from ..errors import EdbError
 from ..ops import op_of
@@ -15,7 +16,7 @@ from ..ops.attrs import Shape
 from ..subgraph.node_type import Argument, Kind, Mode, NodeType
 from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph
 from ..subgraph.spec import Spec
-from ..subgraph.trace import StaticGraph, describe, trace_operator
+from ..subgraph.trace import StaticGraph, describe
 from .calls import Callee, Form
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
@@ -25,8 +26,6 @@ from .remembered import (
     Maker,
     decide_padding_anew,
     keep,
-    operator_maker,
-    operator_types,
     tracing,
     types_of,
 )
@@ -175,18 +174,25 @@ def _shapes(leaves: Sequence[Any]) -> tuple[Shape, ...]:
 
 
 def packed_operator_call(
-    forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any]
+    forms: Forms,
+    op: str,
+    attrs: tuple[tuple[str, str], ...],
+    leaves: Sequence[Any],
+    shared: tuple[int, ...] = (),
+    arrays: Sequence[NDArray] = (),
 ) -> Optional[PackedCall]:
-    """Return how to record an operator with packed arguments; None if it is not recorded packed."""
+    """Return how to record an operator with packed arguments, and weights at the positions
+    `shared`; None if it is not recorded packed."""
     stores = [leaf._store for leaf in leaves]
     if () in [store.shape for store in stores]:
         return None
     packed = tuple([store.packed for store in stores])
-    key = ('packed', op, attrs, packed, *but_for_lengths(stores))
+    key = ('packed', op, attrs, packed, shared, *map(id, arrays), *but_for_lengths(stores))
     if key not in forms.forms_by_key:
-        axes = {position: 1 for position, leaf in enumerate(leaves) if leaf._store.packed}
-        padded, known = _padded_operator(forms, op, attrs, axes, leaves)
-        maker = operator_maker(op, attrs)
+        axes = {i: store.packed for i, store in enumerate(stores) if store.packed}
+        maker, graph = forms.maker_of_operator(op, attrs, leaves, shared, arrays)
+        padded, known = _padded_operator(forms, maker, graph, axes, leaves)
+        forms.shared.update([(id(array), array) for array in arrays])
         call = forms.forms_by_key[key] = packed_call(forms, maker, padded, known, leaves)
         if call is not None:
             forms.forms_by_key[(call.node_type,)] = call
@@ -208,9 +214,10 @@ def padded_operator_call(
     key = ('padded', op, attrs, axes, *stores)
     if key not in forms.forms_by_key:
         own = {position: axis for position, (axis,) in axes}
-        proved, _ = _padded_operator(forms, op, attrs, own, leaves)
+        maker, graph = forms.maker_of_operator(op, attrs, leaves)
+        proved, _ = _padded_operator(forms, maker, graph, own, leaves)
         forms.forms_by_key[key] = (
-            _padded_call(forms, operator_maker(op, attrs), proved, leaves)
+            _padded_call(forms, maker, proved, leaves)
             if proved.graph is not None and proved.takes(_shapes(leaves))
             else None
         )
@@ -278,8 +285,8 @@ def _shape(argument: Argument) -> Shape:
 
 def _padded_operator(
     forms: Forms,
-    op: str,
-    attrs: tuple[tuple[str, str], ...],
+    maker: Maker,
+    trace: Callable[[], StaticGraph],
     axes: dict[int, int],
     leaves: Sequence[LazyArray],
 ) -> tuple[PaddedGraph, dict[tuple, Optional[NodeType]]]:
@@ -290,12 +297,11 @@ def _padded_operator(
         (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, leaf.dtype)
         for i, (shape, leaf) in enumerate(zip(shapes, leaves))
     ]
-    key = ('padded', forms.mode, op, attrs, pairs, *alike)
-    known = operator_types.get(key)
+    key = ('padded', forms.mode, *maker.head, pairs, *alike)
+    known = maker.types.get(key)
     if known is None:
-        graph = trace_operator(op, attrs, len(leaves))
         dtypes = [leaf.dtype for leaf in leaves]
-        known = _padded_graph(graph, shapes, axes, forms.mode, dtypes), {}
+        known = _padded_graph(trace(), shapes, axes, forms.mode, dtypes), {}
         with tracing:
-            keep(operator_types, key, known)
+            keep(maker.types, key, known)
     return known

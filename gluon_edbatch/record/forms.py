@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Callable, Optional
 
 import mxnet as mx
@@ -12,7 +13,6 @@ from mxnet.ndarray import NDArray
 from ..errors import EdbError, RecordError
 from ..mx.numpy_compat import attribute_text
 from ..mx.parameters import contexts
-from ..ops.attrs import Shape
 from ..ops.numbers import Numbered
 from ..subgraph.fingerprint import Fingerprint
 from ..subgraph.node_type import Kind, Mode, NodeType, make_type
@@ -47,7 +47,7 @@ from .remembered import (
     types_of,
 )
 from .sites import current_site, site_of_error
-from .stores import Store
+from .stores import Shown, Store
 
 
 class Forms(Inputs):
@@ -135,14 +135,19 @@ class Forms(Inputs):
 
     def form_of_operator(self, op, attrs, leaves, shared, arrays) -> Form:
         """Return the form of an operator's calls that share the arguments at some positions."""
+        maker, trace = self.maker_of_operator(op, attrs, leaves, shared, arrays)
+        return self._form_of(maker, leaves, trace)
+
+    def maker_of_operator(
+        self, op, attrs, leaves, shared=(), arrays=()
+    ) -> tuple[Maker, Callable[[], StaticGraph]]:
+        """Return the maker of an operator's types, and a function that traces the operator. Calls
+        share the `arrays` at the positions `shared`."""
         weights, types = shared_types.of(op, shared, arrays) if shared else ((), operator_types)
         if shared:
             attrs = tuple([(key, value) for key, value in attrs if key != 'sparse_grad'])
-        return self._form_of(
-            operator_maker(op, attrs, shared, types),
-            leaves,
-            lambda: trace_operator(op, attrs, len(leaves), dict(zip(shared, weights))),
-        )
+        trace = partial(trace_operator, op, attrs, len(leaves), dict(zip(shared, weights)))
+        return operator_maker(op, attrs, shared, types), trace
 
     def form_of_numbered(self, op: str, numbered: Numbered, leaves) -> Form:
         """Return the form of an operator's calls whose varying attribute becomes an argument."""
@@ -263,14 +268,13 @@ class Forms(Inputs):
         block: Optional[gluon.Block] = None,
         mutable: Optional[tuple] = None,
         length: int = 0,
-        as_sentences: bool = True,
+        axes: Sequence[int] = (),
     ) -> Form:
-        """Add a form for calls of this type with `rows` rows, or on sequences of a length, of which
-        users may see results as (1, length, ...)."""
+        """Add a form for calls of this type with `rows` rows, or on sequences of a length. `axes`
+        tells of each result where users see the positions of a packed sentence; 0 for others."""
         rows = 1 if node_type.whole else rows
         specs = node_type.output_specs(rows, length)
-        shapes = _shapes(node_type, specs, length if as_sentences else 0)
-        stores = list(map(self.store, specs, shapes))
+        stores = list(map(self.store, specs, _shown(node_type, specs, axes)))
         return self.add_form(node_type, rows, stores, length, block, mutable)
 
     def remembered_kinds(self, callee: Callee) -> dict[tuple, Remembered]:
@@ -360,14 +364,18 @@ class Forms(Inputs):
         return exact
 
 
-def _shapes(node_type: NodeType, specs: Sequence[Spec], length: int) -> Sequence[Optional[Shape]]:
-    """Return the shapes of results as users see them; None where that is the spec's shape."""
-    none = (False,) * len(specs)
-    packed = (node_type.packed or (True,) * len(specs)) if length else none
-    scalars = node_type.graph.scalars or none
+def _shown(
+    node_type: NodeType, specs: Sequence[Spec], axes: Sequence[int]
+) -> Sequence[Optional[Shown]]:
+    """Return how users see results; None where that is the spec's shape."""
+    none = (0,) * len(specs)
     return [
-        (1, *spec.shape) if as_rows else () if scalar else None
-        for spec, as_rows, scalar in zip(specs, packed, scalars)
+        Shown((1, *spec.shape[1:axis], spec.rows, *spec.shape[axis:]), axis)
+        if axis
+        else Shown(())
+        if scalar
+        else None
+        for spec, axis, scalar in zip(specs, axes or none, node_type.graph.scalars or none)
     ]
 
 

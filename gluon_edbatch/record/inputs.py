@@ -27,7 +27,7 @@ from .lazy import (
 )
 from .shared import Sharing
 from .sites import Site, current_site, site_at
-from .stores import Store
+from .stores import Shown, Store
 
 SCALAR_DTYPE = np.float32
 ARRAYS = (NDArray, np.ndarray, *NUMBERS)
@@ -278,7 +278,7 @@ class Inputs(CallLog):
                 f'at least one row, and no axis may be empty'
             )
         self.arrays.append((spec, array))
-        return self.value_type(self.store(spec, () if scalar else None), -2 * len(self.arrays))
+        return self.value_type(self.store(spec, Shown(()) if scalar else None), -2 * len(self.arrays))
 
     @property
     def ctx(self) -> mx.Context:
@@ -340,15 +340,20 @@ class Inputs(CallLog):
             return array.values if array.original is None else None
         return array
 
-    def in_shape(self, array: Any, shape: Shape) -> Any:
-        """Return an array that is `held` in another shape; a gradient goes back to the user's."""
+    def in_shape(self, array: Any, shape: Shape, order: Sequence[int] = ()) -> Any:
+        """Return an array that is `held`, transposed if there is an `order` of its axes, in another
+        shape; a gradient goes back to the user's."""
+
+        def changed(each: Any) -> Any:
+            return (each.transpose(order) if len(order) else each).reshape(shape)
+
         if not isinstance(array, GivenArray):
-            return array.reshape(shape)
+            return changed(array)
         original = array.original
         if original is not None:
             with modes(recording=True):
-                original = original.reshape(shape)
-        return GivenArray(original, array.values.reshape(shape))
+                original = changed(original)
+        return GivenArray(original, changed(array.values))
 
     def original(self, value: int) -> Callable[[], NDArray]:
         """Return a function that makes an NDArray of an array or number that the user gave."""

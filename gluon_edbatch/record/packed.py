@@ -11,24 +11,26 @@ from typing import Any, NamedTuple, Optional
 from weakref import WeakKeyDictionary
 
 import mxnet as mx
+import numpy as np
 from mxnet import gluon
 
 from ..errors import RecordError
 from ..ops import op_of
 from ..ops.attrs import Shape
+from ..subgraph.elements import by_position
 from ..subgraph.fingerprint import contents
 from ..subgraph.ir import Subgraph
 from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
 from ..subgraph.padding_proof import all_linked
-from ..subgraph.sentences import sentences_first
+from ..subgraph.sentences import sentences_first, with_positions
 from ..subgraph.spec import Spec, spec_of
-from ..subgraph.trace import INPUT
+from ..subgraph.trace import INPUT, StaticGraph
 from .calls import Callee, Form, Nothing, Number, Ragged, kept
 from .forms import Forms
 from .lazy import LazyArray
 from .remembered import Maker, decide_padding_anew, remember
-from .stores import Store
+from .stores import Shown, Store
 
 LAY_OUT = 'lay out a sentence'  # as rows, or rows as a sentence: an operator that no user calls
 
@@ -39,8 +41,10 @@ _pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
 class PackedCall(NamedTuple):
     """Tell how calls with packed arguments at some positions are recorded, for any length.
 
-    Arguments are (1, L, ...), or (L, 1, ...) if `axis` is 0. `pays` tells if packing costs less
-    than calls by length. `forms` maps lengths to forms. `block` and `mutable` are as in `Form`.
+    `axes` tells where these arguments have their positions: (L, 1, ...) at 0, (1, L, ...) at 1.
+    `results` tells it of each result, with 0 for those that are no packed sentences. `pays` tells
+    if packing costs less than calls by length. `forms` maps lengths to forms. `block` and `mutable`
+    are as in `Form`.
     """
 
     node_type: NodeType
@@ -50,17 +54,21 @@ class PackedCall(NamedTuple):
     mutable: Optional[tuple]
     forms: dict[int, Form]
     kinds: dict[int, Any]  # what later scopes make the forms of, by length
-    axis: int
+    axes: tuple[int, ...]
+    results: tuple[int, ...]
     shortest: int = 1  # length
 
     def length(self, leaves: Sequence[LazyArray]) -> int:
         """Return the common length of all packed arguments; 0 if there are several lengths, or a
         window does not fit in it, or if another argument does not fit the type."""
         lengths = set()
+        along = dict(zip(self.positions, self.axes))
         for position, leaf in enumerate(leaves):
             store = leaf._store
-            if position in self.positions:
-                lengths.add(store.shape[self.axis] if store.shape[1 - self.axis] == 1 else 0)
+            if position in along:
+                axis = along[position]
+                fits = store.shape[not axis] == 1 and store.packed in (0, axis)
+                lengths.add(store.shape[axis] if fits else 0)
             elif store.packed or (
                 _one_row(store.spec).arena is not self.node_type.arguments[position].arena
             ):
@@ -73,7 +81,7 @@ class PackedCall(NamedTuple):
         packed already, or NumPy arrays."""
         return self.length(leaves) > 0 and (
             self.pays
-            or self.axis == 0
+            or 0 in self.axes
             or all(
                 leaves[position]._store.packed or _is_free(recording, leaves[position])
                 for position in self.positions
@@ -92,7 +100,7 @@ class PackedCall(NamedTuple):
             form = None if kind is None else forms.form_again(kind, self.block, self.mutable)
             if form is None:
                 rows = 1 if self.node_type.packed else length
-                own = self.block, self.mutable, length, self.axis == 1
+                own = self.block, self.mutable, length, self.results
                 form = forms.new_form(self.node_type, rows, *own)
                 remember(self.kinds, length, forms.remembered_form(form))
             self.forms[length] = form
@@ -101,11 +109,12 @@ class PackedCall(NamedTuple):
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
         """Return the arguments of a call, with sentences packed as rows, and states as one row."""
         values = list(leaves)
+        along = dict(zip(self.positions, self.axes))
         for position, leaf in enumerate(leaves):
-            if position not in self.positions and leaf._store.spec.rows > 1:
+            if position not in along and leaf._store.spec.rows > 1:
                 values[position] = _in_shape(recording, leaf, _one_row(leaf._store.spec))
-            elif position in self.positions and self.axis:
-                values[position] = packed_value(recording, leaf)
+            elif along.get(position):
+                values[position] = packed_value(recording, leaf, along[position])
         return values
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
@@ -175,45 +184,45 @@ def packed_call(
     `padded` has the proof. `known` remembers types by options, context and axes. `block` and
     `mutable` are as in `Form`.
     """
-    axis = min(padded.axes.values())
-    if (
-        padded.original is None
-        or not _is_one_length(padded, axis)
-        or (axis == 0 and any([leaves[i].ndim < 3 or leaves[i].shape[1] != 1 for i in padded.axes]))
-    ):
+    if padded.original is None or not _is_one_length(padded):
         return None
+    for i, axis in padded.axes.items():
+        shape, lies_at = leaves[i].shape, leaves[i]._store.packed
+        if (not axis and (len(shape) < 3 or shape[1] != 1)) or lies_at not in (0, axis):
+            return None
     key = forms.options, leaves[0].ctx, tuple(padded.axes)
     if key not in known:
-        known[key] = _type_for(forms, maker, padded, leaves, axis)
+        known[key] = _type_for(forms, maker, padded, leaves)
     node_type = known[key]
     if node_type is None or not node_type.fits() or not _pays[node_type]:
         return None
     forms.watch_parameters(maker.name, node_type)
-    positions, least = tuple(sorted(padded.axes)), padded.least_length
-    return PackedCall(node_type, positions, padded.pays, block, mutable, {}, {}, axis, least)
+    positions, axes = zip(*sorted(padded.axes.items()))
+    results = tuple([next(iter(along), 0) for along in padded.results])
+    facts = padded.pays, block, mutable, {}, {}
+    return PackedCall(node_type, positions, *facts, axes, results, padded.least_length)
 
 
-def _is_one_length(padded: PaddedGraph, axis: int) -> bool:
-    """Return whether packed arguments have one length along an axis, 0 or 1, which results have
-    along that axis at most."""
+def _is_one_length(padded: PaddedGraph) -> bool:
+    """Return whether packed arguments have one length, which results have along one axis at most:
+    all along the first, or none."""
     return (
-        axis in (0, 1)
-        and {*padded.axes.values()} == {axis}
+        ({*padded.axes.values()} == {0} or 0 not in padded.axes.values())
         and all_linked(padded.axes, padded.linked)
-        and all(
-            {*axes.items()} <= {(axis, (source, 0)) for source in padded.axes}
-            for axes in padded.results
-        )
+        and all(len(along) <= 1 for along in padded.results)
     )
 
 
 def _type_for(
-    forms: Any, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray], axis: int
+    forms: Any, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray]
 ) -> Optional[NodeType]:
-    by_position = axis == 1 and len(leaves) == 1 and _is_by_position(padded.original.subgraph)
+    shapes = [leaf.shape for leaf in leaves]
+    along = [next(iter(own), None) for own in padded.results]
+    graph = _by_position(padded, shapes)
+    by_position = graph is not None
     kind = Kind.ROWS if by_position else Kind.PACKED
     specs = [
-        (_packed_spec(leaf) if axis else leaf._store.spec, kind)
+        (_packed_spec(leaf, padded.axes[position]), kind)
         if position in padded.axes
         else (_one_row(leaf._store.spec), Kind.ROWS)
         for position, leaf in enumerate(leaves)
@@ -224,22 +233,33 @@ def _type_for(
     ):
         return None
     facts: dict[str, Any] = {}
-    graph, of_results = padded.original, tuple(map(bool, padded.results))
+    axes = tuple(padded.axes.items())
     if not by_position:
-        facts = {'packed': of_results, 'shortest': padded.least_length}
+        if 0 in along and {*padded.axes.values()} != {0}:
+            return None
+        longer = [next((more for _, more in along.values()), None) for along in padded.results]
+        facts = {'packed': tuple(longer), 'shortest': padded.least_length}
     try:
-        if axis == 0:
-            maker = maker._replace(head=(*maker.head, 'steps first'))
+        if {*padded.axes.values()} != {1}:
+            maker = maker._replace(head=(*maker.head, 'positions', axes))
         if not by_position:
-            shapes = [leaf.shape for leaf in leaves]
-            graph = sentences_first(graph, shapes, padded.axes, axis, of_results)
+            graph = sentences_first(padded.original, shapes, padded.axes, along)
         node_type = forms.type_of(maker, specs, lambda: graph, **facts)
     except (RecordError, mx.base.MXNetError):  # its shapes fit some lengths only
         return None
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None
+    if by_position and {*node_type.factors} != {1}:
+        return None
     _pays.setdefault(node_type, True)
     return node_type
+
+
+def _by_position(padded: PaddedGraph, shapes: Sequence[Shape]) -> Optional[StaticGraph]:
+    """Return the graph for rows that are positions, if calls work position by position."""
+    if [*padded.axes.items()] == [(0, 1)] and _is_by_value(padded.original.subgraph):
+        return padded.original if len(shapes) == 1 else None
+    return None if 0 in padded.axes.values() else by_position(padded.original, shapes, padded.axes)
 
 
 def is_packed(node_type: NodeType) -> bool:
@@ -256,14 +276,16 @@ def _is_free(recording: Any, leaf: LazyArray) -> bool:
     return leaf._id in recording.packed or recording.held(leaf) is not None
 
 
-def packed_value(recording: Any, leaf: LazyArray) -> LazyArray:
-    """Return a value (1, L, ...) as L rows, packed once for all calls; any other as it is."""
+def packed_value(recording: Any, leaf: LazyArray, axis: int = 1) -> LazyArray:
+    """Return a value with L positions along an axis, (1, L, ...), as L rows, packed once for all
+    calls; any other as it is."""
     if leaf._store.packed or leaf.ndim < 2 or leaf.shape[0] != 1:
         return leaf
     known = recording.packed.get(leaf._id)
-    if known is None:
-        packed = _in_shape(recording, leaf, _packed_spec(leaf), leaf.shape)
-        known = recording.packed[leaf._id] = packed
+    if known is None or known._store.packed != axis:
+        shown = Shown(leaf.shape, axis)
+        known = _in_shape(recording, leaf, _packed_spec(leaf, axis), shown)
+        recording.packed[leaf._id] = known
     return known
 
 
@@ -275,14 +297,17 @@ def _one_row(spec: Spec) -> Spec:
 
 
 def _in_shape(
-    recording: Any, leaf: LazyArray, spec: Spec, shown: Optional[Shape] = None
+    recording: Any, leaf: LazyArray, spec: Spec, shown: Optional[Shown] = None
 ) -> LazyArray:
     """Return a value with the same elements in another shape, which users see as `shown`."""
     array, store = recording.held(leaf), recording.store(spec, shown)
+    order: Sequence[int] = ()
+    if shown is not None and shown.axis > 1:
+        order = tuple(np.argsort(with_positions(leaf.ndim, shown.axis)).tolist())
     if array is not None:
-        recording.arrays.append((spec, recording.in_shape(array, spec.shape)))
+        recording.arrays.append((spec, recording.in_shape(array, spec.shape, order)))
         return recording.value_type(store, -2 * len(recording.arrays))
-    form = _reshaping_form(recording, leaf._store.spec, spec.shape)
+    form = _reshaping_form(recording, leaf._store.spec, spec.shape, order)
     return recording.value_type(store, recording.append_call(form, [leaf])._id)
 
 
@@ -315,20 +340,35 @@ def _unpacking_form(forms: Forms, store: Store) -> Form:
             if other.length and store in other.stores and not other.node_type.packed:
                 _pays[other.node_type] = False  # by position, it is for what follows
                 decide_padding_anew()
-        form = forms.forms_by_key[key] = _reshaping_form(forms, store.spec, store.shape)
+        shape, axis = store.spec.shape, store.packed
+        order = with_positions(1 + len(shape), axis) if axis > 1 else ()
+        form = _reshaping_form(forms, store.spec, (1, *shape), order)
+        forms.forms_by_key[key] = form
     return form
 
 
-def _reshaping_form(forms: Forms, spec: Spec, shape: Shape) -> Form:
-    return forms.form_of_rewriting(LAY_OUT, spec, lambda x: mx.sym.reshape(x, shape), shape=shape)
+def _reshaping_form(forms: Forms, spec: Spec, shape: Shape, order: Sequence[int] = ()) -> Form:
+    """Return the form of a reshape, after or before its longer one of both shapes is transposed."""
+    packs = len(shape) < len(spec.shape)
+
+    def lay_out(x: mx.sym.Symbol) -> mx.sym.Symbol:
+        x = mx.sym.transpose(x, order) if order and packs else x
+        x = mx.sym.reshape(x, shape)
+        return mx.sym.transpose(x, order) if order and not packs else x
+
+    return forms.form_of_rewriting(LAY_OUT, spec, lay_out, shape=shape, order=order)
 
 
-def _packed_spec(value: LazyArray) -> Spec:
+def _packed_spec(value: LazyArray, axis: int) -> Spec:
+    """Return the spec of a value whose positions are along an axis, with a row for each."""
     spec = value._store.spec
-    return spec if value._store.packed else spec_of(spec.shape[1:], spec.dtype, spec.ctx)
+    if value._store.packed or not axis:
+        return spec
+    shape = spec.shape
+    return spec_of((shape[axis], *shape[1:axis], *shape[axis + 1 :]), spec.dtype, spec.ctx)
 
 
-def _is_by_position(graph: Subgraph) -> bool:
+def _is_by_value(graph: Subgraph) -> bool:
     """Return whether each position of the result depends on that position of the argument only."""
     (head,) = graph.heads[:1]
     chain = {INPUT % 0}

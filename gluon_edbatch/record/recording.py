@@ -309,7 +309,7 @@ class Recording(Forms):
             [arg for position, arg in enumerate(args) if position not in shared] if shared else args
         )
         if any(leaf._store.packed for leaf in leaves):
-            packed = None if shared else packed_operator_call(self, op, attrs, leaves)
+            packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
             if packed is not None and packed.is_wanted(self, leaves):
                 return packed.record(self, leaves)
             leaves = unpacked(self, leaves)

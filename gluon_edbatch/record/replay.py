@@ -240,10 +240,10 @@ class ReplayFragment:
                 return False, None
             unknown = recording.append_columns(self._columns, forms, arrays)
         if self._only is not None:
-            spec, shape, value = self._only
-            return True, recording.value_of(spec, shape, begin + value)
+            spec, shown, value = self._only
+            return True, recording.value_of(spec, shown, begin + value)
         return True, self._built(
-            [recording.value_of(spec, shape, begin + value) for spec, shape, value in self.results]
+            [recording.value_of(spec, shown, begin + value) for spec, shown, value in self.results]
         )
 
     def _may_fit(self, recording: Recording) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -13,6 +13,7 @@ from ..mx.arrays import alias, concatenated, detached, keep_on_tape, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
+from ..subgraph.sentences import with_positions
 from ..subgraph.spec import Spec
 from .sites import Site, current_site
 
@@ -160,6 +161,13 @@ class Locations:
         return values[~known]
 
 
+class Shown(NamedTuple):
+    """How users see values whose shape is not that of their spec."""
+
+    shape: tuple[int, ...]
+    axis: int = 0  # of a packed sentence: where its positions are; 0 for other values
+
+
 class SentenceKind:
     """Stands for sentences of any length in the key of a call; equal ones are one object."""
 
@@ -168,27 +176,32 @@ _sentence_kinds: dict[tuple, SentenceKind] = {}
 
 
 @lru_cache(1 << 12)
-def _of_any_length(shape: tuple[int, ...], spec: Spec) -> Optional[SentenceKind]:
-    """Return what stands for values (1, L, ...) or (L, 1, ...) of this shape; None for others."""
-    if len(shape) < 2 or 1 not in shape[:2]:
+def _of_any_length(shape: tuple[int, ...], axis: int, spec: Spec) -> Optional[SentenceKind]:
+    """Return what stands for values (1, L, ...) or (L, 1, ...) of this shape, or for sentences that
+    are packed along an axis; None for others."""
+    if not axis and (len(shape) < 2 or 1 not in shape[:2]):
         return None
-    key = shape[2:], shape[:2].index(1), spec.dtype, spec.ctx
+    axis = axis or 1 - shape[:2].index(1)
+    key = shape[:axis] + shape[axis + 1 :], axis, spec.dtype, spec.ctx
     return _sentence_kinds.setdefault(key, SentenceKind())
 
 
 class Store:
     """The values with one spec in one recording."""
 
-    def __init__(self, recording, spec: Spec, shape: tuple[int, ...], kind: Any):
+    def __init__(self, recording, spec: Spec, shown: Optional[Shown], kind: Any):
         # None once nothing is left to run: values then need the results only, and keep neither the
         # recording nor the arenas of other kinds alive.
         self.recording = recording
         self.spec = spec
-        self.shape = shape  # as users see it: () for some values (1,), (1, L, ...) for packed ones
+        self.shown = shown  # None if users see the shape of the spec
+        # As users see it: () for some values (1,), (1, L, ...) or (1, ..., L, ...) for packed ones.
+        self.shape = spec.shape if shown is None else shown.shape
         self.kind = kind  # equal for such stores of other recordings: spec, and axes for users
-        self.packed = len(shape) > len(spec.shape)  # rows are positions along axis 1
-        # Stands for sentences (1, L, ...) or (L, 1, ...) of any length L in the key of a call.
-        self.any_length = _of_any_length(shape, spec)
+        # Where the positions of packed sentences are, each of which is a row; 0 for other values.
+        self.packed = 0 if shown is None else shown.axis
+        # Stands for sentences of any length in the key of a call.
+        self.any_length = _of_any_length(self.shape, self.packed, spec)
         self.ragged = object()  # stands for "ragged values of this spec" in the key of a call
         self.arenas: dict[int, Union[Arena, EagerArena]] = {}  # by evaluation
         self.locations: Locations = recording.locations
@@ -202,11 +215,6 @@ class Store:
         if found is None:
             raise forgotten(current_site())
         return found
-
-    @property
-    def shown(self) -> Optional[tuple[int, ...]]:
-        """The shape as users see it, if it differs from the spec's; else None."""
-        return None if self.shape == self.spec.shape else self.shape
 
     def read(self, value: int) -> NDArray:
         """Return the computed value; if it is not there yet, run all that is recorded."""
@@ -230,6 +238,8 @@ class Store:
         if self.packed:
             with modes(recording=True):
                 array = array.expand_dims(axis=0)
+                if self.packed > 1:
+                    array = array.transpose(with_positions(len(self.shape), self.packed))
         if recording is None or not recording.will_read(value):
             return array
         return copied(array)  # the user may write to it

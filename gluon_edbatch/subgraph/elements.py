@@ -73,6 +73,49 @@ def elements(
     return parts.elements() if {None, _AXIS}.intersection(parts.axes_of_heads) else None
 
 
+def by_position(
+    graph: StaticGraph, shapes: Sequence[Shape], axes: Mapping[int, int]
+) -> Optional[StaticGraph]:
+    """Return the graph of one position of sentences, if each position of all results depends on that
+    of the arguments only; else None.
+
+    Parameters
+    ----------
+    graph : StaticGraph
+    shapes : sequence of tuple of int
+        Shapes of the arguments of one call.
+    axes : dict
+        Maps the position of each argument to the axis, not the first, of the sentence's positions.
+    """
+    names = {INPUT % position: axis for position, axis in axes.items()}
+    known = {INPUT % position: shape for position, shape in enumerate(shapes)}
+    found = None if len(axes) < len(shapes) else ragged_axes(graph.subgraph, known, names)
+    if found is None or found.across:
+        return None
+    heads = graph.subgraph.heads
+    if not all(head in found.axes for head in heads):
+        return None
+    for index, node in enumerate(graph.subgraph.nodes):
+        if any(entry in found.axes for entry in node.inputs) and Entry(index) not in found.axes:
+            return None  # a reduction
+    rewriter = Rewriter()
+    moved: dict[Entry, Operand] = {}
+    for index, node in enumerate(graph.subgraph.nodes):
+        made = rewriter.keep(node, [moved[entry] for entry in node.inputs])
+        if node.is_variable and node.name in names:
+            made = rewriter.add('expand_dims', [made], axis=names[node.name])
+        for entry in _outputs(graph.subgraph, index):
+            moved[entry] = made._replace(output=entry.output)
+    results = [
+        rewriter.add('squeeze', [moved[head]], axis=found.axes[head])
+        if found.axes[head]
+        else moved[head]
+        for head in heads
+    ]
+    subgraph = Subgraph.of(rewriter.nodes, [result.entry for result in results])
+    return graph._replace(subgraph=subgraph)
+
+
 def _decomposed(graph: Subgraph, shapes: Mapping[str, Shape], found: RaggedAxes) -> Subgraph:
     """Return the graph with reductions in place of operators across values if there is a rule."""
 

@@ -119,8 +119,9 @@ class NodeType:
     tables: tuple[gluon.Parameter, ...] = ()
     # arguments that are padded to a length, and along which axis (see `padded`)
     padded: tuple[tuple[int, int], ...] = ()
-    # of a type with packed arguments, which outputs have a row for each position, too
-    packed: tuple[bool, ...] = ()
+    # of a type with packed arguments: how many positions more than these each output has, each of
+    # which is a row; None for outputs that are no sentences
+    packed: tuple[Optional[int], ...] = ()
     compiled: ClassVar[Any] = None
 
     def part(
@@ -306,6 +307,16 @@ class NodeType:
             axis: (position[name], longer) for axis, (name, longer) in padding.results[0].items()
         }
 
+    @cached_property
+    def layout(self) -> Optional[Padding]:
+        """How calls with packed arguments run on padded ones, (calls, length, ...), as MXNet's
+        operators need them; None if padding is not proved to stay apart."""
+        axes = dict.fromkeys(self._ragged_inputs, 1)
+        padding = padding_of(self.graph.subgraph, self.trial_shapes, axes, of_results=True)
+        lengths = [{axis: longer for axis, (_, longer) in own.items()} for own in padding.results]
+        fits = lengths == [{} if longer is None else {1: longer} for longer in self.packed]
+        return padding if padding.neutral and fits else None
+
     def why_by_length(self) -> str:
         """Why only calls with equal lengths are batched; empty if padding is proved harmless."""
         return self._analysed_padding().reason
@@ -405,8 +416,8 @@ class NodeType:
         """Return the specs of a call's outputs for a number of rows; packed ones for a length."""
         if self.packed:
             return tuple(
-                spec.of_rows(length) if packed else spec
-                for spec, packed in zip(self.outputs, self.packed)
+                spec if longer is None else spec.of_rows(length + longer)
+                for spec, longer in zip(self.outputs, self.packed)
             )
         if rows == self.rows:
             return self.outputs
@@ -448,7 +459,7 @@ def make_type(
     eager: bool = False,
     scalars: tuple[int, ...] = (),
     padded: tuple[tuple[int, int], ...] = (),
-    packed: tuple[bool, ...] = (),
+    packed: tuple[Optional[int], ...] = (),
     shortest: int = 1,
 ) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
@@ -506,6 +517,8 @@ def make_type(
     why_eager = _why_eager(graph, mode, leaves, eager)
     trial = lengths is None and any(kind is Kind.RAGGED for _, kind in leaves)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager), trial)
+    if any(longer is not None and spec.rows > 1 for spec, longer in zip(outputs, packed)):
+        raise RecordError(f'{graph.name} has several rows for each position of a sentence')
     graph = graph._replace(subgraph=mended(graph.subgraph, shapes, trial))
     verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
@@ -546,8 +559,8 @@ def make_type(
         graph=graph._replace(subgraph=lifted) if lifted else graph,
         arguments=arguments,
         outputs=tuple(
-            spec_of(spec.shape[1:], spec.dtype, spec.ctx) if as_rows else spec  # K of (1, K, ...)
-            for spec, as_rows in itertools.zip_longest(outputs, packed)
+            spec if longer is None else spec_of(spec.shape[1:], spec.dtype, spec.ctx)
+            for spec, longer in itertools.zip_longest(outputs, packed)  # K of (1, K, ...)
         ),
         factors=tuple(factors) or (1,) * len(outputs),
         rows=1 if lifted or packed else leaves[0][0].rows,

@@ -18,6 +18,7 @@ from .loops import FOREACH
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
 from .padding_proof import LENGTHS, of_length, padding_of
 from .rowwise import Verdict, analyse
+from .sentences import rows_apart
 from .trace import INPUT, StaticGraph
 
 _FEW = 4  # operators that cost less for each length than to pad and to cut
@@ -102,6 +103,8 @@ def padded_graph(
             graph = _in_terms_of_nd(graph, shapes, axes, numpy_dtypes)
         except mx.base.MXNetError as error:  # the call itself raises it, too
             return PaddedGraph(None, axes, reason=str(error))
+    if 0 not in axes.values():
+        graph = rows_apart(graph, shapes)
     position = {INPUT % i: i for i in range(len(shapes))}
     if any(shapes[i][0] != 1 for i, axis in axes.items() if axis):
         return PaddedGraph(None, axes, reason='an argument has several rows')

@@ -376,6 +376,9 @@ class PaddingWalk:
                 least = node.op != FOREACH
                 lengths = self._lengths_of(origin, shapes.inputs[0][1 - axis], least)
                 instead = call.instead(self.rewriter, inputs, lengths)
+            for source in origin.sources if call.least > 1 else ():
+                least = call.least - origin.longer
+                self.shortest[source] = max(self.shortest.get(source, 1), least)
             if at is not None and link.result is not None:
                 result = origin._replace(at=at, longer=origin.longer + call.longer)
                 for source in origin.sources if result.longer < 0 else ():

@@ -104,16 +104,16 @@ def test_types_may_print_otherwise(monkeypatch):
 
 
 class First(gluon.HybridBlock):
-    """The least of some values and another value, which does not allow to pad."""
+    """The place of the least of some values, which does not allow to pad, and another value."""
 
     def hybrid_forward(self, F, values, x):
         """(1, k, 4), (1, 4) -> (1, 4)"""
-        least = F.slice_axis(F.sort(values, axis=1), axis=1, begin=0, end=1)
+        least = F.slice_axis(F.argsort(values, axis=1), axis=1, begin=0, end=1)
         return x + F.reshape(least, (-1, 4))
 
 
 class Window(gluon.HybridBlock):
-    """A convolution and a maximum, which are padded to a few lengths."""
+    """A convolution and its products, along two axes, which are padded to a few lengths."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -121,8 +121,9 @@ class Window(gluon.HybridBlock):
             self.conv = gluon.nn.Conv1D(4, 3, padding=1, in_channels=4)
 
     def hybrid_forward(self, F, x):
-        """(1, 4, k) -> (1, 4)"""
-        return F.max(self.conv(x), axis=2)
+        """(1, 4, k) -> (1, 4), (1, k, k)"""
+        found = self.conv(x)
+        return F.max(found, axis=2), F.batch_dot(found, found, transpose_a=True)
 
 
 def test_names_of_types_in_policies():
@@ -130,9 +131,10 @@ def test_names_of_types_in_policies():
     x = mx.nd.ones((1, 4))
     with edb.batching() as scope:
         kept = [first(edb.ragged([x] * count), x) for count in (1, 2)]
-        kept += [window(mx.nd.ones((1, 4, length))) for length in (4, 5)]
+        kept += [window(mx.nd.ones((1, 4, length)))[0] for length in (4, 5)]
         kept += [edb.concat([kept[0], kept[1], kept[2]])]
         names = scope.graph().type_names
+    names = [name for name in names if not name.startswith('cut')]
     assert sorted(names) == [
         'First(m_first)[kx4, 4 k=1]',
         'First(m_first)[kx4, 4 k=2]',

@@ -19,6 +19,7 @@ from .compiled_graph import (
     LONG_SLICE,
     MASKED_GATHER,
     MASKED_SLICE,
+    PADDED,
     SLICE,
     CompiledGraph,
     program_for,
@@ -59,8 +60,10 @@ class LoopTape:
 
 def capabilities(node_type: NodeType) -> Optional[Capabilities]:
     """Return the capabilities of a type for this backend; None if it cannot run the type."""
-    if node_type.packed or node_type.graph.function is not None:
+    if node_type.graph.function is not None:
         return None
+    if node_type.packed:
+        return Capabilities(False, 0, 0) if node_type.layout is not None else None
     return Capabilities(node_type.by_segments is None, float('inf'), node_type.fused_up_to)
 
 
@@ -96,8 +99,12 @@ def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, Non
                 node_type.parameters[member].grad_req != 'null'
                 for member in program.parameters(source)
             )
+        elif kind == 'index' and batch.reads[position].parents is not None and node_type.packed:
+            inputs.append(state.padded_index(batch, position))
         elif kind == 'index':
             inputs.append(state.index(batch.reads[position], node_type))
+        elif kind == 'unpadded':
+            inputs.append(state.unpadded(batch, position))
         elif kind == 'parents':
             inputs.append(state.index(parents_of(batch.reads[position]), node_type))
         elif kind == 'segments':
@@ -169,6 +176,8 @@ def _reading(read: Read, node_type: NodeType) -> str:
     if read.length == 0:
         return MASKED_SLICE if node_type.masked else EMPTY
     if read.parents is not None:
+        if node_type.packed:
+            return PADDED
         return LONG_GATHER if read.gather else LONG_SLICE
     if read.lengths is not None:
         return MASKED_GATHER if read.gather else MASKED_SLICE

@@ -22,8 +22,9 @@ from ..executable import executable
 SLICE, GATHER, EMPTY = 'slice', 'gather', 'empty'
 LONG_SLICE, LONG_GATHER = 'long slice', 'long gather'  # ragged, not padded
 MASKED_SLICE, MASKED_GATHER = 'masked slice', 'masked gather'  # ragged, padded
+PADDED = 'padded'  # packed, laid out as (calls, length, ...)
 _GATHERS = (GATHER, LONG_GATHER, MASKED_GATHER)
-_ARENA, _INDEX = 'edb_arena%d', 'edb_index%d'
+_ARENA, _INDEX, _UNPADDED = 'edb_arena%d', 'edb_index%d', 'edb_unpadded%d'
 
 
 class Source(NamedTuple):
@@ -31,7 +32,8 @@ class Source(NamedTuple):
 
     Kinds are ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` and
     ``'pack'``. Ragged arguments have ``'parents'`` and ``'segments'`` if they are not padded,
-    ``'lengths'`` if their padding is masked.
+    ``'lengths'`` if their padding is masked. Packed ones have ``'lengths'``, too, and
+    ``'unpadded'`` tells the places that are no padding in results so much longer.
     """
 
     kind: str
@@ -85,6 +87,8 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
     graph = debug.changed('segments', graph, node_type.by_segments) if segmented else graph
     if {MASKED_SLICE, MASKED_GATHER}.intersection(reads):
         graph = debug.changed('padding', graph, node_type.masked)
+    if PADDED in reads:
+        graph = debug.changed('padding', graph, node_type.layout.masked or graph)
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else the graph is for these lengths already
         graph = debug.changed('specialise', graph, specialise(graph, empty) or graph)
@@ -105,7 +109,10 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
         for position, read in enumerate(reads)
         if read in _GATHERS and INPUT % position in graph.variables
     }
+    gathers.update(_padded(reads, graph.variables))
     symbol = graph.symbol(**gathers) if gathers else graph.symbol
+    if PADDED in reads:
+        symbol = _unpadded(symbol, node_type)
     place = {name: position for position, name in enumerate(node_type.graph.parameters)}
     known = {name: Source('parameter', position) for name, position in place.items()}
     known.update({name: Source('pack', index) for index, name in enumerate(packed)})
@@ -114,6 +121,9 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
         known[_ARENA % position] = Source('arena', position)
         known[_INDEX % position] = Source('index', position)
         known[LENGTHS % (INPUT % position)] = Source('lengths', position)
+    if PADDED in reads:
+        longer = {more for more in node_type.packed if more is not None}
+        known.update({_UNPADDED % more: Source('unpadded', more) for more in longer})
     if segmented:
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
@@ -123,6 +133,32 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
         tuple(sources),
         len(graph.operators) + len(gathers),
         tuple(tuple(place[name] for name in names) for names in packed.values()),
+    )
+
+
+def _padded(reads: Sequence[str], variables: Sequence[str]) -> dict[str, mx.sym.Symbol]:
+    """Return what packed inputs become: arrays (calls, length, ...), with zeros as padding."""
+    found = {}
+    for position, read in enumerate(reads):
+        name = INPUT % position
+        if read == PADDED and name in variables:
+            rows = mx.sym.take(mx.sym.var(_ARENA % position), mx.sym.var(_INDEX % position))
+            lengths = mx.sym.var(LENGTHS % name)
+            found[name] = mx.sym.SequenceMask(rows, lengths, use_sequence_length=True, axis=1)
+    return found
+
+
+def _unpadded(symbol: mx.sym.Symbol, node_type: NodeType) -> mx.sym.Symbol:
+    """Return results without their padding, as rows."""
+    return mx.sym.Group(
+        [
+            result
+            if longer is None
+            else mx.sym.take(
+                mx.sym.reshape(result, (-1, *spec.shape[1:])), mx.sym.var(_UNPADDED % longer)
+            )
+            for result, spec, longer in zip(symbol, node_type.outputs, node_type.packed)
+        ]
     )
 
 
