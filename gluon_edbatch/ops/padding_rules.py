@@ -439,8 +439,8 @@ def slices(call: RaggedCall) -> Optional[At]:
 
 
 def joined(call: RaggedCall) -> Optional[At]:
-    """Return what ``concat`` has in its padding. Along the ragged axis, only the last input may have
-    one, so that the others come before its values."""
+    """Return what ``concat`` has in its padding. Along the ragged axis, only the last input may
+    have one, so that the others come before its values."""
     axis = call.result.axis
     if axis is None or call.attrs.axis('dim', len(call.result.shape), 1) != axis:
         return alike(call)
@@ -452,7 +452,7 @@ def joined(call: RaggedCall) -> Optional[At]:
     return last
 
 
-def padded(call: RaggedCall) -> At:
+def padded(call: RaggedCall) -> Optional[At]:
     """Require zero padding for ``Pad`` with zeros, which lengthens it."""
     axis: Any = call.input().axis
     widths = call.attrs.integers('pad_width')
@@ -461,14 +461,14 @@ def padded(call: RaggedCall) -> At:
         if call.attrs.get('mode') != 'constant' or call.attrs.number('constant_value', 0):
             raise Unproved
         call.want(0, At.ZERO)
-        call.across, call.longer = True, sum(own)  # type: ignore[arg-type]
+        call.across, call.longer = True, sum(own)
     elif call.attrs.get('mode') == 'constant':
         finite(call)
         return At.FINITE
     return alike(call)
 
 
-def turned(call: RaggedCall) -> At:
+def turned(call: RaggedCall) -> Optional[At]:
     """Return what values in reverse order have in their padding, which stays behind them."""
     (shape, axis), at = call.input(), alike(call)
     axes = {each % len(shape) for each in call.attrs.integers('axis') if each is not None}
@@ -488,7 +488,7 @@ def turned(call: RaggedCall) -> At:
     return at
 
 
-def sequence_reverse(call: RaggedCall) -> At:
+def sequence_reverse(call: RaggedCall) -> Optional[At]:
     """Return what ``SequenceReverse`` of all values has in its padding."""
     if call.input().axis != 0 or len(call.states) > 1:
         raise Unproved

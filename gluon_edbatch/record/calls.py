@@ -687,7 +687,8 @@ class CallLog(Entered):
         if type(array) is ndarray:
             value = self._given_again(array)
         else:
-            value = self.read(array) if type(array) is NDArray else None
+            kind = type(array)
+            value = self.read(array) if kind is NDArray or kind is numpy_ndarray else None
         if value is None:
             value = self.given(array)
         if value is None:

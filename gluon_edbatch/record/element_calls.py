@@ -19,6 +19,7 @@ from .forms import Forms
 from .lazy import EmptyArray, RaggedArray
 from .remembered import Maker
 from .sites import current_site
+from .stores import Shown, Store
 
 Specs = list[tuple[Spec, Kind]]
 _AXIS = 1
@@ -116,10 +117,25 @@ def stacked(recording: Any, ragged: Any) -> Any:
     key = recording.mode, ragged._store, tuple(ragged._ids)
     known = recording.stacked_values.get(key)
     if known is None:
-        shape = (0, len(ragged._ids), *ragged._store.shape[1:])
-        value = recording.operator('Reshape', (('shape', str(shape)),), [ragged])
-        known = recording.stacked_values[key] = value._store, value._id
+        store = store_of_stacked(recording, ragged)
+        if store is None:
+            shape = (0, len(ragged._ids), *ragged._store.shape[1:])
+            value = recording.operator('Reshape', (('shape', str(shape)),), [ragged])
+            known = value._store, value._id
+        else:
+            rows = recording.concat([recording.value_type(ragged._store, i) for i in ragged._ids])
+            known = store, rows._id
+        recording.stacked_values[key] = known
     return recording.value_type(*known)
+
+
+def store_of_stacked(recording: Any, ragged: RaggedArray) -> Optional[Store]:
+    """Return the store of a ragged argument as a packed sentence; None if its values have several
+    rows, or none."""
+    spec, count = ragged._store.spec, len(ragged._ids)
+    if spec.shape[:1] != (1,) or spec.eager or not count or not ragged._store.shape:
+        return None
+    return recording.store(spec.of_rows(count), Shown((1, count, *spec.shape[1:]), 1))
 
 
 def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:

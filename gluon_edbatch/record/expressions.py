@@ -1,11 +1,12 @@
 """Fuse operators whose results depend on how many values there are, but are no list of them.
 
 Attention weights ``softmax(batch_dot(q, r, transpose_b=True))`` of a ragged r are (1, 1, K). So are
-``softmax(dot(q, m, transpose_b=True))`` of matrices m (K, H) whose numbers of rows differ. Such a
-result stays an *expression*. An operator that reads it becomes part of it. Once a result does not
-depend on the number of values (``batch_dot(weights, r)``), the whole expression is recorded as one
-call, as that of a block would be. So it has one type for any number of values. An expression that
-is read in another way is recorded operator by operator, with its length.
+``softmax(dot(q, m, transpose_b=True))`` of matrices m (K, H) whose numbers of rows differ. Weights
+of a packed sentence for itself are (1, L, L). Such a result stays an *expression*. An operator that
+reads it becomes part of it. Once a result does not depend on the number of values, or has it along
+one axis (``batch_dot(weights, r)``), the whole expression is recorded as one call, as that of a
+block would be. So it has one type for any number of values. An expression that is read in another
+way is recorded operator by operator, with its length.
 
 Cython compiles this module where a compiler is present, as `calls`.
 """
@@ -24,9 +25,9 @@ from ..ops.whole import NoRule
 from ..subgraph.matrices import of_any_rows
 from ..subgraph.node_type import Kind, Mode
 from ..subgraph.spec import Spec, spec_of
-from ..subgraph.trace import Operator, StaticGraph, trace_operators
-from .calls import Form
+from ..subgraph.trace import INPUT, Operator, StaticGraph, trace_operators
 from .element_calls import stacked
+from .families import proved_padding
 from .forms import key_of
 from .lazy import (
     ARITHMETIC,
@@ -37,7 +38,7 @@ from .lazy import (
     refuse_none,
     without_elements,
 )
-from .packed import unpacked
+from .packed import packed_call
 from .remembered import decide_padding_anew, keep, operator_maker, operator_types, tracing
 
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
@@ -59,11 +60,15 @@ class Expression:
     result: Spec  # for some number of values
     # the axes of the result that depend on it: on that of which argument, and how much longer
     axes: dict[int, tuple[int, int]]
-    form: Callable[[Sequence[LazyArray]], Optional[Form]]  # if there are no such axes
+    # if there are no such axes: how these operators are recorded as one call, or None
+    call: Callable[[Sequence[LazyArray]], Any]
 
     def length(self, values: Sequence[LazyArray], position: int) -> int:
         """Return how many values an argument has."""
-        return values[position].shape[0 if position in self.matrices else 1]
+        value = values[position]
+        if position in self.matrices:
+            return value.shape[0]
+        return value.shape[value._store.packed or 1]
 
     def record(self, recording: Any, values: Sequence[LazyArray]) -> Any:
         """Record operator by operator, with the lengths of the values; return the last result."""
@@ -184,8 +189,7 @@ def fused(
     if not known:
         return None
     if not known.axes:
-        form = known.form(values)
-        result = None if form is None else recording.append_call(form, values)
+        result = known.call(values)
     else:
         result = ExpressionArray(recording, known, values)
         recording.keep_expression(result)
@@ -214,16 +218,20 @@ def _read(
                 return False
             key.append(part)
         else:
-            if kind not in _KINDS or arg._store.packed or arg._store.recording is not recording:
+            if kind not in _KINDS or arg._store.recording is not recording:
                 if recording.is_weight(arg):
                     return False
-                (arg,) = unpacked(recording, recording.values([arg]))
+                (arg,) = recording.values([arg])
             store, own = arg._store, (arg,)
             shape = store.shape
-            part = arg.__class__ is LazyArray and (
-                position in matrices or (len(shape) > 1 and shape[0] in lengths)
+            part = (
+                arg.__class__ is LazyArray
+                and not store.packed
+                and (position in matrices or (len(shape) > 1 and shape[0] in lengths))
             )
-            key.append(store.spec.arena if part else key_of(arg))
+            key.append(
+                store.spec.arena if part else store.any_length if store.packed else key_of(arg)
+            )
         parts.append(part)
         for value in own:
             place = places.setdefault(_identity(value), len(places))
@@ -252,10 +260,8 @@ def fused_again(recording: Any, joined: tuple[str, tuple], args: Sequence[Any]) 
     it is not to be fused with these."""
     op, attrs = joined
     for arg in args:
-        if arg.__class__ is not LazyArray:
+        if arg.__class__ is not LazyArray or arg._store.packed:
             return fused(recording, op, attrs, args)
-        if arg._store.packed:
-            return None
     matrices = rows_that_differ(op, attrs, args)
     return fused(recording, op, attrs, args, matrices) if matrices else None
 
@@ -319,6 +325,8 @@ def _expression(
     last = operators.setdefault((op, attrs, tuple(inputs)), len(operators))
     ordered, mode = tuple(operators)[: last + 1], recording.mode
     try:
+        if any([value._store.packed for value in values]):
+            return None if matrices else _of_sentences(recording, values, ordered, mode)
         if matrices:
             return _of_matrices(recording, values, ordered, tuple(sorted(matrices)), mode)
         return _of_ragged(recording, values, ordered, mode)
@@ -347,7 +355,38 @@ def _of_ragged(
     axes = {} if node_type.neutral or node_type.elements else node_type.ragged_axes
     if node_type.alone or axes is None:
         return None
-    return Expression(operators, (), mode, node_type.outputs[0], axes, lambda _: form)
+    call = partial(recording.append_call, form)
+    return Expression(operators, (), mode, node_type.outputs[0], axes, call)
+
+
+def _of_sentences(
+    recording: Any, values: Sequence[LazyArray], operators: tuple[Operator, ...], mode: Mode
+) -> Optional[Expression]:
+    """Return an expression of packed sentences, whose result has their length along several axes
+    until one call is recorded."""
+    if any([value.__class__ is RaggedArray for value in values]):
+        return None
+    maker = operator_maker(_name_of(operators), operators)
+    axes = {i: value._store.packed for i, value in enumerate(values) if value._store.packed}
+    trace = partial(_graph, operators, len(values))
+    padded, known = proved_padding(recording, maker, trace, axes, values)
+    if padded.original is None:
+        return None
+    (along,) = padded.results
+    if len(along) > 1:
+        shapes = {INPUT % i: value.shape for i, value in enumerate(values)}
+        dtypes = {INPUT % i: value.dtype for i, value in enumerate(values)}
+        ((shape, dtype),) = padded.original.subgraph.results(shapes, dtypes)
+        result = spec_of(shape, dtype, values[0].ctx)
+        return Expression(operators, (), mode, result, along, lambda _: None)
+    packed = packed_call(recording, maker, padded, known, values)
+    if packed is None:
+        return None
+
+    def call(values: Sequence[LazyArray]) -> Any:
+        return packed.record(recording, values) if packed.length(values) else None
+
+    return Expression(operators, (), mode, packed.node_type.outputs[0], {}, call)
 
 
 def _of_matrices(
@@ -383,7 +422,8 @@ def _of_matrices(
         return None
     form = recording.new_form(node_type, 1, length=1)  # of any length, which the result lacks
 
-    def form_for(values: Sequence[LazyArray]) -> Optional[Form]:
-        return form if len({values[place]._store.shape[0] for place in matrices}) == 1 else None
+    def call(values: Sequence[LazyArray]) -> Any:
+        one_length = len({values[place]._store.shape[0] for place in matrices}) == 1
+        return recording.append_call(form, values) if one_length else None
 
-    return Expression(operators, matrices, mode, result, {}, form_for)
+    return Expression(operators, matrices, mode, result, {}, call)

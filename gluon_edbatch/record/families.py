@@ -191,7 +191,7 @@ def packed_operator_call(
     if key not in forms.forms_by_key:
         axes = {i: store.packed for i, store in enumerate(stores) if store.packed}
         maker, graph = forms.maker_of_operator(op, attrs, leaves, shared, arrays)
-        padded, known = _padded_operator(forms, maker, graph, axes, leaves)
+        padded, known = proved_padding(forms, maker, graph, axes, leaves)
         forms.shared.update([(id(array), array) for array in arrays])
         call = forms.forms_by_key[key] = packed_call(forms, maker, padded, known, leaves)
         if call is not None:
@@ -215,7 +215,7 @@ def padded_operator_call(
     if key not in forms.forms_by_key:
         own = {position: axis for position, (axis,) in axes}
         maker, graph = forms.maker_of_operator(op, attrs, leaves)
-        proved, _ = _padded_operator(forms, maker, graph, own, leaves)
+        proved, _ = proved_padding(forms, maker, graph, own, leaves)
         forms.forms_by_key[key] = (
             _padded_call(forms, maker, proved, leaves)
             if proved.graph is not None and proved.takes(_shapes(leaves))
@@ -283,7 +283,7 @@ def _shape(argument: Argument) -> Shape:
     return (argument.rows, *argument.arena[0])
 
 
-def _padded_operator(
+def proved_padding(
     forms: Forms,
     maker: Maker,
     trace: Callable[[], StaticGraph],

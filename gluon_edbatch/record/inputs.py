@@ -13,7 +13,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RecordError
 from ..mx.arrays import alias, detached
 from ..mx.modes import modes
-from ..mx.mutation_guard import PLAIN_OR_GUARDED, GuardedArray, MutationGuard
+from ..mx.mutation_guard import PLAIN_OR_GUARDED, MutationGuard
 from ..ops.attrs import Shape
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import NUMBERS, REMEMBERED, SMALL, CallLog
@@ -220,7 +220,7 @@ class Inputs(CallLog):
         eager = False
         if isinstance(array, LazyArray) and 0 not in array.shape:  # of another scope
             eager, array = array._store.spec.eager, array.evaluated()
-        if not eager and array.__class__ in (NDArray, GuardedArray):
+        if not eager and array.__class__ in PLAIN_OR_GUARDED:
             value = self.read(array)
             if value is not None:
                 return value
@@ -278,7 +278,9 @@ class Inputs(CallLog):
                 f'at least one row, and no axis may be empty'
             )
         self.arrays.append((spec, array))
-        return self.value_type(self.store(spec, Shown(()) if scalar else None), -2 * len(self.arrays))
+        return self.value_type(
+            self.store(spec, Shown(()) if scalar else None), -2 * len(self.arrays)
+        )
 
     @property
     def ctx(self) -> mx.Context:

@@ -15,17 +15,14 @@ import numpy as np
 from mxnet import gluon
 
 from ..errors import RecordError
-from ..ops import op_of
 from ..ops.attrs import Shape
 from ..subgraph.elements import by_position
 from ..subgraph.fingerprint import contents
-from ..subgraph.ir import Subgraph
 from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
 from ..subgraph.padding_proof import all_linked
 from ..subgraph.sentences import sentences_first, with_positions
 from ..subgraph.spec import Spec, spec_of
-from ..subgraph.trace import INPUT, StaticGraph
 from .calls import Callee, Form, Nothing, Number, Ragged, kept
 from .forms import Forms
 from .lazy import LazyArray
@@ -199,8 +196,10 @@ def packed_call(
     forms.watch_parameters(maker.name, node_type)
     positions, axes = zip(*sorted(padded.axes.items()))
     results = tuple([next(iter(along), 0) for along in padded.results])
-    facts = padded.pays, block, mutable, {}, {}
-    return PackedCall(node_type, positions, *facts, axes, results, padded.least_length)
+    least = padded.least_length
+    return PackedCall(
+        node_type, positions, padded.pays, block, mutable, {}, {}, axes, results, least
+    )
 
 
 def _is_one_length(padded: PaddedGraph) -> bool:
@@ -218,23 +217,22 @@ def _type_for(
 ) -> Optional[NodeType]:
     shapes = [leaf.shape for leaf in leaves]
     along = [next(iter(own), None) for own in padded.results]
-    graph = _by_position(padded, shapes)
-    by_position = graph is not None
-    kind = Kind.ROWS if by_position else Kind.PACKED
+    graph = None if 0 in padded.axes.values() else by_position(padded.original, shapes, padded.axes)
+    kind = Kind.PACKED if graph is None else Kind.ROWS
     specs = [
         (_packed_spec(leaf, padded.axes[position]), kind)
         if position in padded.axes
         else (_one_row(leaf._store.spec), Kind.ROWS)
         for position, leaf in enumerate(leaves)
     ]
-    if not by_position and (
+    if graph is None and (
         any(spec.rows != 1 for spec, kind in specs if kind is Kind.ROWS)
         or any(map(is_sparse, padded.original.parameters.values()))
     ):
         return None
     facts: dict[str, Any] = {}
     axes = tuple(padded.axes.items())
-    if not by_position:
+    if graph is None:
         if 0 in along and {*padded.axes.values()} != {0}:
             return None
         longer = [next((more for _, more in along.values()), None) for along in padded.results]
@@ -242,24 +240,17 @@ def _type_for(
     try:
         if {*padded.axes.values()} != {1}:
             maker = maker._replace(head=(*maker.head, 'positions', axes))
-        if not by_position:
+        if graph is None:
             graph = sentences_first(padded.original, shapes, padded.axes, along)
         node_type = forms.type_of(maker, specs, lambda: graph, **facts)
     except (RecordError, mx.base.MXNetError):  # its shapes fit some lengths only
         return None
     if node_type.alone or node_type.whole or not forms.runs(node_type):
         return None
-    if by_position and {*node_type.factors} != {1}:
+    if not node_type.packed and {*node_type.factors} != {1}:
         return None
     _pays.setdefault(node_type, True)
     return node_type
-
-
-def _by_position(padded: PaddedGraph, shapes: Sequence[Shape]) -> Optional[StaticGraph]:
-    """Return the graph for rows that are positions, if calls work position by position."""
-    if [*padded.axes.items()] == [(0, 1)] and _is_by_value(padded.original.subgraph):
-        return padded.original if len(shapes) == 1 else None
-    return None if 0 in padded.axes.values() else by_position(padded.original, shapes, padded.axes)
 
 
 def is_packed(node_type: NodeType) -> bool:
@@ -366,21 +357,3 @@ def _packed_spec(value: LazyArray, axis: int) -> Spec:
         return spec
     shape = spec.shape
     return spec_of((shape[axis], *shape[1:axis], *shape[axis + 1 :]), spec.dtype, spec.ctx)
-
-
-def _is_by_value(graph: Subgraph) -> bool:
-    """Return whether each position of the result depends on that position of the argument only."""
-    (head,) = graph.heads[:1]
-    chain = {INPUT % 0}
-    for node in graph.nodes:
-        if node.is_variable:
-            continue
-        inputs = [graph.nodes[entry.node] for entry in node.inputs]
-        if (
-            not op_of(node.op).by_value(node.attrs)
-            or inputs[0].name not in chain
-            or not all(other.is_variable for other in inputs[1:])
-        ):
-            return False
-        chain = {node.name}
-    return len(graph.heads) == 1 and graph.nodes[head.node].name in chain

@@ -27,7 +27,7 @@ from ..subgraph.trace import describe
 from . import control_flow
 from .calls import ANY, Form, Ints, Nothing, Number, Ragged
 from .each import for_each, holds_each
-from .element_calls import element_calls, rearranged, stacked, taken
+from .element_calls import element_calls, rearranged, stacked, store_of_stacked, taken
 from .expressions import (
     ExpressionArray,
     fused,
@@ -171,7 +171,32 @@ class Recording(Forms):
             prefix.form = form
             if packed is None and padded is None:  # however often it comes
                 self.remember(callee, kinds, prefix.form)
+        if prefix.form.lengths != ANY:
+            found = self._call_of_sentences(callee, args, prefix.form, values)
+            if found is not None:
+                return found
         return self.append_call(prefix.form, values)
+
+    def _call_of_sentences(self, callee, args, form: Form, values) -> Any:
+        """Record a block's call, for whose lengths there is no other type, on ragged arguments as
+        packed sentences; None if that is not possible."""
+        stores = [
+            store_of_stacked(self, each) if each.__class__ is RaggedArray else each._store
+            for each in values
+        ]
+        if (
+            form.node_type.neutral
+            or None in stores
+            or self.known_form_for_lengths(form, values) is not None
+            or self._by_elements(form, values, False)
+        ):
+            return None
+        template = tuple([flatten(arg, ARRAYS, []) for arg in args])
+        shown = [self.value_type(store, 0) for store in stores]
+        call = padded_block_call(self, callee, template, shown)
+        if call.__class__ is not PackedCall:
+            return None
+        return call.record(self, [stacked(self, each) for each in values])
 
     def fused_operation(self, callee, args) -> Any:
         """Call MXNet's function of an operator on arguments that are not all values. If it fuses an
@@ -312,6 +337,9 @@ class Recording(Forms):
             packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
             if packed is not None and packed.is_wanted(self, leaves):
                 return packed.record(self, leaves)
+            found = fused(self, op, attrs, leaves) if fuses and not shared else None
+            if found is not None:
+                return found
             leaves = unpacked(self, leaves)
         if self.pads and not shared:
             padded = padded_operator_call(self, op, attrs, leaves)
@@ -379,13 +407,14 @@ class Recording(Forms):
         except RecordError as error:
             raise RecordError(f'{error}\n  called at {current_site()}') from None
 
-    def _by_elements(self, form: Form, leaves: Sequence[NDArray]) -> Any:
-        """Return the results of a call recorded for each ragged value; None if that differs."""
+    def _by_elements(self, form: Form, leaves: Sequence[NDArray], record: bool = True) -> Any:
+        """Return the results of a call recorded for each ragged value, or whether it can be; None
+        if that differs."""
         if form.elements is None:
             calls = element_calls(self, form, *self.by_length[form.index])
             form.elements = False if calls is None else calls
         if form.elements and form.elements.fit(leaves):
-            return form.elements.record(self, form, leaves)
+            return form.elements.record(self, form, leaves) if record else True
         return None
 
     def append_by_length(self, form: Form, leaves: Sequence[NDArray]) -> Form:

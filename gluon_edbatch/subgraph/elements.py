@@ -76,8 +76,8 @@ def elements(
 def by_position(
     graph: StaticGraph, shapes: Sequence[Shape], axes: Mapping[int, int]
 ) -> Optional[StaticGraph]:
-    """Return the graph of one position of sentences, if each position of all results depends on that
-    of the arguments only; else None.
+    """Return the graph of one position of sentences, if each position of all results depends on
+    that of the arguments only; else None.
 
     Parameters
     ----------
@@ -98,22 +98,32 @@ def by_position(
     for index, node in enumerate(graph.subgraph.nodes):
         if any(entry in found.axes for entry in node.inputs) and Entry(index) not in found.axes:
             return None  # a reduction
-    rewriter = Rewriter()
-    moved: dict[Entry, Operand] = {}
-    for index, node in enumerate(graph.subgraph.nodes):
-        made = rewriter.keep(node, [moved[entry] for entry in node.inputs])
-        if node.is_variable and node.name in names:
-            made = rewriter.add('expand_dims', [made], axis=names[node.name])
-        for entry in _outputs(graph.subgraph, index):
-            moved[entry] = made._replace(output=entry.output)
-    results = [
-        rewriter.add('squeeze', [moved[head]], axis=found.axes[head])
-        if found.axes[head]
-        else moved[head]
-        for head in heads
-    ]
-    subgraph = Subgraph.of(rewriter.nodes, [result.entry for result in results])
+    subgraph = _of_one(graph.subgraph, found.axes, {}, [(head, found.axes[head]) for head in heads])
     return graph._replace(subgraph=subgraph)
+
+
+def _of_one(
+    graph: Subgraph,
+    axes: Mapping[Entry, int],
+    read: Mapping[Entry, int],
+    heads: Sequence[tuple[Entry, int]],
+) -> Subgraph:
+    """Return the graph for one position or value: its inputs get their ragged axis, and results,
+    given with theirs, lose it unless it is the first. Entries in `read` are inputs of that number.
+    """
+    rewriter = Rewriter()
+    moved = {entry: rewriter.variable(INPUT % number) for entry, number in read.items()}
+    for index, node in enumerate(graph.nodes):
+        made = rewriter.keep(node, [moved[entry] for entry in node.inputs])
+        if node.is_variable and Entry(index) in axes:
+            made = rewriter.add('expand_dims', [made], axis=axes[Entry(index)])
+        for entry in _outputs(graph, index):
+            moved.setdefault(entry, made._replace(output=entry.output))
+    results = [
+        rewriter.add('squeeze', [moved[head]], axis=axis) if axis else moved[head]
+        for head, axis in heads
+    ]
+    return Subgraph.of(rewriter.nodes, [result.entry for result in results])
 
 
 def _decomposed(graph: Subgraph, shapes: Mapping[str, Shape], found: RaggedAxes) -> Subgraph:
@@ -147,7 +157,9 @@ class _InTwo:
         read = self._read_by_values()
         whole = Subgraph.of(self._subgraph.nodes, of_all + read) if of_all or read else None
         first = self._arguments + len(of_all)
-        each = self._for_each({entry: first + place for place, entry in enumerate(read)})
+        numbers = {entry: first + place for place, entry in enumerate(read)}
+        heads = [(head, _AXIS) for head in self._of_each()]
+        each = _of_one(self._subgraph, self._axes, numbers, heads)
         return Elements(
             None if whole is None else self._part(whole),
             self._part(each) if self._of_each() else None,
@@ -181,19 +193,6 @@ class _InTwo:
                 if inputs & found or not op.is_view or op.noise is not None:
                     found.add(index)
         return found
-
-    def _for_each(self, read: Mapping[Entry, int]) -> Subgraph:
-        """Return the part for one value, whose inputs `read` are numbered as given."""
-        graph, rewriter = self._subgraph, Rewriter()
-        moved = {entry: rewriter.variable(INPUT % number) for entry, number in read.items()}
-        for index, node in enumerate(graph.nodes):
-            made = rewriter.keep(node, [moved[entry] for entry in node.inputs])
-            if node.is_variable and Entry(index) in self._axes:
-                made = rewriter.add('expand_dims', [made], axis=_AXIS)
-            for entry in _outputs(graph, index):
-                moved.setdefault(entry, made._replace(output=entry.output))
-        heads = [rewriter.add('squeeze', [moved[head]], axis=_AXIS) for head in self._of_each()]
-        return Subgraph.of(rewriter.nodes, [head.entry for head in heads])
 
     def _part(self, subgraph: Subgraph) -> SubgraphPart:
         """Return a part of the call's graph, with its own inputs numbered from 0."""

@@ -7,7 +7,7 @@ the states of S layers, becomes S rows for each sentence.
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Optional
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -91,7 +91,7 @@ def rows_apart(graph: StaticGraph, shapes: Sequence[Shape]) -> StaticGraph:
             return None
         if node.shape != (1,) or node.attrs.axes(len(shape)) != every:
             return None
-        attrs = {**node.attrs, 'axis': tuple(range(1, len(shape))), 'exclude': False}
+        attrs: Any = {**node.attrs, 'axis': tuple(range(1, len(shape))), 'exclude': False}
         return rewriter.add(node.op, node.inputs, **attrs)
 
     known = {INPUT % place: shape for place, shape in enumerate(shapes)}

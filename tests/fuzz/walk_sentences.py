@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Compare random models of sentences of different lengths with eager Gluon.
 
-Each case is drawn by a seed. A third are blocks of layers over whole sentences, (1, L, C) or
+Each case is drawn by a seed. A quarter are blocks of layers over whole sentences, (1, L, C) or
 (L, 1, C): recurrent layers, convolutions, attention with heads, products and normalisations, and
-what is left at the end. A third are attention by operators outside of blocks, on ragged values or
-on matrices with different numbers of rows. A third are documents: a block for each sentence, and
-attention to their values. Outputs and gradients are compared by `assert_matches_eager`, whose judge
-of rounding is float64, with native operators or without. The exit status says whether there was a
-difference.
+what is left at the end. A quarter are attention by operators outside of blocks, on ragged values or
+on matrices with different numbers of rows. A quarter are documents: a block for each sentence, and
+attention to their values. A quarter are chains of operators that move the axis of the words, cut
+and order words, and reduce them, in a block or outside. Outputs and gradients are compared by
+`assert_matches_eager`, whose judge of rounding is float64, with native operators or without. The
+exit status says whether there was a difference.
 
     python -m tests.fuzz.walk_sentences --cases 10000 --seed 1
     python -m tests.fuzz.walk_sentences --seed 1 --only 17    # one case, with its error
@@ -119,9 +120,9 @@ class Layers(gluon.HybridBlock):
         return f'layers {self.shown}, left {self.left}, axis of words {self.axis}'
 
 
-def sentence(draw: random.Random, axis: int) -> mx.nd.NDArray:
-    """A sentence of one to ten words, with a gradient."""
-    shape = (1, draw.randint(1, 10)) if axis else (draw.randint(1, 10), 1)
+def sentence(draw: random.Random, axis: int, least: int = 1) -> mx.nd.NDArray:
+    """A sentence of up to ten words, with a gradient."""
+    shape = (1, draw.randint(least, 10)) if axis else (draw.randint(least, 10), 1)
     array = nd.array(np.random.RandomState(draw.randrange(2**31)).normal(size=(*shape, WIDTH)))
     array.attach_grad()
     return array
@@ -222,6 +223,139 @@ class Documents(edb.AutoBatchMixin, gluon.Block):
         return f'documents of {self.words}'
 
 
+# --- operators that move the axis of the words --------------------------------------------------
+
+# By the shape of what they read and return: words are the axis that is L.
+MOVES: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {
+    '1LC': {
+        'swapped': ('1CL', lambda F, x: F.swapaxes(x, 1, 2)),
+        'turned': ('1CL', lambda F, x: F.transpose(x, axes=(0, 2, 1))),
+        'heads': (
+            '1HLD',
+            lambda F, x: F.transpose(F.reshape(x, shape=(0, 0, HEADS, -1)), axes=(0, 2, 1, 3)),
+        ),
+        'dense': ('1LC', lambda F, x: F.tanh(x * 1.5)),
+        'reversed': ('1LC', lambda F, x: F.reverse(x, axis=1)),
+        'without the first': ('1LC', lambda F, x: F.slice_axis(x, axis=1, begin=1, end=None)),
+        'without the last': ('1LC', lambda F, x: F.slice_axis(x, axis=1, begin=0, end=-1)),
+        'the first before all': (
+            '1LC',
+            lambda F, x: F.concat(F.slice_axis(x, axis=1, begin=0, end=1), x, dim=1),
+        ),
+        'pairs': (
+            '1LC',
+            lambda F, x: (
+                F.slice_axis(x, axis=1, begin=0, end=-1)
+                * F.slice_axis(x, axis=1, begin=1, end=None)
+            ),
+        ),
+        'running sum': ('1LC', lambda F, x: F.cumsum(x, axis=1) * 0.3),
+        'ordered': ('1LC', lambda F, x: F.sort(x, axis=1)),
+        'softmax of words': ('1LC', lambda F, x: F.softmax(x, axis=1) * x),
+        'centred': ('1LC', lambda F, x: F.broadcast_sub(x, F.mean(x, axis=1, keepdims=True))),
+        'chosen': ('1LC', lambda F, x: F.where(x > 0, x, F.zeros_like(x) - 0.5)),
+        'of the largest': (
+            '1LC',
+            lambda F, x: F.broadcast_mul(
+                x, F.expand_dims(F.pick(x, F.argmax(x, axis=2), axis=2), axis=2)
+            ),
+        ),
+        'norms': ('1LC', lambda F, x: F.broadcast_div(x, F.norm(x, axis=2, keepdims=True) + 1)),
+        'products': ('1LC', lambda F, x: F.batch_dot(x, F.batch_dot(x, x, transpose_a=True)) * 0.1),
+        'attention': (
+            '1LC',
+            lambda F, x: F.batch_dot(F.softmax(F.batch_dot(x, x, transpose_b=True)), x),
+        ),
+        'rows': ('LC', lambda F, x: F.reshape(x, shape=(-3, 0))),
+    },
+    '1CL': {
+        'swapped': ('1LC', lambda F, x: F.swapaxes(x, 1, 2)),
+        'softmax of words': ('1CL', lambda F, x: F.softmax(x, axis=2)),
+        'largest of three': (
+            '1CL',
+            lambda F, x: F.Pooling(x, kernel=(3,), pad=(1,), stride=(1,), pool_type='max'),
+        ),
+        'tanh': ('1CL', lambda F, x: F.tanh(x)),
+        'padded': (
+            '1CL',
+            lambda F, x: F.squeeze(
+                F.pad(
+                    F.expand_dims(x, axis=1),
+                    mode='constant',
+                    pad_width=(0, 0, 0, 0, 0, 0, 1, 1),
+                    constant_value=0,
+                ),
+                axis=1,
+            ),
+        ),
+        'centred': ('1CL', lambda F, x: F.broadcast_sub(x, F.mean(x, axis=2, keepdims=True))),
+    },
+    '1HLD': {
+        'joined': (
+            '1LC',
+            lambda F, x: F.reshape(F.transpose(x, axes=(0, 2, 1, 3)), shape=(0, 0, -1)),
+        ),
+        'softmax of words': ('1HLD', lambda F, x: F.softmax(x, axis=2)),
+        'sigmoid': ('1HLD', lambda F, x: F.sigmoid(x) * x),
+    },
+    'LC': {
+        'tanh': ('LC', lambda F, x: F.tanh(x)),
+        'sum of words': ('C', lambda F, x: F.sum(x, axis=0)),
+    },
+}
+REDUCED: dict[str, Callable[..., Any]] = {
+    'sum': lambda F, x, axis: F.sum(x, axis=axis),
+    'mean': lambda F, x, axis: F.mean(x, axis=axis),
+    'max': lambda F, x, axis: F.max(x, axis=axis),
+    'norm': lambda F, x, axis: F.norm(x, axis=axis),
+    'sum of all': lambda F, x, axis: F.sum(x),
+    'mean of all': lambda F, x, axis: F.mean(x),
+    'largest two': lambda F, x, axis: F.topk(x, k=2, axis=axis, ret_typ='value'),
+    'all': lambda F, x, axis: x,
+}
+
+
+class Chain(gluon.HybridBlock):
+    """Operators, one after the other."""
+
+    def __init__(self, draw: random.Random):
+        super().__init__()
+        shape, self.steps = '1LC', []
+        for _ in range(draw.randint(1, 5)):
+            if shape not in MOVES:
+                break
+            name = draw.choice(list(MOVES[shape]))
+            self.steps.append((shape, name))
+            shape = MOVES[shape][name][0]
+        self.axis = shape.find('L')
+        ends = [name for name in REDUCED if self.axis > 0 or name == 'all']
+        self.end = draw.choice(ends)
+
+    def hybrid_forward(self, F, x):
+        for shape, name in self.steps:
+            x = MOVES[shape][name][1](F, x)
+        return REDUCED[self.end](F, x, self.axis)
+
+
+class Moved(edb.AutoBatchMixin, gluon.Block):
+    """A layer over a sentence, and a chain of operators in a block or outside."""
+
+    def __init__(self, draw: random.Random):
+        super().__init__()
+        self.in_block = draw.random() < 0.5
+        with self.name_scope():
+            self.layer = nn.Dense(WIDTH, flatten=False, in_units=WIDTH)
+            self.chain = Chain(draw)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return self.chain(x) if self.in_block else self.chain.hybrid_forward(nd, x)
+
+    def __repr__(self) -> str:
+        where, steps = 'in a block' if self.in_block else 'outside', self.chain.steps
+        return f'moved {where}: {[name for _, name in steps]}, end {self.chain.end}'
+
+
 # --- cases --------------------------------------------------------------------------------------
 
 
@@ -229,13 +363,16 @@ def drawn(seed: int, number: int) -> tuple[gluon.Block, list[Any], bool]:
     """Return a model with its samples, and whether native operators run."""
     draw = random.Random(f'{seed} {number}')
     mx.random.seed(draw.randrange(2**31))
-    count, kind = draw.randint(2, 6), number % 3
+    count, kind = draw.randint(2, 6), number % 4
     if kind == 0:
         net: Any = Layers(draw)
         samples: list[Any] = [sentence(draw, net.axis) for _ in range(count)]
     elif kind == 1:
         net = Operators(draw)
         samples = [(vectors(draw, 1)[0], vectors(draw)) for _ in range(count)]
+    elif kind == 3:
+        net = Moved(draw)
+        samples = [sentence(draw, 1, least=7) for _ in range(count)]
     else:
         net = Documents(draw)
         axis = net.words.axis

@@ -99,7 +99,7 @@ def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, Non
                 node_type.parameters[member].grad_req != 'null'
                 for member in program.parameters(source)
             )
-        elif kind == 'index' and batch.reads[position].parents is not None and node_type.packed:
+        elif kind == 'padded':
             inputs.append(state.padded_index(batch, position))
         elif kind == 'index':
             inputs.append(state.index(batch.reads[position], node_type))

@@ -32,8 +32,9 @@ class Source(NamedTuple):
 
     Kinds are ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` and
     ``'pack'``. Ragged arguments have ``'parents'`` and ``'segments'`` if they are not padded,
-    ``'lengths'`` if their padding is masked. Packed ones have ``'lengths'``, too, and
-    ``'unpadded'`` tells the places that are no padding in results so much longer.
+    ``'lengths'`` if their padding is masked. Packed ones have ``'lengths'``, too, ``'padded'`` in
+    place of ``'index'``, and ``'unpadded'`` tells the places that are no padding in results so much
+    longer.
     """
 
     kind: str
@@ -87,7 +88,7 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
     graph = debug.changed('segments', graph, node_type.by_segments) if segmented else graph
     if {MASKED_SLICE, MASKED_GATHER}.intersection(reads):
         graph = debug.changed('padding', graph, node_type.masked)
-    if PADDED in reads:
+    if PADDED in reads and node_type.layout is not None:
         graph = debug.changed('padding', graph, node_type.layout.masked or graph)
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else the graph is for these lengths already
@@ -116,10 +117,10 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
     place = {name: position for position, name in enumerate(node_type.graph.parameters)}
     known = {name: Source('parameter', position) for name, position in place.items()}
     known.update({name: Source('pack', index) for index, name in enumerate(packed)})
-    for position in range(len(reads)):
+    for position, read in enumerate(reads):
         known[INPUT % position] = Source('rows', position)
         known[_ARENA % position] = Source('arena', position)
-        known[_INDEX % position] = Source('index', position)
+        known[_INDEX % position] = Source('padded' if read == PADDED else 'index', position)
         known[LENGTHS % (INPUT % position)] = Source('lengths', position)
     if PADDED in reads:
         longer = {more for more in node_type.packed if more is not None}
