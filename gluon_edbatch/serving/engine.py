@@ -203,7 +203,8 @@ class Engine:
             Has what `change` returns or raises; wait with ``await asyncio.wrap_future(...)``.
         """
         update = Request(change, Future(), 0.0, None)
-        self._queue.put_update(update)
+        update.is_update = True
+        self._queue.put([update])
         return update.reply
 
     def metrics(self) -> Metrics:
@@ -266,14 +267,11 @@ class Engine:
         if failed is not None and not self._warm.done():
             self._warm.set_exception(failed)
         elif failed is not None:
-            ended = EngineClosedError(f'the engine ended by {failed!r}')
-            updates = list(self._queue.updates)
-            self._queue.updates.clear()
-            left = [*self._queue.begun, *(self._queue.take(len(self._queue), 0) or [])]
-            for request in [*updates, *left]:
-                request.error = ended
-            _reply(updates)
-            self._answer(left)
+            while self._queue.take(self._max_batch, 0):
+                pass  # all of them are begun then
+            for request in self._queue.begun:
+                request.error = EngineClosedError(f'the engine ended by {failed!r}')
+            self._answer(list(self._queue.begun))
 
     def _step(self) -> bool:
         """Run one round, or an update; return False once the queue is closed and empty."""
@@ -284,6 +282,10 @@ class Engine:
         requests = self._queue.take(room, running) if batches.may_join else []
         if requests is None:
             return False
+        if requests and requests[0].is_update:
+            batches.close(only_empty=True)
+            self._do_update(requests[0])
+            return True
         begin, now = perf_counter(), monotonic()
         late: list[Request] = []
         wanted: list[Request] = []
@@ -301,14 +303,11 @@ class Engine:
             batches.note_round(seconds, joined=bool(wanted))
             if queued or 2 * running >= self._max_batch:  # smaller rounds do not show the capacity
                 self._estimator.note_round(len(done), seconds)
-        elif self._queue.updates:
-            batches.close(only_empty=True)
-            self._do_update()
         self._answer(late + done)
         return True
 
-    def _do_update(self) -> None:
-        update = self._queue.updates.popleft()
+    def _do_update(self, update: Request) -> None:
+        self._queue.begun.discard(update)
         if update.reply.set_running_or_notify_cancel():
             try:
                 update.result = update.sample()

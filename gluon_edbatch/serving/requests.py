@@ -2,7 +2,6 @@
 
 import heapq
 import math
-from collections import deque
 from collections.abc import Sequence
 from itertools import count
 from threading import Condition
@@ -20,10 +19,10 @@ class Request:
 
     Cancelling the reply gives the sample up. `arrived`, `deadline` and `begun` (the start of its
     evaluation) are times of the monotonic clock. `part` is called with each emitted value;
-    `emitted` counts them.
+    `emitted` counts them. The sample of an update is a function that changes the model.
     """
 
-    begun, emitted = 0.0, 0
+    begun, emitted, is_update = 0.0, 0, False
     part: Optional[Callable[[Any], None]] = None
     result: Any = None
     error: Optional[BaseException] = None
@@ -35,7 +34,7 @@ class Request:
     @property
     def urgency(self) -> float:
         """Return the rank in the queue; the request with the least goes first."""
-        return min(self.deadline, self.arrived + PATIENCE)
+        return -math.inf if self.is_update else min(self.deadline, self.arrived + PATIENCE)
 
     def is_given_up(self, now: float) -> bool:
         """Return whether the deadline has passed or the caller has cancelled the reply."""
@@ -60,14 +59,13 @@ class LatencyEstimator:
 
 
 class RequestQueue:
-    """Pass requests and updates from callers, in any thread, to the one thread that evaluates."""
+    """Pass requests from callers, in any thread, to the one thread that evaluates."""
 
     def __init__(self, most: int, estimator: LatencyEstimator, max_wait: float = PATIENCE):
         self._most, self._estimator, self._max_wait = most, estimator, max_wait
         self.refused = self.cancelled = 0  # requests not accepted, and removed to make room
         self.begun: set[Request] = set()  # taken from the queue; who answers them removes them
         self._waiting: list[tuple[float, int, Request]] = []
-        self.updates: deque[Request] = deque()  # changes of the model, as samples to call
         self._numbers, self._open, self._changed = count(), False, Condition()
 
     def open(self) -> None:
@@ -87,8 +85,12 @@ class RequestQueue:
         """Queue all of these requests, or none. Raises QueueFullError if too many would wait, or
         for too long; raises EngineClosedError if the queue is closed."""
         with self._changed:
-            self._check_open()
-            why = self._why_not(requests) if requests else None
+            if not self._open:
+                raise EngineClosedError(
+                    'the engine takes no requests: it was not started (`with engine:`, '
+                    '`async with engine:`), or was told to stop'
+                )
+            why = self._why_not(requests)
             if why is not None:
                 self.refused += len(requests)
                 raise QueueFullError(f'{why}: try again later')
@@ -98,6 +100,8 @@ class RequestQueue:
 
     def _why_not(self, requests: Sequence[Request]) -> Optional[str]:
         """Return why to refuse these requests, which share one deadline; None to accept."""
+        if not requests or requests[0].is_update:
+            return None
         if len(self._waiting) + len(requests) > self._most:
             wanted = [entry for entry in self._waiting if not entry[2].reply.cancelled()]
             self.cancelled += len(self._waiting) - len(wanted)
@@ -122,32 +126,19 @@ class RequestQueue:
             f'ms, and {1e3 * left:.0f} are waited for ({limit})'
         )
 
-    def put_update(self, update: Request) -> None:
-        """Queue a change to make before waiting requests; raises EngineClosedError if closed."""
-        with self._changed:
-            self._check_open()
-            self.updates.append(update)
-            self._changed.notify()
-
-    def _check_open(self) -> None:
-        if not self._open:
-            raise EngineClosedError(
-                'the engine takes no requests: it was not started (`with engine:`, '
-                '`async with engine:`), or was told to stop'
-            )
-
     def take(self, room: int, running: int) -> Optional[list[Request]]:
         """Remove and return the most urgent requests, at most `room`; if none is running, block
-        until a request or update arrives. Return None once the queue is closed and empty."""
+        until one arrives. An update is taken alone, when no sample is running. Return None once the
+        queue is closed and empty."""
         with self._changed:
-            while not running and not self._waiting and not self.updates:
+            while not running and not self._waiting:
                 if not self._open:
                     return None
                 self._changed.wait()
-            if self.updates:  # running samples end first, then the update runs, then the others
-                return []
             number = len(self._waiting)
-            if number > room:  # more arrive than leave: let them join in groups
+            if number and self._waiting[0][2].is_update:
+                number = 0 if running else 1
+            elif number > room:  # more arrive than leave: let them join in groups
                 number = room if room * GROUPS >= room + running else 0
             taken = [heapq.heappop(self._waiting)[2] for _ in range(number)]
             self.begun.update(taken)
