@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ import uvloop
 from pydantic_core import to_json
 
 from ..errors import FolderError
-from .open_inference import Answer, Call, Inference, RequestError, check_model, error, read, write
+from .open_inference import Answer, Call, RequestError, check_model, error, read, write
 from .served_model import ServedModel
 
 LOG = logging.getLogger('edb.serving')
@@ -51,57 +51,16 @@ def freeze() -> None:
     gc.freeze()
 
 
-class Handler:
-    """Hold the models of a worker, and answer calls with them."""
-
-    def __init__(self, folders: dict[str, Path]):
-        self._folders = folders
-        self._models: dict[str, ServedModel] = {}
-
-    async def answer(self, call: Call, part: Callable[[Answer], Any]) -> Answer:
-        """Return the answer to a call; `part` gets partial answers before it, if it streams."""
-        try:
-            if call.kind in ('load', 'unload'):
-                return await self._change(call.kind, call.model)
-            request = read(call)
-            model = self._models[check_model(request.model, self._folders, self._models)]
-            emitted = partial(_emitted, request, part) if call.streams else None
-            return write(request, await model.infer(request, emitted))
-        except (RequestError, FolderError) as fault:
-            return error(getattr(fault, 'status', 400), str(fault))
-        except Exception:
-            failed = error(500, 'this should not have happened: the log tells more')
-            return failed._replace(traceback=format_exc())
-
-    async def _change(self, kind: str, name: str) -> Answer:
-        """Unload a model, or load its folder and replace the loaded one."""
-        new = None
-        if kind == 'load':
-            new = await asyncio.to_thread(ServedModel, name, self._folders[name])
-        old = self._models.pop(name, None)
-        if new is not None:
-            self._models[name] = new
-            freeze()
-        if old is not None:  # it finishes accepted requests
-            await asyncio.to_thread(old.close)
-        return Answer(200, to_json(new and new.metadata))
-
-
-def _emitted(request: Inference, part: Callable[[Answer], Any], sample: int, value: Any) -> None:
-    outputs = {'sample': np.array([sample]), 'part': np.array([to_json(value)], object)}
-    part(write(request, outputs, is_last=False))
-
-
 async def work(connection: socket.socket, folders: dict[str, Path]) -> None:
-    """Answer calls from a socket until the other side disconnects."""
-    loop, handler = asyncio.get_running_loop(), Handler(folders)
+    """Answer calls from a socket with models, until the other side disconnects."""
+    loop, models = asyncio.get_running_loop(), dict[str, ServedModel]()
     reader, writer = await asyncio.open_unix_connection(sock=connection)
     tasks: dict[int, asyncio.Task[None]] = {}
 
     async def answer(number: int, call: Call) -> None:
         part = partial(loop.call_soon_threadsafe, send, writer, number)
         try:
-            send(writer, number, await handler.answer(call, part))
+            send(writer, number, await _answer(call, part, folders, models))
         finally:
             tasks.pop(number, None)
 
@@ -110,6 +69,37 @@ async def work(connection: socket.socket, folders: dict[str, Path]) -> None:
             tasks[number] = loop.create_task(answer(number, call))
         elif number in tasks:
             tasks.pop(number).cancel()  # also of a task that has not begun
+
+
+async def _answer(
+    call: Call, part: Callable[[Answer], Any], folders: dict[str, Path], models: dict[str, Any]
+) -> Answer:
+    """Return the answer to a call; `part` gets partial answers before it, if it streams."""
+
+    def emitted(sample: int, value: Any) -> None:
+        outputs = {'sample': np.array([sample]), 'part': np.array([to_json(value)], object)}
+        part(write(request, outputs, is_last=False))
+
+    try:
+        if call.kind in ('load', 'unload'):
+            new = None
+            if call.kind == 'load':
+                new = await asyncio.to_thread(ServedModel, call.model, folders[call.model])
+            old = models.pop(call.model, None)
+            if new is not None:
+                models[call.model] = new
+                freeze()
+            if old is not None:  # it finishes accepted requests
+                await asyncio.to_thread(old.close)
+            return Answer(200, to_json(new and new.metadata))
+        request = read(call)
+        model = models[check_model(request.model, folders, models)]
+        return write(request, await model.infer(request, emitted if call.streams else None))
+    except (RequestError, FolderError) as fault:
+        return error(getattr(fault, 'status', 400), str(fault))
+    except Exception:
+        failed = error(500, 'this should not have happened: the log tells more')
+        return failed._replace(traceback=format_exc())
 
 
 def main() -> None:
@@ -137,14 +127,14 @@ class WorkerPool:
     def __init__(self, folders: dict[str, Path], processes: int):
         self.folders, self._processes = folders, processes
         self.models: dict[str, Any] = {}  # metadata of loaded models, by name
-        self._loaded = set(folders)  # models that each worker should have
         self.workers: list[Worker] = []
         self._numbers, self._is_open, self._changing = count(), True, asyncio.Lock()
         self._watching: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start all workers; return when they are warm. Raises FolderError."""
-        await asyncio.gather(*[self._add() for _ in range(max(1, self._processes))])
+        number = max(1, self._processes)
+        await asyncio.gather(*[self._add(self.folders) for _ in range(number)])
 
     async def _begin(self, connection: socket.socket) -> Any:
         """Start a worker, which has not loaded a model yet; return its process, if it has one."""
@@ -158,7 +148,7 @@ class WorkerPool:
                 pass_fds=[connection.fileno()], stdin=asyncio.subprocess.DEVNULL,
             )  # fmt: skip
 
-    async def _add(self) -> None:
+    async def _add(self, names: Iterable[str]) -> None:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         worker = Worker(writer, await self._begin(theirs))
@@ -166,7 +156,7 @@ class WorkerPool:
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
         try:
-            for name in sorted(self._loaded):
+            for name in sorted(names):
                 await self._change('load', name, worker)
         except RequestError as fault:
             worker.writer.close()
@@ -187,7 +177,7 @@ class WorkerPool:
         while is_lost and self._is_open:
             try:
                 async with self._changing:
-                    await self._add()
+                    await self._add(self.models)
                 return
             except FolderError as fault:
                 LOG.error('a worker does not start: %s', fault)
@@ -220,11 +210,8 @@ class WorkerPool:
             raise RequestError(404, f'there is no model {name[:100]}')
         async with self._changing:
             if kind == 'unload':
-                self._loaded.discard(name)
                 self.models.pop(name, None)
             await asyncio.gather(*[self._change(kind, name, each) for each in self.workers])
-            if kind == 'load':
-                self._loaded.add(name)
 
     async def _change(self, kind: str, name: str, worker: Worker) -> None:
         (answer,) = [each async for each in self.ask(Call(kind, name), worker)]
