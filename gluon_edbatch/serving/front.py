@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from ipaddress import ip_address
-from itertools import count
 from time import monotonic
 from typing import Any, Optional
 from uuid import uuid4
@@ -110,7 +109,6 @@ class Front:
         self.pool, self._options = pool, options
         self.open, self.is_draining = 0, False
         self._estimator, self._ended = LatencyEstimator(), 0.0
-        self._ids, self._prefix = count(1), uuid4().hex[:12]
 
     def check_room(self) -> None:
         """Raise RequestError if the server ends, or if the open requests, at least `LEAST_OPEN`,
@@ -146,7 +144,7 @@ class Front:
 
     def request_id(self, given: str) -> str:
         """Return the ID of a request: the client's if it is well-formed, else a new one."""
-        return given if _ID.fullmatch(given) else f'{self._prefix}-{next(self._ids)}'
+        return given if _ID.fullmatch(given) else uuid4().hex
 
     async def noted(
         self, protocol: str, what: str, name: str, answers: AsyncIterator[Answer]
