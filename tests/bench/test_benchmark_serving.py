@@ -1,11 +1,14 @@
 """benchmarks/serving/__main__.py measures what it says."""
 
+import asyncio
 import json
 import sys
+from contextlib import suppress
+from itertools import count
 
 import numpy as np
 
-from benchmarks.serving import load, virtual
+from benchmarks.serving import http, load, virtual
 from benchmarks.serving.wire import ANSWERED, FAILED, LATE, REFUSED
 from tests.support.processes import ROOT, run
 
@@ -62,3 +65,38 @@ def test_windows_of_requests(monkeypatch):
     latencies = virtual.window_latencies(together, list('abcde'), times, 0.2, 2)
     assert batches == [['a', 'b'], ['c', 'd'], ['e']]
     np.testing.assert_allclose(latencies, [1.1, 1.0, 1.8, 1.75, 1.2])
+
+
+def test_requests_over_http():
+    """From a server that refuses every third one, and answers in pieces."""
+    numbers, ends = count(), []
+
+    async def connected(reader, writer):
+        ends.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b'\r\n\r\n')
+                assert head.startswith(b'POST /any HTTP/1.1\r\n') and b'Content-Length: 7' in head
+                assert await reader.readexactly(7) == b'{"a":1}'
+                writer.write(
+                    b'HTTP/1.1 200 OK\r\n' if next(numbers) % 3 else b'HTTP/1.1 503 No\r\n'
+                )
+                for piece in (b'content-length: 3\r\n', b'\r\na', b'bc'):
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                    writer.write(piece)
+        writer.close()
+        await writer.wait_closed()
+
+    async def measured():
+        server = await asyncio.start_server(connected, '127.0.0.1', 0)
+        url = f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}/any'
+        found = await http._open(url, [b'{"a":1}'], 3000.0, 0.01)
+        server.close()
+        await asyncio.gather(*ends)
+        return found
+
+    found = asyncio.run(measured())
+    assert {status: each['share'] for status, each in found.items()} == {
+        'sent late': 1.0, 200: 0.667, 503: 0.333
+    }  # fmt: skip
