@@ -19,7 +19,7 @@ from .forms import Forms
 from .lazy import EmptyArray, RaggedArray
 from .remembered import Maker
 from .sites import current_site
-from .stores import Shown, Store
+from .stores import ShownAs, Store
 
 Specs = list[tuple[Spec, Kind]]
 _AXIS = 1
@@ -135,7 +135,7 @@ def store_of_stacked(recording: Any, ragged: RaggedArray) -> Optional[Store]:
     spec, count = ragged._store.spec, len(ragged._ids)
     if spec.shape[:1] != (1,) or spec.eager or not count or not ragged._store.shape:
         return None
-    return recording.store(spec.of_rows(count), Shown((1, count, *spec.shape[1:]), 1))
+    return recording.store(spec.of_rows(count), ShownAs((1, count, *spec.shape[1:]), 1))
 
 
 def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others: Any) -> Any:

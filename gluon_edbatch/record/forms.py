@@ -47,7 +47,7 @@ from .remembered import (
     types_of,
 )
 from .sites import current_site, site_of_error
-from .stores import Shown, Store
+from .stores import ShownAs, Store
 
 
 class Forms(Inputs):
@@ -366,13 +366,13 @@ class Forms(Inputs):
 
 def _shown(
     node_type: NodeType, specs: Sequence[Spec], axes: Sequence[int]
-) -> Sequence[Optional[Shown]]:
+) -> Sequence[Optional[ShownAs]]:
     """Return how users see results; None where that is the spec's shape."""
     none = (0,) * len(specs)
     return [
-        Shown((1, *spec.shape[1:axis], spec.rows, *spec.shape[axis:]), axis)
+        ShownAs((1, *spec.shape[1:axis], spec.rows, *spec.shape[axis:]), axis)
         if axis
-        else Shown(())
+        else ShownAs(())
         if scalar
         else None
         for spec, axis, scalar in zip(specs, axes or none, node_type.graph.scalars or none)

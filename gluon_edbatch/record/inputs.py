@@ -27,7 +27,7 @@ from .lazy import (
 )
 from .shared import Sharing
 from .sites import Site, current_site, site_at
-from .stores import Shown, Store
+from .stores import ShownAs, Store
 
 SCALAR_DTYPE = np.float32
 ARRAYS = (NDArray, np.ndarray, *NUMBERS)
@@ -279,7 +279,7 @@ class Inputs(CallLog):
             )
         self.arrays.append((spec, array))
         return self.value_type(
-            self.store(spec, Shown(()) if scalar else None), -2 * len(self.arrays)
+            self.store(spec, ShownAs(()) if scalar else None), -2 * len(self.arrays)
         )
 
     @property

@@ -27,7 +27,7 @@ from .calls import Callee, Form, Nothing, Number, Ragged, kept
 from .forms import Forms
 from .lazy import LazyArray
 from .remembered import Maker, decide_padding_anew, remember
-from .stores import Shown, Store
+from .stores import ShownAs, Store
 
 LAY_OUT = 'lay out a sentence'  # as rows, or rows as a sentence: an operator that no user calls
 
@@ -273,8 +273,8 @@ def packed_value(recording: Any, leaf: LazyArray, axis: int = 1) -> LazyArray:
     if leaf._store.packed or leaf.ndim < 2 or leaf.shape[0] != 1:
         return leaf
     known = recording.packed.get(leaf._id)
-    if known is None or known._store.packed != axis:
-        shown = Shown(leaf.shape, axis)
+    if known is None or known._store.packed != axis or known.shape != leaf.shape:
+        shown = ShownAs(leaf.shape, axis)
         known = _in_shape(recording, leaf, _packed_spec(leaf, axis), shown)
         recording.packed[leaf._id] = known
     return known
@@ -288,7 +288,7 @@ def _one_row(spec: Spec) -> Spec:
 
 
 def _in_shape(
-    recording: Any, leaf: LazyArray, spec: Spec, shown: Optional[Shown] = None
+    recording: Any, leaf: LazyArray, spec: Spec, shown: Optional[ShownAs] = None
 ) -> LazyArray:
     """Return a value with the same elements in another shape, which users see as `shown`."""
     array, store = recording.held(leaf), recording.store(spec, shown)
@@ -316,7 +316,7 @@ def unpacked(recording: Any, args: Sequence[Any]) -> list[Any]:
 
 def _unpack(recording: Any, value: LazyArray) -> LazyArray:
     known = recording.packed.get(value._id)
-    if known is None:
+    if known is None or known.shape != value.shape or known._store.packed:
         form = _unpacking_form(recording, value._store)
         known = recording.packed[value._id] = recording.append_call(form, [value])
         recording.packed[known._id] = recording.value_type(value._store, value._id)

@@ -212,6 +212,7 @@ class Recording(Forms):
             apart = len({*map(id, args)}) == len(args)  # else their order is unknown
             if apart and len(of) == len(args) and all(map(is_, of, args)):
                 callee.joined = op, attrs
+        self.joined = None  # which would keep the values
 
     def _operation_unknown(self, callee, args):
         """Run MXNet's function of an operator and see what it records. If that is one call of these
@@ -334,6 +335,7 @@ class Recording(Forms):
             [arg for position, arg in enumerate(args) if position not in shared] if shared else args
         )
         if any(leaf._store.packed for leaf in leaves):
+            leaves = [stacked(self, leaf) for leaf in leaves]
             packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
             if packed is not None and packed.is_wanted(self, leaves):
                 return packed.record(self, leaves)

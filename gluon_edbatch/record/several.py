@@ -27,7 +27,8 @@ def concat(recording: Any, args: Sequence[Any]) -> LazyArray:
     result = recording.concat_plain(args)
     if result is not None:
         return result
-    values = [stacked(recording, value) for value in unpacked(recording, recording.values(args))]
+    values = [stacked(recording, value) for value in recording.values(args)]
+    values = unpacked(recording, values)
     leaves = _of_one_kind(recording, values)
     arenas = {leaf._store.spec.arena for leaf in leaves}
     if len(arenas) != 1:

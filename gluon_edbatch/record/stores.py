@@ -161,7 +161,7 @@ class Locations:
         return values[~known]
 
 
-class Shown(NamedTuple):
+class ShownAs(NamedTuple):
     """How users see values whose shape is not that of their spec."""
 
     shape: tuple[int, ...]
@@ -189,7 +189,7 @@ def _of_any_length(shape: tuple[int, ...], axis: int, spec: Spec) -> Optional[Se
 class Store:
     """The values with one spec in one recording."""
 
-    def __init__(self, recording, spec: Spec, shown: Optional[Shown], kind: Any):
+    def __init__(self, recording, spec: Spec, shown: Optional[ShownAs], kind: Any):
         # None once nothing is left to run: values then need the results only, and keep neither the
         # recording nor the arenas of other kinds alive.
         self.recording = recording

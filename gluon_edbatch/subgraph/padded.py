@@ -98,13 +98,13 @@ def padded_graph(
     numpy_dtypes : sequence, optional
         Dtypes of the arguments, if the graph was traced in NumPy mode.
     """
-    if numpy_dtypes:
-        try:
+    try:
+        if numpy_dtypes:
             graph = _in_terms_of_nd(graph, shapes, axes, numpy_dtypes)
-        except mx.base.MXNetError as error:  # the call itself raises it, too
-            return PaddedGraph(None, axes, reason=str(error))
-    if 0 not in axes.values():
-        graph = rows_apart(graph, shapes)
+        if 0 not in axes.values():
+            graph = rows_apart(graph, shapes)
+    except mx.base.MXNetError as error:  # the call itself raises it, too
+        return PaddedGraph(None, axes, reason=str(error))
     position = {INPUT % i: i for i in range(len(shapes))}
     if any(shapes[i][0] != 1 for i, axis in axes.items() if axis):
         return PaddedGraph(None, axes, reason='an argument has several rows')
