@@ -27,6 +27,7 @@ from ..graph.graph import Graph
 from ..mx.modes import modes
 from ..mx.run_ahead import under_way, wait_for_engine
 from ..plan.layout import make_plan
+from ..plan.padded_batches import without_much_padding
 from ..plan.plan import Plan
 from ..plan.split_batches import hoist, look_ups_apart
 from ..record.hooks import suspended
@@ -265,6 +266,7 @@ class Evaluator:
             fault = schedule.fault(graph)  # ours are tested for that
             if fault:
                 raise BatchError(f'{self.scheduler!r} gave a wrong schedule: {fault}')
+        schedule = _split(recording, work, schedule)
         scheduled = time.perf_counter()
         plan, is_cached = _planned(recording, work, schedule)
         if debug.LEVEL:
@@ -347,6 +349,16 @@ def _work_of(recording: Recording, work: Work, calls: Calls) -> Work:
     kinds, types = _types(recording, calls, work.table)
     sums = None if work.sums is None else work.sums.among(calls.ids)
     return work._replace(calls=calls, edges=edges, kinds=kinds, types=types, sums=sums)
+
+
+def _split(recording: Recording, work: Work, schedule: Schedule) -> Schedule:
+    """Split batches of packed sentences that a backend would pad too much."""
+    pads = [bool(kind.packed) and capabilities_of(kind).pads for kind in work.types]
+    if not any(pads):
+        return schedule
+    forms = work.calls.forms
+    length_of = np.array([form.length for form in recording.forms], np.int64)
+    return without_much_padding(schedule, length_of[forms] * np.array(pads, bool)[work.kinds])
 
 
 def _planned(recording: Recording, work: Work, schedule: Schedule) -> tuple[Plan, bool]:

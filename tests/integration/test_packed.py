@@ -181,6 +181,18 @@ def test_functions_of_sentences(name):
     assert ran == 1
 
 
+@pytest.mark.parametrize('native', [True, False])
+def test_a_long_sentence_pads_no_short_ones(native):
+    """MXNet's operators take padded sentences: the long one has a batch of its own."""
+    net = Layer(PACKED['cumsum'])
+    net.initialize(mx.init.Normal(0.5))
+    samples = sentences((3, 4, 100, 3, 4, 4))
+    with edb.compile_options(native=native):
+        assert_matches_eager(net, samples, blocks=[net], schedulers=['fsm'], atol=1e-5)
+        found = batches(net, samples)
+    assert [count for each, count in found.items() if each.startswith('Layer')] == [2]
+
+
 @pytest.mark.parametrize('units, of_heads, layers', [(8, 2, 2), (20, 5, 1), (64, 1, 1)])
 def test_encoders_are_one_batch(units, of_heads, layers):
     net = TransformerEncoder(

@@ -63,7 +63,7 @@ def capabilities(node_type: NodeType) -> Optional[Capabilities]:
     if node_type.graph.function is not None:
         return None
     if node_type.packed:
-        return Capabilities(False, 0, 0) if node_type.layout is not None else None
+        return Capabilities(True, 0, 0) if node_type.layout is not None else None
     return Capabilities(node_type.by_segments is None, float('inf'), node_type.fused_up_to)
 
 

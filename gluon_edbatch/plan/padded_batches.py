@@ -1,0 +1,44 @@
+"""Split batches of sentences that would be mostly padding.
+
+A backend that pads lays a batch out as (calls, longest, ...). One long sentence among many short
+ones would cost as much as if all were long.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..schedule.protocol import Schedule
+
+_MOST = 2  # times as long as all positions together
+
+
+def without_much_padding(schedule: Schedule, lengths: np.ndarray) -> Schedule:
+    """Return a schedule whose batches are padded to at most twice their positions.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    lengths : numpy.ndarray
+        (n,) the length to which each node's arguments are padded, 0 for a node without padding.
+
+    Returns
+    -------
+    Schedule
+        The schedule itself if no batch has to be split.
+    """
+    batches: list[np.ndarray] = []
+    for batch in schedule:
+        batches += _parts(batch, lengths[batch])
+    if len(batches) == len(schedule):
+        return schedule
+    split = Schedule.from_batches(batches)
+    return Schedule(split.order, split.bounds, schedule.learn_s, schedule.unseen_states)
+
+
+def _parts(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+    """Return the batch, or parts of it, each with sentences at most half as short as its longest."""
+    if len(batch) * lengths.max() <= _MOST * lengths.sum():
+        return [batch]
+    octaves = np.ceil(np.log2(np.maximum(lengths, 1))).astype(int)
+    return [batch[octaves == octave] for octave in np.unique(octaves)]
