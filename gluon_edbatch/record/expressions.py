@@ -237,6 +237,8 @@ def _read(
             place = places.setdefault(_identity(value), len(places))
             key.append(place)
             if place == len(values):
+                if value.__class__ is LazyArray:  # the user's becomes another when written to
+                    value = LazyArray(value._store, value._id)
                 values.append(value)
     return True
 

@@ -474,3 +474,14 @@ def step(net, arrays, kind, one, other):
             mx.nd.tanh(arrays[other], out=array)
     elif kind == 'stack':
         arrays.append(edb.stack([array, arrays[other]]).mean(axis=0))
+
+
+@pytest.mark.parametrize('rows', [2, 4])  # operators wait for what reads them, if rows differ
+def test_a_copy_does_not_change_with_what_it_is_of(net, rows):
+    with edb.batching():
+        net(row(0, 2)).T
+    with edb.batching():
+        value = net(row(0, rows))
+        turned = value.T
+        value *= 3
+    np.testing.assert_allclose(turned.asnumpy(), net(row(0, rows)).asnumpy().T, rtol=1e-5)
