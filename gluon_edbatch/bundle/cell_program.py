@@ -29,6 +29,8 @@ from .numpy_steps import (
     product,
     reduced,
     softmax,
+    summed_products,
+    times_matrix,
 )
 
 Entry = tuple[int, int]
@@ -396,6 +398,16 @@ class _ProgramMaker:
             self._long.add(entry)
             self._owned.add(entry)
             self.steps.append(softmax(sources[0], self._slot(entry)))
+        elif node.op == 'batch_dot':
+            first, second = [bool(node.attrs.get(f'transpose_{name}')) for name in 'ab']
+            if long == [True, False] and not first:
+                self._long.add(entry)
+                self.steps.append(times_matrix(sources, second, self._slot(entry)))
+            elif all(long) and first and not second:
+                self.steps.append(summed_products(sources, self._slot(entry)))
+            else:
+                raise NotInNumPy('batch_dot that makes a ragged axis 2')
+            self._owned.add(entry)
         elif node.op == 'SequenceMask' and node.attrs.get('axis') == 1 and long == [True, False]:
             self._long.add(entry)
             value = float(node.attrs.get('value', 0))

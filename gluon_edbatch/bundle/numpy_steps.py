@@ -203,6 +203,33 @@ def softmax(source: int, slot: int) -> Step:
     return step
 
 
+def times_matrix(sources: list[int], turned: bool, slot: int) -> Step:
+    """Return a step for products of ragged values with a matrix of each call, (n, k, l)."""
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        assert segments is not None
+        x, y = env[sources[0]], env[sources[1]]
+        y = y.swapaxes(1, 2) if turned else y
+        result = np.empty((len(x), 1, y.shape[2]), x.dtype)
+        for begin, count in segments.slices():
+            part = x[begin : begin + count, None]
+            np.matmul(part, y[:count], out=result[begin : begin + count])
+        env[slot] = result[:, 0]
+
+    return step
+
+
+def summed_products(sources: list[int], slot: int) -> Step:
+    """Return a step that sums products of two ragged values over each call, to (n, k, l)."""
+
+    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        assert segments is not None
+        x, y = env[sources[0]], env[sources[1]]
+        env[slot] = _sum(x[:, :, None] * y[:, None], segments)
+
+    return step
+
+
 def masked(sources: list[int], slot: int, value: float) -> Step:
     """Return a step that replaces each call's values from its own rank on by a number."""
 

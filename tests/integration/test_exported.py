@@ -192,6 +192,12 @@ OF_RAGGED = {
     'attention': lambda self, F, x, r: F.sum(
         F.softmax(F.broadcast_mul(r, F.expand_dims(x, axis=1)), axis=1) * r, axis=1
     ),
+    'attention by products': lambda self, F, x, r: F.batch_dot(
+        F.softmax(F.batch_dot(self.dense(r), F.expand_dims(x, axis=2)), axis=1), r, transpose_a=True
+    ).reshape((0, -1)),
+    'products with a matrix': lambda self, F, x, r: F.max(
+        F.batch_dot(r, F.reshape(F.concat(x, x * 2, dim=1), (-1, 2, 4)), transpose_b=True), axis=1
+    ),
     'a narrow one first': lambda self, F, x, r: F.sum(
         F.broadcast_mul(F.softmax(self.score(r), axis=1), self.dense(r)), axis=1
     ),
@@ -526,6 +532,14 @@ def damage(folder, change):
     path.write_text(json.dumps(manifest), encoding='utf-8')
 
 
+    net = Net(
+        Written(
+            lambda self, F, x, r: F.batch_dot(
+                F.softmax(F.batch_dot(F.expand_dims(x, axis=1), r, transpose_b=True)), r
+            )
+        )
+    )
+    refused(net, lambda: [net.cell(x, edb.ragged([x, x]))], tmp_path, 'a ragged axis 2')
 DAMAGES = {
     'no types': lambda content: content.pop('types'),
     'types of another class': lambda content: content.update(types={}),
