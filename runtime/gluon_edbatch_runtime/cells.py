@@ -9,7 +9,7 @@ import numpy as np
 from .branching.pytree import flatten, unflatten
 from .bundle.cell_program import CellProgram, NotInNumPy
 from .bundle.manifest import Bundle, items_of, read_bundle, shape_of
-from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value
+from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value, new_ragged, new_value
 from .errors import BundleError, RecordError
 from .forms import Argument, CellType, Output
 from .recording import Recording
@@ -81,8 +81,11 @@ def _as_values(log: Recording, arg: Any) -> Any:
         return log.value(arg)
     if isinstance(arg, (int, float)) and not isinstance(arg, bool):
         return arg if type(arg) in (int, float) else float(arg)
-    if arg is None or isinstance(arg, Ragged):
+    if arg is None:
         return arg
+    if isinstance(arg, Ragged):  # of another scope, or made outside of scopes
+        values = [new_value(arg.log, arg.store, number) for number in arg.numbers]
+        return new_ragged(log, arg.store, [log.value(value).number for value in values])
     if isinstance(arg, (list, tuple)):
         items = [_as_values(log, item) for item in arg]
         return items if isinstance(arg, list) else tuple(items)

@@ -108,7 +108,7 @@ def concat(values: Sequence[Any]) -> Any:
 def ragged(
     values: Sequence[Any], shape: Optional[tuple[int, ...]] = None, dtype: Any = np.float32
 ) -> Ragged:
-    """Return any number of values of one shape as one argument of a cell.
+    """Return any number of values of one shape as one argument of a cell, in scopes and outside.
 
     Parameters
     ----------
@@ -118,9 +118,7 @@ def ragged(
     dtype
         Dtype of a value; used if there are none.
     """
-    log = CURRENT.get()
-    if log is None:
-        raise RecordError('ragged() needs a batching() scope')
+    log = CURRENT.get() or Recording()  # outside of scopes, an argument of a call that runs eagerly
     found = plain_ragged(log, values)
     if found is None:
         own = [log.value(value) for value in values]

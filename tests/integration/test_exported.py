@@ -224,6 +224,9 @@ def test_cells_of_any_number_of_values(name, runtime, tmp_path):
         values = calls(cells.cell, runtime.ragged)
     compare(runtime.forward(values), edb.forward(expected))
     assert scope.batches == 1
+    eager = calls(cells.cell, runtime.ragged)  # outside of scopes
+    assert all(type(value) is np.ndarray for value in eager)
+    compare(eager, edb.forward(expected))
 
 
 TREE_CELLS = {
@@ -470,6 +473,18 @@ def test_calls_that_were_not_exported(runtime, words):
         cells.ebmed(1)
 
 
+def test_ragged_values_of_another_scope(runtime, tmp_path):
+    net, given = Net(Written(OF_RAGGED['mean'])), rows(4)
+    (expected,) = export(net, lambda: [net.cell(given[0], edb.ragged(given))], tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    outside = runtime.ragged(given)
+    with runtime.batching():
+        value = cells.cell(given[0], outside)
+        inside = runtime.ragged(given)
+    for found in (value, cells.cell(given[0], inside)):
+        np.testing.assert_allclose(found, expected.asnumpy(), atol=1e-6)
+
+
 def test_ragged_arguments_of_different_lengths(runtime, tmp_path):
     cell = Written(lambda self, F, r, s: F.sum(r * s, axis=1))
     net, given = Net(cell), rows(4)
@@ -502,6 +517,14 @@ def test_what_cannot_be_exported(tmp_path):
     refused(net, lambda: [net.cell(x)], tmp_path, 'outside of MXNet there is no erf')
     net = Net(Written(lambda self, F, x, y: F.broadcast_add(x, F.sum(y, axis=0))))
     refused(net, lambda: [net.cell(x, x)], tmp_path, 'it treats whole values')
+    net = Net(
+        Written(
+            lambda self, F, x, r: F.batch_dot(
+                F.softmax(F.batch_dot(F.expand_dims(x, axis=1), r, transpose_b=True)), r
+            )
+        )
+    )
+    refused(net, lambda: [net.cell(x, edb.ragged([x, x]))], tmp_path, 'a ragged axis 2')
     net = Net(Written(lambda self, F, r: F.sum(F.slice_axis(r, axis=1, begin=0, end=1), axis=1)))
     refused(net, lambda: [net.cell(edb.ragged([x, x]))], tmp_path, 'cannot be exported')
 
@@ -532,14 +555,6 @@ def damage(folder, change):
     path.write_text(json.dumps(manifest), encoding='utf-8')
 
 
-    net = Net(
-        Written(
-            lambda self, F, x, r: F.batch_dot(
-                F.softmax(F.batch_dot(F.expand_dims(x, axis=1), r, transpose_b=True)), r
-            )
-        )
-    )
-    refused(net, lambda: [net.cell(x, edb.ragged([x, x]))], tmp_path, 'a ragged axis 2')
 DAMAGES = {
     'no types': lambda content: content.pop('types'),
     'types of another class': lambda content: content.update(types={}),
