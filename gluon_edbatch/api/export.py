@@ -256,7 +256,7 @@ def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarra
             f'{kind} cannot be exported: outside of MXNet there is no {missing}. Write it with '
             'other operators, or add it to gluon_edbatch/bundle/numpy_operators.py'
         ) from None
-    given = _given(kind, ragged)
+    given = _given(kind, ragged, _fewest_rows(entry['nodes'], weights))
     counts = [sum(length > rank for length in _TRIED) for rank in range(max(_TRIED))]
     inputs = [
         np.concatenate([given[place][:count, rank] for rank, count in enumerate(counts)])
@@ -276,8 +276,18 @@ def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarra
             )
 
 
-def _given(kind: NodeType, ragged: set[int]) -> list[np.ndarray]:
-    """Return random arguments for a few calls of a type, padded with zeros."""
+def _fewest_rows(nodes: Sequence[dict[str, Any]], weights: dict[str, np.ndarray]) -> int:
+    """Return how many rows the smallest table has that a type looks up; 2 if all have more."""
+    places = {'Embedding': 1, 'take': 0}
+    tables = [
+        nodes[node['inputs'][places[node['op']]][0]] for node in nodes if node.get('op') in places
+    ]
+    known = [weights[table['name']] for table in tables if table.get('name') in weights]
+    return min([2, *map(len, known)])
+
+
+def _given(kind: NodeType, ragged: set[int], rows: int) -> list[np.ndarray]:
+    """Return random arguments for a few calls of a type, padded with zeros. Tables have `rows`."""
     rng, indices = np.random.RandomState(0), used_only(kind.graph, 'indices')
     found: list[np.ndarray] = []
     for place, argument in enumerate(kind.arguments):
@@ -287,7 +297,7 @@ def _given(kind: NodeType, ragged: set[int]) -> list[np.ndarray]:
         shape += tuple(argument.arena.row_shape)
         values: np.ndarray = rng.normal(size=shape)
         if INPUT % place in indices or not np.issubdtype(argument.arena.dtype, np.floating):
-            values = rng.randint(0, 2, shape)
+            values = rng.randint(0, rows, shape)
         if place in ragged:
             for row, length in enumerate(_TRIED):
                 values[row, length:] = 0

@@ -485,6 +485,21 @@ def test_ragged_values_of_another_scope(runtime, tmp_path):
         np.testing.assert_allclose(found, expected.asnumpy(), atol=1e-6)
 
 
+def test_a_table_of_one_row(runtime, tmp_path):
+    class Both(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.one, self.many = gluon.nn.Embedding(1, 4), gluon.nn.Embedding(5, 4)
+
+        def hybrid_forward(self, F, x, y):
+            return self.one(x) + self.many(y)
+
+    net = Net(Both())
+    (expected,) = export(net, lambda: [net.cell(0, 3)], tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    np.testing.assert_allclose(cells.cell(0, 3), expected.asnumpy(), atol=1e-6)
+
+
 def test_ragged_arguments_of_different_lengths(runtime, tmp_path):
     cell = Written(lambda self, F, r, s: F.sum(r * s, axis=1))
     net, given = Net(cell), rows(4)
