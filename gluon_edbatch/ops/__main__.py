@@ -1,11 +1,12 @@
-"""``python -m gluon_edbatch.ops``: list MXNet's operators without an entry, or without a native
-rule.
+"""``python -m gluon_edbatch.ops``: list MXNet's operators without an entry, one a line. Below, two
+lines list those of NumPy mode without an entry, and those without a native rule.
 
 ``python -m gluon_edbatch.ops NAME…`` shows the entries of operators, and where their rules are.
 ``--header`` writes ``execute/native/src/opcodes.h``, after an operator with a formula was added.
 """
 
 import argparse
+import signal
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -60,4 +61,5 @@ def main() -> None:
 
 
 if __name__ == '__main__':
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end with a reader such as `head`
     main()

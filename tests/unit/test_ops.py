@@ -58,6 +58,12 @@ def test_what_has_no_entry_is_listed(monkeypatch, capsys):
     assert set(more) - set(names) == {'erf'}
 
 
+def test_a_reader_of_the_list_may_leave():
+    command = f'"{sys.executable}" -m gluon_edbatch.ops | head -1'
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=HANG)
+    assert len(done.stdout.splitlines()) == 1 and 'BrokenPipeError' not in done.stderr
+
+
 def test_what_is_known_of_one_is_shown(monkeypatch, capsys):
     lines = printed(monkeypatch, capsys, 'LayerNorm', 'Correlation')
     assert lines[0] == 'LayerNorm' and lines[-1] == 'Correlation has no entry'
