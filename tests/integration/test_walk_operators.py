@@ -71,6 +71,15 @@ def test_cases_are_the_same_for_the_same_seed():
     assert first[7] == make_case(known['dot'], 3, 3)
 
 
+def test_each_rank_is_among_the_cases_of_an_operator():
+    """A maker may draw other shapes only; every eighth case of any operator has the next rank."""
+    for name in 'SoftmaxActivation', 'sort', 'Convolution':
+        cases = [make_case(registry()[name], 1, index) for index in range(32)]
+        last = cases[7::8]
+        assert [len(case.inputs[0].shape) for case in last] == [1, 2, 3, 4]
+        assert {case.dtype for case in last} == {'float32'}
+
+
 def test_every_maker_is_of_an_operator():
     assert not set(MAKERS) - set(registry())
 
@@ -80,6 +89,12 @@ BROKEN = {
         'from dataclasses import replace\nfrom gluon_edbatch.ops import OPS, row_rules\n'
         "OPS['sort'] = replace(OPS['sort'], rows=row_rules.always)\n",
         'sort',
+    ),
+    'one axis': (
+        'from gluon_edbatch.ops import OPS, row_rules\n'
+        'from gluon_edbatch.ops.registry import Op\n'
+        "OPS['SoftmaxActivation'] = Op('SoftmaxActivation', rows=row_rules.always)\n",
+        'SoftmaxActivation',
     ),
     'a gradient': (
         'from gluon_edbatch.subgraph import own_gradient\n'

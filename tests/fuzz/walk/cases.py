@@ -10,6 +10,7 @@ import numpy as np
 from .registry import Attribute, Operator
 
 FLOATS = ('float32',) * 11 + ('float64',) * 7 + ('float16', 'int32', 'uint8')
+EACH, RANKS = 8, 4  # of so many cases, the last has no maker and float32: 1, 2, … axes in turn
 _DTYPES = ('float16', 'float32', 'float64', 'int32', 'int64', 'int8', 'uint8')
 
 
@@ -101,6 +102,8 @@ class Draw:
 
     Attributes
     ----------
+    rank : int
+        Of all shapes; 0 if it is drawn.
     attrs : dict
         What they set.
     dtypes : sequence of str
@@ -113,7 +116,8 @@ class Draw:
         Whether that may be in a block.
     """
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, rank: int = 0):
+        self.rank = rank
         self.random = np.random.RandomState(seed)
         self.attrs: dict[str, Any] = {}
         self.dtypes: Sequence[str] = FLOATS
@@ -135,6 +139,7 @@ class Draw:
 
     def shape(self, least: int = 1, most: int = 4, longest: int = 3) -> tuple[int, ...]:
         """Return the shape of an array with so many axes."""
+        least, most = self.rank or least, self.rank or most
         return tuple(self.number(1, longest) for _ in range(self.number(least, most)))
 
     def maybe(self, name: str, *choices: Any) -> Any:
@@ -169,11 +174,14 @@ def make_case(operator: Operator, seed: int, index: int) -> Case:
     from .numpy_calls import write
 
     own = zlib.crc32(f'{seed}/{operator.name}/{index}'.encode())
-    draw = Draw(own)
+    turn, at_each_rank = divmod(index, EACH)
+    at_each_rank = at_each_rank == EACH - 1 and not operator.written
+    draw = Draw(own, 1 + turn % RANKS if at_each_rank else 0)
     maker = MAKERS.get(operator.name)
     if operator.written:
         inputs = write(draw, operator)
-    elif maker is None or draw.flag(0.1):
+    elif at_each_rank or maker is None or draw.flag(0.1):
+        draw.dtypes = FLOATS[:1] if at_each_rank else draw.dtypes
         inputs = _any_inputs(operator, draw)
         rank = len(inputs[0].shape) if inputs else 2
         _any_attributes(operator, draw, rank)
