@@ -220,9 +220,9 @@ _ADVICE = {
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
     'some of them.',
     Cause.AT_ONCE: 'Nothing to do. CompileOptions(at_once=False) runs large calls in batches.',
-    Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, float, if, print) after the scope. Where '
-    'the next step depends on them, use gluon_edbatch.run_concurrently: all '
-    'samples reach that step, and one evaluation serves all of them.',
+    Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, if) after the scope. Where the next step '
+    'depends on them, use gluon_edbatch.run_concurrently: all samples reach that step, and one '
+    'evaluation serves all of them.',
     Cause.DEPENDENCY: 'A larger minibatch makes such batches larger, not more. To have fewer of '
     'them, shorten the longest chain, or sort samples by its length.',
     Cause.ASKED_APART: 'Ask for all values at once: gluon_edbatch.forward([...]), stack or concat.',
