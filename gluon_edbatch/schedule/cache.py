@@ -4,12 +4,11 @@ import threading
 from collections import OrderedDict
 from typing import Optional
 
-import numpy as np
-
 from ..graph.graph import Graph
 from .protocol import Schedule, Scheduler
 
-_BEGIN = 256  # nodes and edges
+# What determines the schedule of a graph, by value: its arrays, and the names of its types.
+Structure = tuple[tuple[bytes, ...], tuple[str, ...]]
 
 
 class ScheduleCache:
@@ -19,22 +18,23 @@ class ScheduleCache:
         if capacity < 0:
             raise ValueError(f'capacity must be at least 0, not {capacity}')
         self.capacity = capacity
-        self._schedules: OrderedDict[_Structure, Schedule] = OrderedDict()
+        self._schedules: OrderedDict[Structure, Schedule] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._schedules)
 
-    def get(self, graph: Graph) -> tuple['_Structure', Optional[Schedule]]:
+    def get(self, graph: Graph) -> tuple[Structure, Optional[Schedule]]:
         """Return the key of a graph, and its schedule or None."""
-        key = _Structure(graph)
+        arrays = graph.types, graph.offsets, graph.inputs, graph.alone
+        key = tuple([array.tobytes() for array in arrays]), tuple(graph.type_names)
         with self._lock:
             schedule = self._schedules.get(key)
             if schedule is not None:
                 self._schedules.move_to_end(key)
         return key, schedule
 
-    def put(self, key: '_Structure', schedule: Schedule) -> None:
+    def put(self, key: Structure, schedule: Schedule) -> None:
         """Keep a schedule under a key of `get`; the one used longest ago may be dropped."""
         with self._lock:
             self._schedules[key] = schedule
@@ -45,31 +45,6 @@ class ScheduleCache:
         """Drop all schedules."""
         with self._lock:
             self._schedules.clear()
-
-
-class _Structure:
-    """What determines the schedule of a graph, by value; only the graph's beginning is hashed."""
-
-    __slots__ = ('_arrays', '_names', '_hash')
-
-    def __init__(self, graph: Graph) -> None:
-        self._arrays = graph.types, graph.offsets, graph.inputs, graph.alone
-        self._names = tuple(graph.type_names)
-        begins = graph.types[:_BEGIN].tobytes(), graph.inputs[:_BEGIN].tobytes()
-        self._hash = hash((len(graph), len(graph.inputs), *begins))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Structure)
-            and self._names == other._names
-            and all(
-                mine is its or np.array_equal(mine, its)
-                for mine, its in zip(self._arrays, other._arrays)
-            )
-        )
 
 
 class CachedScheduler:
