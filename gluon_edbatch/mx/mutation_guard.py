@@ -8,6 +8,7 @@ copy; then the array is an ordinary one again.
 import os
 import threading
 import weakref
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Callable, Optional
 
@@ -142,17 +143,8 @@ class MutationGuard:
 
         An interrupt may come after any step; the next call does what is left.
         """
-        reference: Any = getattr(self, '_reference', None)  # none after an early interrupt
-        if reference is None:
-            return
-        with _lock:
-            key, owners = id(self.array), _guards.get(id(self.array), [])
-            if reference in owners:
-                owners.remove(reference)
-            if not owners:
-                _guards.pop(key, None)
-                self.array.__class__ = _PLAIN.get(self.array.__class__, self.array.__class__)
-            self._reference = None
+        if getattr(self, '_reference', None) is not None:  # none after an early interrupt
+            release_all([self])
 
     def __del__(self):
         try:
@@ -160,3 +152,17 @@ class MutationGuard:
         except KeyboardInterrupt:  # Python prints it and goes on: nobody else would end the guard
             self.release()
             raise
+
+
+def release_all(guards: Iterable[MutationGuard]) -> None:
+    """End guards, as `MutationGuard.release` does one: a model has many."""
+    with _lock:
+        for guard in guards:
+            array, reference = guard.array, guard._reference
+            owners = _guards.get(id(array), [])
+            if reference in owners:
+                owners.remove(reference)
+            if not owners:
+                _guards.pop(id(array), None)
+                array.__class__ = _PLAIN.get(array.__class__, array.__class__)
+            guard._reference = None

@@ -207,8 +207,7 @@ class Forms(Inputs):
 
     def watch_parameters(self, name: str, node_type: NodeType) -> None:
         """Watch the parameters of a type whose calls will be recorded."""
-        for parameter in node_type.parameters:
-            self.model.watch(self, name, parameter, node_type.ctx)
+        self.model.watch(self, name, node_type)
 
     def type_of(self, maker: Maker, specs, trace, scalars=(), **facts) -> NodeType:
         """Return a remembered type, or make one by tracing.

@@ -5,12 +5,14 @@ from typing import Any, Optional
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
+from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..mx.arrays import detached
-from ..mx.mutation_guard import MutationGuard
+from ..mx.mutation_guard import MutationGuard, release_all
 from ..mx.parameters import arrays_of
 from ..subgraph.fingerprint import Fingerprint, changed, containers, contents, fingerprint
+from ..subgraph.node_type import NodeType
 from ..subgraph.trace import describe
 
 
@@ -56,31 +58,41 @@ class ModelWatch:
         self._containers[block] = (found, contents(found)) if found else None
         return self._containers[block]
 
-    def watch(self, recording: Any, name: str, parameter: gluon.Parameter, ctx: mx.Context) -> None:
-        """Guard a parameter's values, which must be the same for all calls of a scope.
+    def watch(self, recording: Any, name: str, node_type: NodeType) -> None:
+        """Guard the values of a type's parameters, which must be the same for all calls of a scope.
 
-        `recording` is notified before the parameter changes. `name` names the block that reads it.
+        `recording` is notified before a parameter changes. `name` names the block that reads them.
         """
-        key, array = key_of(parameter, ctx), parameter.data(ctx)
-        watched = self.parameters.get(key)
-        if watched is None or not recording.any_left():
+        ctx, touched = node_type.ctx, recording.when_touched
+        for parameter in node_type.parameters:
+            key, array = key_of(parameter, ctx), parameter.data(ctx)
+            watched = self.parameters.get(key)
+            if watched is not None and recording.any_left():
+                self._watch_again(name, parameter, watched, array)
+                continue
             if watched is not None:
                 self._owners = [owner for owner in self._owners if owner[1] is not watched]
-            watched = self.parameters[key] = MutationGuard(array, recording.when_touched)
+            watched = self.parameters[key] = MutationGuard(array, touched)
             self._owners.append((parameter, watched))
-        elif watched.array is not array or watched.copy is not None:
-            before, now = watched.values(), detached(array)
-            if (
-                before.dtype != now.dtype
-                or before.ctx != now.ctx
-                or not np.array_equal(before.asnumpy(), now.asnumpy())
-            ):
-                raise RecordError(
-                    f'parameter {parameter.name} of {name} was changed between two recorded calls '
-                    f'that use it; evaluate the earlier ones (gluon_edbatch.forward) first'
-                )
-            if watched.array is array:
-                watched.watch_again()
+
+    def _watch_again(
+        self, name: str, parameter: gluon.Parameter, watched: MutationGuard, array: NDArray
+    ) -> None:
+        """Guard a parameter that calls which wait read, too: its values must be the same."""
+        if watched.array is array and watched.copy is None:
+            return
+        before, now = watched.values(), detached(array)
+        if (
+            before.dtype != now.dtype
+            or before.ctx != now.ctx
+            or not np.array_equal(before.asnumpy(), now.asnumpy())
+        ):
+            raise RecordError(
+                f'parameter {parameter.name} of {name} was changed between two recorded calls '
+                f'that use it; evaluate the earlier ones (gluon_edbatch.forward) first'
+            )
+        if watched.array is array:
+            watched.watch_again()
 
     def any_touched(self) -> bool:
         """Return whether a parameter may have been written to since calls read it."""
@@ -125,5 +137,4 @@ class ModelWatch:
 
     def release(self) -> None:
         """Release the guards of all parameters."""
-        for watched in self.parameters.values():
-            watched.release()
+        release_all(self.parameters.values())

@@ -14,6 +14,7 @@ from mxnet.ndarray import NDArray
 
 from ..errors import ControlFlowError, RecordError, StaleValueError
 from ..mx.modes import numpy_shapes
+from ..mx.mutation_guard import release_all
 from ..mx.ndarray_memory import node_offset
 from ..ops import op_of
 from ..short_repr import brief
@@ -445,8 +446,7 @@ class Recording(Forms):
         """Accept calls of this type from other recordings; watch the block's parameters."""
         if block is not None:
             self.find_ctx(block)
-            for parameter in node_type.parameters:
-                self.model.watch(self, describe(block), parameter, node_type.ctx)
+            self.model.watch(self, describe(block), node_type)
         self.trusted.add(node_type)
 
     # --- for later stages ------------------------------------------------------------------------
@@ -460,8 +460,7 @@ class Recording(Forms):
 
     def _release(self) -> None:
         self.model.release()
-        for guard in self.guards:
-            guard.release()
+        release_all(self.guards)
 
     def keep_expression(self, value: ExpressionArray) -> None:
         """Remember a value, which is recorded as the scope ends if somebody still refers to it."""
@@ -589,8 +588,9 @@ class Recording(Forms):
             for number, arenas in self.results.items()
             if kinds
         }
-        self.model.release()
-        if not kinds:
+        if kinds:
+            self.model.release()
+        else:
             self._release()
         for store in self.stores():
             if store.spec.arena not in kinds:
