@@ -38,7 +38,7 @@ from ..record.stores import Arena, EagerArena, forgotten
 from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import NodeType
 from ..subgraph.spec import ArenaKey
-from .backward import BackwardPass, connect
+from .backward import BackwardPass, origins
 from .clock import Clock, span
 from .counts import Counts, EagerCounts, EvaluationCounts, Work
 from .eager import EagerCalls, that_read_no_batch
@@ -426,8 +426,8 @@ def _run_step(state, step, calls, recording) -> None:
 def _arenas(state: ExecutionState) -> list[Arena]:
     """Return the arenas from which values are read."""
     return [
-        Arena(raw, connected, memory, state.is_over)
-        for raw, connected, memory in zip(state.arenas, connect(state), state.memories)
+        Arena(raw, origin, memory, state.is_over)
+        for raw, origin, memory in zip(state.arenas, origins(state), state.memories)
     ]
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional, Protocol
+from typing import Any, NamedTuple, Optional, Protocol
 
 import mxnet as mx
 import numpy as np
@@ -35,6 +35,16 @@ class Tape(Protocol):
         """Add to the gradients of the arguments that the batches read."""
 
 
+class Imported(NamedTuple):
+    """Rows of an earlier evaluation that have a gradient, and those that are their copies."""
+
+    source: Arena
+    rows: np.ndarray
+    arena: int  # where the copies are
+    begin: int
+    end: int
+
+
 class ExecutionState:
     """Arenas, weights and tapes of one evaluation."""
 
@@ -63,6 +73,7 @@ class ExecutionState:
         self.fence: Optional[NDArray] = None  # something small that the last step writes at its end
         self.weights = Weights(recording, self.taped)
         self.given: list[tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
+        self.imported: list[Imported] = []
         self.looked_up = False  # whether rows of tables are on the user's tape (see lookup)
         self.unread: list[NDArray] = []  # gradients of private rows that no batch needed
         self.is_over = False  # all has run that is to run
@@ -124,10 +135,14 @@ class ExecutionState:
         for index, given, begin, end in device:
             self._differentiate(given, index, begin, end)
         for index, arena, array in filled:
-            if arena.imports and not self._gather(arena, array):
+            if not arena.imports:
+                continue
+            if not self._gather(arena, array):
                 self.is_quiet = False
                 for imported in arena.imports:
                     self._import(index, arena, array, imported)
+            if self.taped and self.gradients[index] is not None:
+                self._note_imports(index, arena)
 
     def _differentiate(self, given: GivenArray, index: int, begin: int, end: int) -> None:
         """Pass the gradient of these arena rows on to the user's array."""
@@ -163,10 +178,8 @@ class ExecutionState:
             write_new(array, begin, rows[0] if len(rows) == 1 else np.concatenate(rows))
 
     def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
-        """Copy rows of all earlier evaluations in one call. Return False if autograd is involved
-        or the native operators cannot do it."""
-        if self.taped and any([imported.taped for imported in arena.imports]):
-            return False
+        """Copy rows of all earlier evaluations in one call. Return False if the native operators
+        cannot do it, or results are in separate arrays."""
         results, key = self.recording.results, arena.key
         sources = [results[imported.evaluation][key] for imported in arena.imports]
         arenas = [source for source in sources if isinstance(source, Arena)]
@@ -177,13 +190,24 @@ class ExecutionState:
         )
 
     def _import(self, index, arena, array, imported) -> None:
-        """Copy rows of an earlier evaluation; under autograd they are inputs of this one."""
+        """Copy rows of an earlier evaluation. If they are on the user's tape, they are inputs."""
         source: Any = self.recording.results[imported.evaluation][arena.key]
         begin, end = imported.begin, imported.begin + len(imported.rows)
-        value, taped = source.take(imported.rows, imported.taped and self.taped)
+        if isinstance(source, Arena):
+            source.take(imported.rows).copyto(array._slice(begin, end))
+            return
+        value = source.take(imported.rows, imported.taped and self.taped)
         detached(value).copyto(array._slice(begin, end))
-        if taped and self.gradients[index] is not None:
+        if imported.taped and self.taped and self.gradients[index] is not None:
             self.given.append((value, index, begin, end))
+
+    def _note_imports(self, index: int, arena: ArenaPlan) -> None:
+        """Note which rows of earlier evaluations get gradients from this one."""
+        for imported in arena.imports:
+            source: Any = self.recording.results[imported.evaluation][arena.key]
+            if imported.taped and isinstance(source, Arena) and source.origin is not None:
+                begin, end = imported.begin, imported.begin + len(imported.rows)
+                self.imported.append(Imported(source, imported.rows, index, begin, end))
 
     # --- batches ---------------------------------------------------------------------------------
 

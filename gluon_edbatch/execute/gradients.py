@@ -3,28 +3,51 @@
 from collections.abc import Sequence
 from typing import Any, Optional
 
+import mxnet as mx
+import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..mx.custom_function import ADD, WRITES
+from ..mx.host import upload
 
 NOT_WANTED, WRITTEN, ADDED = 0, WRITES[0], ADD  # how the next gradient comes to what is there
 
 
+class InputGradients:
+    """Gradients of the inputs of autograd's function: MXNet's arrays, and its request for each."""
+
+    def __init__(self, targets: Sequence[NDArray], requests: Sequence[int]):
+        self._targets = targets
+        self._modes = [WRITTEN if each in WRITES else each for each in requests]
+
+    def of(self, place: int) -> tuple[NDArray, int]:
+        """Return an input's gradient, and how the next gradient comes to what is there."""
+        mode = self._modes[place]
+        if mode == WRITTEN:
+            self._modes[place] = ADDED
+        return self._targets[place], mode
+
+    def zero(self) -> None:
+        """Zero the gradients of inputs that got nothing."""
+        for place, mode in enumerate(self._modes):
+            if mode == WRITTEN:
+                self._targets[place][:] = 0
+
+
 class Gradients:
-    """Gradients of one backward pass: arenas, of which those in `unwritten` must be zeroed first,
-    and arrays for the inputs of the tape, with MXNet's request for each."""
+    """Gradients of one evaluation in a backward pass: arenas, of which those in `unwritten` must be
+    zeroed first, and inputs, of which the evaluation has those at `places`."""
 
     def __init__(
         self,
         arenas: Sequence[Optional[NDArray]],
         unwritten: Sequence[int],
-        targets: Sequence[NDArray],
-        requests: Sequence[int],
+        inputs: InputGradients,
+        places: Sequence[int],
     ):
         self._arenas = arenas
         self._unwritten = set(unwritten)
-        self._targets = targets
-        self._modes = [WRITTEN if each in WRITES else each for each in requests]
+        self._inputs, self._places = inputs, places
 
     def of_arena(self, index: int) -> tuple[Optional[NDArray], int]:
         """Return the gradient of an arena, and how to add to it: if `WRITTEN`, zero it first."""
@@ -37,12 +60,7 @@ class Gradients:
 
     def of_input(self, place: Optional[int]) -> tuple[Optional[NDArray], int]:
         """Return the gradient of an input of the tape, if there is one, and how to add to it."""
-        if place is None:
-            return None, NOT_WANTED
-        mode = self._modes[place]
-        if mode == WRITTEN:
-            self._modes[place] = ADDED
-        return self._targets[place], mode
+        return (None, NOT_WANTED) if place is None else self._inputs.of(self._places[place])
 
     def deliver(self, place: int, gradient: NDArray) -> None:
         """Write or add a gradient of an input."""
@@ -59,8 +77,23 @@ class Gradients:
             arena[:] = 0
         self._unwritten.clear()
 
-    def zero_inputs(self) -> None:
-        """Zero the gradients of inputs that got nothing."""
-        for place, mode in enumerate(self._modes):
-            if mode == WRITTEN:
-                self._targets[place][:] = 0
+
+def add_rows(target: Optional[NDArray], mode: int, rows: np.ndarray, gradient: NDArray) -> None:
+    """Add the gradient of some rows of an array, each of which occurs once; zero it before if it is
+    not written yet."""
+    if target is None or mode == NOT_WANTED or not len(rows):
+        return
+    first, count = int(rows[0]), len(rows)
+    if mode == WRITTEN and count < len(target):
+        target[:] = 0
+    if (rows[1:] - rows[:-1] == 1).all():
+        part = target._slice(first, first + count)
+        if mode == WRITTEN:
+            gradient.copyto(part)
+        else:
+            part += gradient
+        return
+    index = upload(rows.astype(np.int32), target.ctx)
+    total = gradient if mode == WRITTEN else mx.nd.take(target, index) + gradient
+    index = index.reshape((1, -1))
+    mx.nd._internal._scatter_set_nd(target, total, index, shape=target.shape, out=target)

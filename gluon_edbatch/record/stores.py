@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -23,12 +23,12 @@ _MOST_AXES = 5  # of arrays whose views MXNet can differentiate
 class Arena:
     """All rows of one kind that one evaluation computed."""
 
-    __slots__ = ('raw', 'is_over', 'memory', '_taped', '_connect')
+    __slots__ = ('raw', 'is_over', 'memory', '_taped', 'origin')
 
     def __init__(
         self,
         raw: NDArray,
-        connect: Optional[Callable[[], NDArray]],
+        origin: Optional[tuple[Any, int]],
         memory: Optional[Memory],
         is_over: bool = False,
     ):
@@ -36,26 +36,23 @@ class Arena:
         self.is_over = is_over  # whether the rows are known to be computed
         self.memory = memory  # what the rows are in, if it is handed on when this goes
         self._taped: Optional[NDArray] = None
-        self._connect = connect
+        # The evaluation's backward pass, and which of its arenas this is; None without a gradient.
+        self.origin = origin
 
     @property
     def taped(self) -> Optional[NDArray]:
         """The arena as an output of the evaluation on autograd's tape; None if nothing has a
         gradient. It is put on the tape at its first use, as each arena there costs a gradient of
         its whole size."""
-        if self._taped is None and self._connect is not None:
+        if self._taped is None and self.origin is not None:
             self._show()
-            self._taped = self._connect()
-            self._connect = None
+            backward, index = self.origin
+            self._taped = backward.connected(index, self.raw)
         return self._taped
 
-    def take(self, rows: np.ndarray, taped: bool) -> tuple[NDArray, bool]:
-        """Return a copy of some rows, and whether it is connected to autograd, as `taped` asks."""
-        source = self.taped if taped else None
-        found = self.handed() if source is None else source
-        index = upload(rows.astype(np.int32), self.raw.ctx)
-        with modes(source is not None):
-            return mx.nd.take(found, index), source is not None
+    def take(self, rows: np.ndarray) -> NDArray:
+        """Return a copy of some rows, unknown to autograd."""
+        return mx.nd.take(self.handed(), upload(rows.astype(np.int32), self.raw.ctx))
 
     def handed(self) -> NDArray:
         """Return the rows for an engine operator, and mark their memory as in use."""
@@ -103,13 +100,13 @@ class EagerArena:
             place += len(value)
             yield value
 
-    def take(self, rows: np.ndarray, taped: bool) -> tuple[NDArray, bool]:
-        """Return a copy of some rows, and whether it is connected to autograd, as `taped` asks."""
+    def take(self, rows: np.ndarray, taped: bool) -> NDArray:
+        """Return a copy of some rows, connected to autograd as `taped` asks."""
         values = list(self.values(rows))
         if taped:
             values = list(map(keep_on_tape, values))
         with modes(taped):
-            return concatenated(values), taped
+            return concatenated(values)
 
 
 _OF_NONE = tuple([np.zeros(0, dtype) for dtype in (np.int32, np.int64, np.int64, np.bool_)])

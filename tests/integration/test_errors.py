@@ -285,7 +285,7 @@ def test_generator_that_is_dropped_in_the_middle():
 
 
 @in_one_test('error', [KeyboardInterrupt, MemoryError])
-@in_one_test('when', ['run', 'native', 'schedule', 'connect', 'make_plan', '_fill'])
+@in_one_test('when', ['run', 'native', 'schedule', 'origins', 'make_plan', '_fill'])
 @in_one_test('inside', [True, False])
 def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
     """The scope can be evaluated again after it, or says clearly that it cannot."""

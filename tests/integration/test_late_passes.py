@@ -1,5 +1,6 @@
 """Backward passes run when MXNet's engine comes to them, which may be after later evaluations."""
 
+import contextlib
 import gc
 import itertools
 import threading
@@ -12,6 +13,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.execute import execution_state
 from gluon_edbatch.execute.backward import BackwardPass
 from tests.support.cases import in_one_test
 from tests.support.models import ndarrays, started
@@ -157,3 +159,58 @@ def test_a_slow_engine_is_not_waited_for_in_each_step(monkeypatch):
         assert number % 2 or handed_over.wait(HANG)
     wait()  # for the last pass, too
     assert len(waited) < 4, f'in {len(waited)} steps of 20'
+
+
+READ_IN_TURNS = {
+    'the last': lambda steps: [steps[-1][0].sum()],
+    'all, the first one first': lambda steps: [edb.concat([step[0] for step in steps]).sum()],
+    'all, the last one first': lambda steps: [edb.concat([step[0] for step in steps[::-1]]).sum()],
+    'two arenas of each': lambda steps: [sum(step[0].sum() + step[1].sum() for step in steps)],
+    'one after the other': lambda steps: [step[1].sum() for step in steps],
+}
+
+
+@in_one_test('native', [True, False])
+@in_one_test('seen', [True, False])
+@in_one_test('read', READ_IN_TURNS)
+def test_gradients_through_evaluations_that_read_each_other(read, seen, native, monkeypatch):
+    """A step reads results of the one before in another order, and of the first one. What is seen
+    is on the tape before later steps read it."""
+    if not native:
+        monkeypatch.setattr(execution_state, 'gather', lambda *_: False)
+    cell = started(nn.Dense(4, activation='tanh', in_units=8))
+    head, first = started(nn.Dense(2, in_units=4), seed=1), started(nn.Dense(4, in_units=4), seed=2)
+    samples, order = ndarrays(5, (1, 4)), [3, 0, 4, 1, 2]
+    blocks = [cell, head, first]
+    for x in samples:
+        x.attach_grad('add')
+    for block in blocks:
+        block.collect_params().setattr('grad_req', 'add')
+
+    def run(steps):
+        states = begun = [first(x) for x in samples]
+        for turn in (1, -1, 1, -1, 1):
+            both = zip([states[place] for place in order], begun[::turn])
+            states = [cell(mx.nd.concat(*pair, dim=1)) for pair in both]
+            steps.append([value for state in states for value in (state, head(state))])
+            yield steps[-1]
+            if seen:
+                edb.forward(steps[-1])
+
+    def gradients(batched):
+        for block in blocks:
+            block.collect_params().zero_grad()
+        for x in samples:
+            x.grad[:] = 0
+        steps = []
+        with autograd.record():
+            with edb.batching() if batched else contextlib.nullcontext():
+                edb.run_concurrently([steps], run)
+            losses = READ_IN_TURNS[read](steps)
+        for loss in losses:
+            loss.backward(retain_graph=True)
+        arrays = [p.grad() for block in blocks for p in block.collect_params().values()]
+        return [array.asnumpy() for array in [*arrays, *[x.grad for x in samples]]]
+
+    for found, expected in zip(gradients(True), gradients(False)):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

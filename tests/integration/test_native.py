@@ -13,7 +13,7 @@ from mxnet.gluon import nn
 import gluon_edbatch as edb
 from gluon_edbatch.execute import execution_state
 from gluon_edbatch.execute.executable import executable
-from gluon_edbatch.execute.gradients import Gradients
+from gluon_edbatch.execute.gradients import Gradients, InputGradients
 from gluon_edbatch.execute.native import compiler, library, native_run
 from gluon_edbatch.execute.native.library import gather
 from gluon_edbatch.execute.native.native_program import native_program
@@ -512,10 +512,11 @@ def test_gradients_come_as_mxnet_wants_them(request_, result):
     """By its codes, what is delivered once and twice to an array of threes."""
     for times, expected in enumerate(result, 1):
         target = mx.nd.full((2,), 3)
-        gradients = Gradients([], [], [target], [request_])
+        inputs = InputGradients([target], [request_])
+        gradients = Gradients([], [], inputs, [0])
         for _ in range(times):
             gradients.deliver(0, mx.nd.full((2,), 2))
-        gradients.zero_inputs()
+        inputs.zero()
         assert target.asnumpy().tolist() == [expected] * 2
 
 
