@@ -829,7 +829,9 @@ class RaggedArray(LazyArray):
     def asnumpy(self) -> np.ndarray:
         """Return a copy as a NumPy array (see `LazyArray.asnumpy`)."""
         if self._ids and getattr(self, '_array', None) is None:
-            LazyArray(self._store, self._ids[0]).evaluated()  # with all that waits
+            first = self._ids[0]
+            if first < 0 or not self._store.locations.known(first):
+                LazyArray(self._store, first).evaluated()  # with all that waits
             rows = self._store.neighbours(self._ids)
             if rows is not None:
                 shape = self.shape

@@ -258,7 +258,7 @@ class Store:
     def neighbours(self, values: Sequence[int]) -> Optional[NDArray]:
         """Return a view of the rows of computed values; None unless the rows are consecutive."""
         found = self._among(values)
-        if found is None or (np.diff(found[1]) != 1).any():
+        if found is None or (found[1][1:] - found[1][:-1] != 1).any():
             return None
         arena, rows, _ = found
         return arena.read(int(rows[0]), int(rows[0]) + len(rows), False)
@@ -267,16 +267,18 @@ class Store:
         """Return the arena that holds all of some values, their rows in it, and whether autograd
         records them; None if there is no such arena."""
         ids, known = np.array(values), self.locations
-        if self.spec.eager or any(value < 0 or not known.known(value) for value in values):
+        if self.spec.eager or ids.min() < 0 or ids.max() >= len(known.evaluation):
             return None
-        evaluation, taped = known.evaluation[ids[0]], bool(known.taped[ids[0]])
-        if (known.evaluation[ids] != evaluation).any() or (known.taped[ids] != taped).any():
+        evaluation, taped = known.evaluation.item(ids[0]), known.taped.item(ids[0])
+        if evaluation < 0 or (known.evaluation[ids] != evaluation).any():
             return None
-        arena, counts = self.arena(int(evaluation)), known.rows[ids]
-        if isinstance(arena, EagerArena):
+        arena = self.arena(evaluation)
+        if isinstance(arena, EagerArena) or (known.taped[ids] != taped).any():
             return None
-        rows = np.repeat(known.row[ids] - np.cumsum(counts) + counts, counts)
-        return arena, rows + np.arange(counts.sum()), taped
+        rows, counts = known.row[ids], known.rows[ids]
+        if (counts != 1).any():
+            rows = np.repeat(rows - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return arena, rows, taped
 
 
 def forgotten(site: Site) -> StaleValueError:
