@@ -16,7 +16,7 @@ from ..graph.collect import Calls, FormTable
 from ..schedule.protocol import Schedule
 from .plan import Plan
 
-_MOST = 16  # schedules of which a plan may be kept
+_MOST = 64  # schedules of which a plan may be kept
 
 
 class _KeptPlan(NamedTuple):
