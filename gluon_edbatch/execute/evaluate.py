@@ -162,7 +162,7 @@ class Evaluator:
     def _large_types(self, recording: Recording, work: Work) -> list[NodeType]:
         if self._timing or not (recording.options.at_once and is_ours(self.scheduler)):
             return []
-        most = int(work.table.rows.max())
+        most = work.table.most_rows
         if not any([is_faster_eagerly(kind, 1, most) for kind in work.types]):  # most often
             return []
         calls = np.bincount(work.kinds).tolist()

@@ -81,6 +81,7 @@ class FormTable(NamedTuple):
     first_outputs: np.ndarray  # where its first is among all outputs, form after form
     output_rows: np.ndarray  # rows of each of these
     of_several_rows: frozenset[int]  # serials of types that have calls of several rows, or of none
+    most_rows: int  # of any form
     additions: Optional[np.ndarray] = None  # see `NodeType.addition`; None if all are 0
 
 
@@ -111,6 +112,7 @@ def form_table(recording: 'Recording') -> FormTable:
             first_outputs=outputs.cumsum() - outputs,
             output_rows=np.array(recording.output_rows),
             of_several_rows=frozenset(types[rows != 1].tolist()),
+            most_rows=int(rows.max(initial=0)),
             additions=additions if additions.any() else None,
         )
         if len(_tables) >= _MOST_TABLES:

@@ -7,6 +7,7 @@ distinct row is computed once and read by index.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Optional
 
 import numpy as np
@@ -167,7 +168,8 @@ def _with_early(
 ) -> Plan:
     """Return the plan with early batches, each just before the batch of its number."""
     if not early:
-        return replace(plan, groups=list(groups))
+        same = all(map(is_, groups, plan.groups))
+        return plan if same else replace(plan, groups=list(groups))
     firsts = np.sort(np.concatenate([group.numbers for group in early]))
 
     def later(group: Group, before: np.ndarray) -> Group:

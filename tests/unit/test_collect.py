@@ -26,6 +26,7 @@ FORMS = FormTable(
         ),
     ),
     of_several_rows=frozenset([5, 9]),
+    most_rows=0,
 )
 
 

@@ -13,6 +13,7 @@ run with ``LD_PRELOAD`` of the compiler's ``libasan.so`` or ``libtsan.so``.
 """
 
 import ctypes
+import math
 import os
 import platform
 import sys
@@ -207,10 +208,10 @@ def gather(
         return False
     counts = [len(each) for each in rows]
     table = np.empty(2 + 2 * sum(counts), np.int64)
-    table[0] = int(np.prod(target.shape[1:])) * np.dtype(target.dtype).itemsize
+    table[0] = math.prod(target.shape[1:]) * np.dtype(target.dtype).itemsize
     table[1] = begin
-    table[2::2] = np.repeat(np.arange(len(counts)), counts)
-    table[3::2] = np.concatenate(rows)
+    table[2::2] = 0 if len(rows) == 1 else np.repeat(np.arange(len(counts)), counts)
+    table[3::2] = rows[0] if len(rows) == 1 else np.concatenate(rows)
     if now:
         handles = [source.handle for source in sources]
         ndarray_api.wait(handles)  # a user may have written to them
