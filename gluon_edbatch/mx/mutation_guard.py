@@ -107,15 +107,16 @@ class MutationGuard:
         with _lock:
             self.copy = None
             cls = self.array.__class__
-            if cls in PLAIN_OR_GUARDED:
-                # First the owner: `release` ends both, if an interrupt comes between them.
-                owners = _guards.setdefault(id(self.array), [])
-                if self._reference not in owners:
-                    owners.append(self._reference)
-                if cls in _GUARDED:
-                    self.array.__class__ = _GUARDED[cls]
-            else:  # sparse arrays and the like have other layouts
+            guarded = _GUARDED.get(cls)
+            if guarded is None and cls not in _PLAIN:  # sparse arrays and others have other layouts
                 self.keep_copy()
+                return
+            # First the owner: `release` ends both, if an interrupt comes between them.
+            owners = _guards.setdefault(id(self.array), [])
+            if self._reference not in owners:
+                owners.append(self._reference)
+            if guarded is not None:
+                self.array.__class__ = guarded
 
     def keep_copy(self) -> None:
         """Copy the values, as others are about to use the array."""

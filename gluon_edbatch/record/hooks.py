@@ -181,15 +181,17 @@ def collect(generation: int) -> None:
         gc.collect(generation)
 
 
-@contextmanager
-def suspended() -> Iterator[None]:
-    """Let this thread use MXNet without being recorded."""
-    scope = current_recording()
-    enter(None)
-    try:
-        yield
-    finally:
-        enter(scope)
+class suspended:
+    """Let this thread use MXNet without being recorded, inside a with statement."""
+
+    __slots__ = ('_scope',)
+
+    def __enter__(self) -> None:
+        self._scope = current_recording()
+        enter(None)
+
+    def __exit__(self, *_) -> None:
+        enter(self._scope)
 
 
 @contextmanager

@@ -64,8 +64,9 @@ class ModelWatch:
         `recording` is notified before a parameter changes. `name` names the block that reads them.
         """
         ctx, touched = node_type.ctx, recording.when_touched
+        device = ctx.device_typeid, ctx.device_id
         for parameter in node_type.parameters:
-            key, array = key_of(parameter, ctx), parameter.data(ctx)
+            key, array = (id(parameter), *device), parameter.data(ctx)  # as `key_of`
             watched = self.parameters.get(key)
             if watched is not None and recording.any_left():
                 self._watch_again(name, parameter, watched, array)
