@@ -2,7 +2,7 @@
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd
+from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 from ..mx.arrays import empty
@@ -39,9 +39,8 @@ class Weights:
         parameter = node_type.parameters[position]
         return self._recording.model.of(parameter, node_type.ctx)
 
-    def trained(self, node_type: NodeType, position: int) -> int:
+    def trained(self, parameter: gluon.Parameter, own: NDArray) -> int:
         """Return the index of a parameter's own array among `arrays`; add it at first use."""
-        parameter, own = node_type.parameters[position], self.watched(node_type, position).array
         if has_sparse_gradient(parameter):
             check_request(parameter)
         place = self._places.setdefault(id(own), len(self.arrays))
@@ -74,7 +73,8 @@ class Weights:
             value = watched.values()
             self._values[key] = value = value.copy() if copied else value
             if trained:
-                self._shares.append((self.trained(node_type, position), self._accumulating(value)))
+                place = self.trained(node_type.parameters[position], own)
+                self._shares.append((place, self._accumulating(value)))
             elif frozen and np.issubdtype(value.dtype, np.floating):
                 autograd.mark_variables([value], [empty(value.shape, value.dtype, value.ctx)])
         return value
@@ -101,10 +101,11 @@ class Weights:
             if marked:
                 gradient = self._accumulating(pack)
                 ends = np.cumsum([value.shape[0] for value in values]).tolist()
+                members = [node_type.parameters[position] for position in positions]
                 self._shares += [
-                    (self.trained(node_type, position), gradient._slice(begin, end))
-                    for position, begin, end in zip(positions, [0] + ends, ends)
-                    if node_type.parameters[position].grad_req != 'null'
+                    (self.trained(parameter, each.array), gradient._slice(begin, end))
+                    for parameter, each, begin, end in zip(members, watched, [0] + ends, ends)
+                    if parameter.grad_req != 'null'
                 ]
         return pack
 

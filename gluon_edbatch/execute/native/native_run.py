@@ -79,8 +79,10 @@ class NativeRun:
         watched = state.recording.model.parameters
         self._weights = [watched[key] for key in frame.keys]
         self._inputs = [  # of the tape, which of them each weight is
-            state.weights.trained(parts[part][0].node_type, position) if trained else None
-            for part, position, trained in frame.weights
+            state.weights.trained(parts[part][0].node_type.parameters[position], each.array)
+            if trained
+            else None
+            for (part, position, trained), each in zip(frame.weights, self._weights)
         ]
         self._laps = [state.clock.laps(first, last)] if state.clock else []
 
