@@ -24,7 +24,8 @@ def look_up(state, batch: Batch) -> None:
     node_type = batch.node_type
     inputs = [state.read(batch, position) for position in range(len(batch.reads))]
     graph = node_type.graph.subgraph
-    if all([graph.nodes[head.node].is_variable for head in graph.heads]):  # most often
+    is_given = all([graph.nodes[head.node].is_variable for head in graph.heads])
+    if is_given and all([read.length != 0 for read in batch.reads]):  # most often
         given = {INPUT % position: array for position, array in enumerate(inputs)}
         ids = [given[graph.nodes[head.node].name] for head in graph.heads]
     else:
