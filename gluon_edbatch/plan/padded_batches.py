@@ -37,7 +37,7 @@ def without_much_padding(schedule: Schedule, lengths: np.ndarray) -> Schedule:
 
 
 def _parts(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
-    """Return the batch, or parts of it, whose sentences are half as long as the longest at least."""
+    """Return the batch, or parts whose sentences are at least half as long as the longest."""
     if len(batch) * lengths.max() <= _MOST * lengths.sum():
         return [batch]
     octaves = np.ceil(np.log2(np.maximum(lengths, 1))).astype(int)

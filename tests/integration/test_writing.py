@@ -479,9 +479,9 @@ def step(net, arrays, kind, one, other):
 @pytest.mark.parametrize('rows', [2, 4])  # operators wait for what reads them, if rows differ
 def test_a_copy_does_not_change_with_what_it_is_of(net, rows):
     with edb.batching():
-        net(row(0, 2)).T
+        net(row(0, 2)).transpose()
     with edb.batching():
         value = net(row(0, rows))
-        turned = value.T
+        turned = value.transpose()
         value *= 3
     np.testing.assert_allclose(turned.asnumpy(), net(row(0, rows)).asnumpy().T, rtol=1e-5)
