@@ -424,7 +424,7 @@ def _cut(call: RaggedCall, begin: Optional[int], end: Optional[int]) -> Optional
         call.least = end
         return None
     call.longer = (end or 0) - begin
-    return at if end is None else At.ANY if at is At.ANY else At.FINITE
+    return at if end is None else At.ANY  # what is cut off may be infinite
 
 
 def slices(call: RaggedCall) -> Optional[At]:

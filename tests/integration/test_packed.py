@@ -320,3 +320,32 @@ def test_a_wrong_program_is_seen(op, monkeypatch):
     net.initialize(mx.init.Normal(0.3))
     with pytest.raises(edb.RowDependenceError, match='another result in a batch than alone'):
         batches(lambda x: net(x)[0], sentences())
+
+
+def attends(F, x):
+    return F.batch_dot(F.softmax(F.batch_dot(x, x, transpose_b=True)), x)
+
+
+@pytest.mark.parametrize('native', [True, False])
+@pytest.mark.parametrize('number', [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize('begin', [0, 1])
+def test_what_is_cut_off_a_sentence_may_be_infinite(begin, number, native):
+    cut = gluon.nn.HybridLambda(
+        lambda F, x: attends(F, F.slice_axis(x, axis=1, begin=begin, end=-1))
+    )
+    samples = sentences((5, 7, 3, 4, 9))
+    expected = []
+    for x in samples:
+        x[:, -1] = number
+        with autograd.record():
+            y = cut(x)
+        y.backward()
+        expected.append((y.asnumpy(), x.grad.asnumpy()))
+    for _ in range(2):
+        with edb.compile_options(native=native), autograd.record():
+            with edb.batching():
+                values = [cut(x) for x in samples]
+                edb.concat([y.sum().reshape((1,)) for y in values]).sum().backward()
+        for x, y, (result, gradient) in zip(samples, values, expected):
+            np.testing.assert_allclose(y.asnumpy(), result, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(x.grad.asnumpy(), gradient, rtol=1e-4, atol=1e-5)
