@@ -76,7 +76,7 @@ def _padded_graph(
     dtypes: Sequence[Any],
 ) -> PaddedGraph:
     numpy = mode.numpy and not graph.scalars  # else it is in terms of mx.nd already
-    return padded_graph(graph, shapes, axes, mode.training, dtypes if numpy else ())
+    return padded_graph(graph, shapes, axes, mode.training, dtypes, numpy)
 
 
 def padded_block_call(

@@ -60,12 +60,13 @@ def of_any_rows(
         [op_of(op).noise for op in graph.subgraph.operators]
     ):
         return None
-    (result,) = graph.subgraph.results(shapes, {n: spec.dtype for n, spec in zip(names, specs)})
+    dtypes = {name: spec.dtype for name, spec in zip(names, specs)}
+    (result,) = graph.subgraph.results(shapes, dtypes)
     of_calls = {
         name: (_CALLS, *(shape if name in along else shape[1:])) for name, shape in shapes.items()
     }
     lifted = lift(graph.subgraph, shapes, along, as_values=True)
-    padding = padding_of(lifted, of_calls, dict.fromkeys(along, 1), of_results=True)
+    padding = padding_of(lifted, of_calls, dict.fromkeys(along, 1), True, dtypes=dtypes)
     if not padding.neutral or padding.shortest or not all_linked(along, padding.linked):
         return None
     axes = {

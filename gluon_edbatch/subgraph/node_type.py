@@ -243,11 +243,15 @@ class NodeType:
     def _analysed_padding(self) -> Padding:
         if any(map(is_sparse, self.parameters)):
             return Padding(False, 'rows of tables with sparse gradients are looked up by shape')
-        axes = dict.fromkeys(self._ragged_inputs, 1)
-        padding = padding_of(self.graph.subgraph, self.trial_shapes, axes)
+        padding = self._padding_proof(of_results=False)
         if padding.shortest:
             return Padding(False, 'a window may be longer than there are values')
         return padding
+
+    def _padding_proof(self, of_results: bool) -> Padding:
+        axes, graph = dict.fromkeys(self._ragged_inputs, 1), self.graph.subgraph
+        dtypes = {INPUT % place: each.arena.dtype for place, each in enumerate(self.arguments)}
+        return padding_of(graph, self.trial_shapes, axes, of_results, dtypes=dtypes)
 
     @property
     def _ragged_inputs(self) -> list[str]:
@@ -293,8 +297,7 @@ class NodeType:
         how many more there are. None if padding is not proved to stay apart, or noise is drawn."""
         if self.random or self.mode.numpy or len(self.outputs) > 1:
             return None
-        axes = dict.fromkeys(self._ragged_inputs, 1)
-        padding = padding_of(self.graph.subgraph, self.trial_shapes, axes, of_results=True)
+        padding = self._padding_proof(of_results=True)
         position = dict(zip(self._ragged_inputs, self.ragged))
         if (
             not padding.neutral
@@ -311,8 +314,7 @@ class NodeType:
     def layout(self) -> Optional[Padding]:
         """How calls with packed arguments run on padded ones, (calls, length, ...), as MXNet's
         operators need them; None if padding is not proved to stay apart."""
-        axes = dict.fromkeys(self._ragged_inputs, 1)
-        padding = padding_of(self.graph.subgraph, self.trial_shapes, axes, of_results=True)
+        padding = self._padding_proof(of_results=True)
         lengths = [{axis: longer for axis, (_, longer) in own.items()} for own in padding.results]
         fits = lengths == [{} if longer is None else {1: longer} for longer in self.packed]
         return padding if padding.neutral and fits else None

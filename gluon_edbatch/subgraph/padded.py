@@ -82,7 +82,8 @@ def padded_graph(
     shapes: Sequence[Shape],
     axes: dict[int, int],
     training: bool,
-    numpy_dtypes: Sequence[Any] = (),
+    dtypes: Sequence[Any],
+    numpy: bool = False,
 ) -> PaddedGraph:
     """Return the graph for padded arguments of these shapes.
 
@@ -95,12 +96,14 @@ def padded_graph(
         Maps the position of an argument to the axis along which it is padded.
     training : bool
         Whether calls are made in training mode.
-    numpy_dtypes : sequence, optional
-        Dtypes of the arguments, if the graph was traced in NumPy mode.
+    dtypes : sequence
+        Dtypes of the arguments.
+    numpy : bool, default False
+        Whether the graph was traced in NumPy mode.
     """
     try:
-        if numpy_dtypes:
-            graph = _in_terms_of_nd(graph, shapes, axes, numpy_dtypes)
+        if numpy:
+            graph = _in_terms_of_nd(graph, shapes, axes, dtypes)
         if 0 not in axes.values():
             graph = rows_apart(graph, shapes)
     except mx.base.MXNetError as error:  # the call itself raises it, too
@@ -113,7 +116,8 @@ def padded_graph(
         if analyse(graph.subgraph, rows, training).verdict is Verdict.PROVED:
             return PaddedGraph(None, axes, reason='its rows are batched, however many they are')
     known, along = dict(zip(position, shapes)), {INPUT % i: axis for i, axis in axes.items()}
-    padding = padding_of(graph.subgraph, known, along, of_results=True)
+    kinds = dict(zip(position, dtypes))
+    padding = padding_of(graph.subgraph, known, along, of_results=True, dtypes=kinds)
     reason, padded = padding.reason, None
     lengths: tuple[int, ...] = ()
     if padding.neutral:
@@ -121,7 +125,7 @@ def padded_graph(
         subgraph, lengths = _with_arguments(masked, sorted(axes), len(shapes))
         padded = graph._replace(subgraph=subgraph)
     elif 'RNN' in graph.subgraph.operators:
-        padding = padding_of(graph.subgraph, known, along, of_results=True, stops=True)
+        padding = padding_of(graph.subgraph, known, along, True, stops=True, dtypes=kinds)
     if not padding.neutral:
         return PaddedGraph(None, axes, reason=reason)
     return PaddedGraph(

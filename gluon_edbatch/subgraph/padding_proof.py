@@ -59,6 +59,7 @@ def padding_of(
     axes: Mapping[str, int],
     of_results: bool = False,
     stops: bool = False,
+    dtypes: Optional[Mapping[str, Any]] = None,
 ) -> Padding:
     """Return whether padding of some inputs changes results, and under which conditions.
 
@@ -75,8 +76,10 @@ def padding_of(
         value then.
     stops : bool, default False
         Whether layers stop before the padding, as native operators do, and MXNet's do not.
+    dtypes : dict, optional
+        Dtypes of the inputs, as the padding of integers cannot be infinite.
     """
-    walk = PaddingWalk(graph, shapes, axes, At.FINITE if of_results else At.ZERO, stops)
+    walk = PaddingWalk(graph, shapes, axes, At.FINITE if of_results else At.ZERO, stops, dtypes)
     try:
         heads = walk.heads()
         results = tuple(map(walk.padded_axes, graph.heads))
@@ -265,7 +268,9 @@ class PaddingWalk:
         axes: Mapping[str, int],
         at: At,
         stops: bool = False,
+        dtypes: Optional[Mapping[str, Any]] = None,
     ):
+        self._dtypes = dtypes
         self.rewriter, self._stops, self._may_be_empty = Rewriter(), stops, at is At.ZERO
         self.linked: set[tuple[str, str]] = set()
         self.lengths: dict[tuple[str, int, int, bool], Operand] = {}
@@ -309,8 +314,17 @@ class PaddingWalk:
         operand = self._moved[head]
         for number, state in self.states.get(head, {}).items():
             if state.at is At.ANY:
+                self._check_dtype(head, At.ZERO)
                 operand = self._with_number(operand, number, state, At.ZERO)
         return operand.entry
+
+    def _check_dtype(self, entry: Entry, wanted: At) -> None:
+        """Raise `Unproved` if no operator writes a number into an entry's padding."""
+        outputs = self._graph.outputs(self._inputs, self._dtypes)
+        dtype = outputs[entry.node].dtype if outputs and self._dtypes else None
+        kind = 'f' if dtype is None else np.dtype(dtype).kind
+        if kind == 'b' or (kind in 'iu' and abs(wanted.value) == inf):
+            raise Unproved(f'padding of {np.dtype(dtype).name} cannot be {wanted.value}')
 
     def padded_axes(self, entry: Entry) -> dict[int, tuple[str, int]]:
         """Return the padded axes of an entry, with the input that has the length of each, and how
@@ -359,6 +373,7 @@ class PaddingWalk:
             if call.across:
                 self.across.add(index)
             for position, wanted in call.fills.items():
+                self._check_dtype(node.inputs[position], wanted)
                 if fills.setdefault(position, wanted) is not wanted:
                     raise Unproved(f'{node.op} works across the padded axis')
                 axis: Any = link.inputs[position]  # what has no padding wants nothing there

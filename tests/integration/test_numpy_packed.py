@@ -261,3 +261,23 @@ def test_results_can_be_written_to():
             found = results()
     for one, other in zip(found, expected):
         onp.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('native', [True, False])
+def test_sentences_of_truth_values(native):
+    """MXNet's operators do not write into arrays of bool, as masks of padding would."""
+    choose = nn.HybridLambda(lambda F, m, x: F.np.where(m, F.npx.softmax(x, axis=1), x))
+    dense = nn.Dense(UNITS, flatten=False, in_units=UNITS)
+    dense.initialize()
+
+    def model(x):
+        y = dense(x)
+        return choose(y > 0, y), (y > 0).sum(axis=1)
+
+    samples = sentences()
+    for _ in range(2):
+        with edb.compile_options(native=native), edb.batching():
+            values = [model(x) for x in samples]
+        for x, found in zip(samples, values):
+            for y, expected in zip(found, model(x)):
+                onp.testing.assert_allclose(y.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)

@@ -349,3 +349,17 @@ def test_what_is_cut_off_a_sentence_may_be_infinite(begin, number, native):
         for x, y, (result, gradient) in zip(samples, values, expected):
             np.testing.assert_allclose(y.asnumpy(), result, rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(x.grad.asnumpy(), gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('op', ['max', 'min', 'sort', 'argmax', 'argmin'])
+@pytest.mark.parametrize('dtype', ['int32', 'int64', 'uint8', 'int8'])
+def test_extremes_of_integers(dtype, op):
+    """No integer is infinite, as padding would have to be."""
+    block = gluon.nn.HybridLambda(lambda F, x: getattr(F, op)(F.swapaxes(x, 1, 2), axis=2))
+    away = 200 if dtype == 'uint8' else -9
+    samples = [(x * 2 + away).astype(dtype) for x in sentences()]
+    for _ in range(2):
+        with edb.batching():
+            values = [block(x) for x in samples]
+        for x, y in zip(samples, values):
+            np.testing.assert_array_equal(y.asnumpy(), block(x).asnumpy())

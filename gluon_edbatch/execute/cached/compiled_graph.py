@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
+import numpy as np
 from mxnet.ndarray import CachedOp
 
 from ... import debug
@@ -110,7 +111,7 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
         for position, read in enumerate(reads)
         if read in _GATHERS and INPUT % position in graph.variables
     }
-    gathers.update(_padded(reads, graph.variables))
+    gathers.update(_padded(reads, graph.variables, node_type))
     symbol = graph.symbol(**gathers) if gathers else graph.symbol
     if PADDED in reads:
         symbol = _unpadded(symbol, node_type)
@@ -137,15 +138,19 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
     )
 
 
-def _padded(reads: Sequence[str], variables: Sequence[str]) -> dict[str, mx.sym.Symbol]:
-    """Return what packed inputs become: arrays (calls, length, ...), with zeros as padding."""
+def _padded(
+    reads: Sequence[str], variables: Sequence[str], node_type: NodeType
+) -> dict[str, mx.sym.Symbol]:
+    """Return what packed inputs become: arrays (calls, length, ...), with finite padding."""
     found = {}
     for position, read in enumerate(reads):
         name = INPUT % position
         if read == PADDED and name in variables:
             rows = mx.sym.take(mx.sym.var(_ARENA % position), mx.sym.var(_INDEX % position))
-            lengths = mx.sym.var(LENGTHS % name)
-            found[name] = mx.sym.SequenceMask(rows, lengths, use_sequence_length=True, axis=1)
+            if node_type.arguments[position].arena.dtype != np.bool_:  # no operator masks these
+                lengths = mx.sym.var(LENGTHS % name)
+                rows = mx.sym.SequenceMask(rows, lengths, use_sequence_length=True, axis=1)
+            found[name] = rows
     return found
 
 
