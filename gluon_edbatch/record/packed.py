@@ -16,7 +16,7 @@ from mxnet import gluon
 
 from ..errors import RecordError
 from ..ops.attrs import Shape
-from ..subgraph.elements import by_position
+from ..subgraph.elements import by_position, does_the_same_to_rows
 from ..subgraph.fingerprint import contents
 from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import PaddedGraph
@@ -238,7 +238,9 @@ def _type_for(
         longer = [next((more for _, more in along.values()), None) for along in padded.results]
         facts = {'packed': tuple(longer), 'shortest': padded.least_length}
     try:
-        if {*padded.axes.values()} != {1}:
+        if {*padded.axes.values()} != {1} or (
+            graph is not None and not does_the_same_to_rows(padded.original.subgraph)
+        ):
             maker = maker._replace(head=(*maker.head, 'positions', axes))
         if graph is None:
             graph = sentences_first(padded.original, shapes, padded.axes, along)

@@ -102,6 +102,21 @@ def by_position(
     return graph._replace(subgraph=subgraph)
 
 
+def does_the_same_to_rows(graph: Subgraph) -> bool:
+    """Return whether operators do to rows (L, ...) what they do to a sentence (1, L, ...): no axis
+    is counted from the first, and no parameter is broadcast."""
+    for node in graph.nodes:
+        names = [graph.nodes[entry.node].name for entry in node.inputs]
+        known = set(graph.variables).intersection(names)
+        if not node.is_variable and not (
+            all(map(is_argument, known))
+            if op_of(node.op).elementwise
+            else op_of(node.op).by_value(node.attrs) and node.attrs.get('axis') in (None, '-1')
+        ):
+            return False
+    return True
+
+
 def _of_one(
     graph: Subgraph,
     axes: Mapping[Entry, int],

@@ -363,3 +363,27 @@ def test_extremes_of_integers(dtype, op):
             values = [block(x) for x in samples]
         for x, y in zip(samples, values):
             np.testing.assert_array_equal(y.asnumpy(), block(x).asnumpy())
+
+
+@pytest.mark.parametrize('first', ['rows', 'sentences'])
+@pytest.mark.parametrize('in_block', [True, False])
+def test_axes_count_otherwise_in_rows_than_in_sentences(in_block, first):
+    """The same operator moves another axis of (1, C) than of (1, L, C)."""
+    widen = gluon.nn.HybridLambda(lambda F, x: F.tanh(F.expand_dims(x, axis=2)))
+    dense = gluon.nn.Dense(UNITS, flatten=False, in_units=UNITS)
+    dense.initialize()
+
+    def model(x):
+        wide = widen if in_block else lambda y: mx.nd.tanh(mx.nd.expand_dims(y, axis=2))
+        row = wide(dense(x[:, 0])) if first == 'rows' else None
+        sentence = wide(dense(x))
+        return [wide(dense(x[:, 0])) if row is None else row, sentence]
+
+    for lengths in (LENGTHS, LENGTHS[::-1]):
+        samples = sentences(lengths)
+        with edb.batching():
+            values = [model(x) for x in samples]
+        for x, found in zip(samples, values):
+            for y, expected in zip(found, model(x)):
+                assert y.shape == expected.shape
+                np.testing.assert_allclose(y.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)
