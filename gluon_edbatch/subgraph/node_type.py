@@ -366,7 +366,7 @@ class NodeType:
     @cached_property
     def joins_rows(self) -> bool:
         """Whether calls are MXNet's concatenations along axis 0."""
-        return self.made_with[0] == 'Concat' and dict(self.made_with[1]).get('dim') == '0'
+        return self.made_with[0] == 'Concat' and ('dim', '0') in self.made_with[1]
 
     @cached_property
     def addition(self) -> int:

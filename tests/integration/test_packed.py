@@ -387,3 +387,22 @@ def test_axes_count_otherwise_in_rows_than_in_sentences(in_block, first):
             for y, expected in zip(found, model(x)):
                 assert y.shape == expected.shape
                 np.testing.assert_allclose(y.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_sentences_and_ragged_values_are_joined_by_width():
+    words = gluon.nn.Dense(UNITS, in_units=UNITS)
+    sentences_of = gluon.nn.Dense(UNITS, flatten=False, in_units=UNITS)
+    words.initialize()
+    sentences_of.initialize()
+    samples = sentences((5, 7, 3, 9, 6, 1))
+
+    def model(x):
+        ragged = edb.ragged([words(x[:, i]) for i in range(x.shape[1])])
+        return mx.nd.concat(sentences_of(x), ragged, dim=2)
+
+    for _ in range(2):
+        with edb.compile_options(buckets=False), edb.batching():
+            values = [model(x) for x in samples]
+        for x, y in zip(samples, values):
+            expected = np.concatenate([sentences_of(x).asnumpy(), words(x[0]).asnumpy()[None]], 2)
+            np.testing.assert_allclose(y.asnumpy(), expected, rtol=1e-4, atol=1e-5)
