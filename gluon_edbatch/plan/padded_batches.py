@@ -10,11 +10,12 @@ import numpy as np
 
 from ..schedule.protocol import Schedule
 
-_MOST = 2  # times as long as all positions together
+_MOST = 2  # times as many positions as are no padding
+_FEW = 1024  # positions that cost less than another batch
 
 
 def without_much_padding(schedule: Schedule, lengths: np.ndarray) -> Schedule:
-    """Return a schedule whose batches are padded to at most twice their positions.
+    """Return a schedule whose batches are padded to twice their positions, or few.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def without_much_padding(schedule: Schedule, lengths: np.ndarray) -> Schedule:
 
 def _parts(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
     """Return the batch, or parts whose sentences are at least half as long as the longest."""
-    if len(batch) * lengths.max() <= _MOST * lengths.sum():
+    if len(batch) * lengths.max() <= max(_FEW, _MOST * lengths.sum()):
         return [batch]
     octaves = np.ceil(np.log2(np.maximum(lengths, 1))).astype(int)
     return [batch[octaves == octave] for octave in np.unique(octaves)]

@@ -186,7 +186,7 @@ def test_a_long_sentence_pads_no_short_ones(native):
     """MXNet's operators take padded sentences: the long one has a batch of its own."""
     net = Layer(PACKED['cumsum'])
     net.initialize(mx.init.Normal(0.5))
-    samples = sentences((3, 4, 100, 3, 4, 4))
+    samples = sentences((3, 4, 400, 3, 4, 4))
     with edb.compile_options(native=native):
         assert_matches_eager(net, samples, blocks=[net], schedulers=['fsm'], atol=1e-5)
         found = batches(net, samples)
@@ -368,7 +368,7 @@ def test_extremes_of_integers(dtype, op):
 @pytest.mark.parametrize('first', ['rows', 'sentences'])
 @pytest.mark.parametrize('in_block', [True, False])
 def test_axes_count_otherwise_in_rows_than_in_sentences(in_block, first):
-    """The same operator moves another axis of (1, C) than of (1, L, C)."""
+    """A single operator moves another axis of (1, C) than of (1, L, C)."""
     widen = gluon.nn.HybridLambda(lambda F, x: F.tanh(F.expand_dims(x, axis=2)))
     dense = gluon.nn.Dense(UNITS, flatten=False, in_units=UNITS)
     dense.initialize()

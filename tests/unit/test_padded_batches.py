@@ -11,8 +11,9 @@ from gluon_edbatch.schedule.protocol import Schedule
     'lengths, expected',
     [
         ([3, 4, 5, 6, 9], [[0, 1], [2, 3, 4]]),  # not too much padding
-        ([0, 0, 50, 1, 1], [[0, 1], [3, 4], [2]]),
-        ([9, 9, 3, 100, 4], [[0, 1], [2, 4], [3]]),
+        ([0, 0, 50, 1, 1], [[0, 1], [2, 3, 4]]),  # few positions
+        ([0, 0, 5000, 1, 1], [[0, 1], [3, 4], [2]]),
+        ([9, 9, 3, 1000, 4], [[0, 1], [2, 4], [3]]),
     ],
 )
 def test_what_is_split(lengths, expected):
