@@ -12,7 +12,7 @@ from mxnet import autograd
 import gluon_edbatch as edb
 from gluon_edbatch.execute.cached.compiled_graph import program_for
 from gluon_edbatch.execute.execution_state import ExecutionState
-from gluon_edbatch.execute.gradients import Gradients
+from gluon_edbatch.execute.gradients import Gradients, InputGradients
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import BACKENDS, Step, steps
 from gluon_edbatch.mx.custom_function import ADD
@@ -196,7 +196,9 @@ class CompiledBatch:
     def both(self) -> None:
         """Run the batch and differentiate it."""
         self._step.run(self._state)
-        gradients = Gradients(self._state.gradients, (), self.gradients, self._requests)
+        inputs = InputGradients(self.gradients, self._requests)
+        places = range(len(self.gradients))
+        gradients = Gradients(self._state.gradients, (), inputs, places)
         self._state.weights.begin()
         self._state.tapes.pop().backward(gradients)
         self._state.weights.deliver(gradients)

@@ -89,7 +89,7 @@ class BackwardPass:
                 inputs, function = [mx.nd.zeros((1,))], None
                 inputs[0].attach_grad()
             else:
-                function = _Function(self)
+                function = _TapeFunction(self)
                 inputs = list(map(with_dense_gradient, function.take_inputs()))
             record_function(
                 inputs,
@@ -101,7 +101,7 @@ class BackwardPass:
         return keep_on_tape(output)
 
     def __call__(
-        self, function: 'Optional[_Function]', arena: int, head: NDArray, inputs: InputGradients
+        self, function: 'Optional[_TapeFunction]', arena: int, head: NDArray, inputs: InputGradients
     ) -> None:
         """Compute the gradients of a function's inputs from the gradient `head` of an arena.
 
@@ -123,7 +123,11 @@ class BackwardPass:
                 part.backward._ran = True
 
     def _run(
-        self, parts: 'Sequence[_Part]', arena: int, head: NDArray, inputs: InputGradients
+        self,
+        parts: 'Sequence[_DifferentiatedEvaluation]',
+        arena: int,
+        head: NDArray,
+        inputs: InputGradients,
     ) -> None:
         gradients = {
             part.backward: part.backward._gradients(
@@ -168,12 +172,15 @@ class BackwardPass:
             own.deliver(place, state.gradients[index]._slice(begin, end))
         for imported, input_ in zip(state.imported, imports):
             backward, index = imported.source.origin
-            target = gradients[backward].of_arena(index) if input_ is None else inputs.of(input_)
             gradient = state.gradients[imported.arena]._slice(imported.begin, imported.end)
-            add_rows(*target, imported.rows, gradient)
+            if input_ is None:
+                add_rows(*gradients[backward].of_arena(index), imported.rows, gradient)
+            else:
+                count = len(imported.source.raw)
+                inputs.deliver_rows(input_, imported.rows, gradient, count)
 
 
-class _Part(NamedTuple):
+class _DifferentiatedEvaluation(NamedTuple):
     """An evaluation in a function of autograd."""
 
     backward: BackwardPass
@@ -181,14 +188,14 @@ class _Part(NamedTuple):
     imports: list[Optional[int]]  # the same of each `Imported`; None if its source is a part
 
 
-class _Function:
+class _TapeFunction:
     """A function of autograd: an evaluation with the earlier ones that it read, latest first."""
 
     def __init__(self, backward: BackwardPass):
         self._inputs: list[NDArray] = []
         self._own = {backward}
         self._places: dict[int, int] = {}  # by identity of arrays
-        self.parts: list[_Part] = []
+        self.parts: list[_DifferentiatedEvaluation] = []
         backward.is_on_tape = True
         latest = [(-backward.serial, backward)]
         while latest:
@@ -197,7 +204,7 @@ class _Function:
     def _add(self, backward: BackwardPass, latest: list[tuple[int, BackwardPass]]) -> None:
         state: Any = backward._state
         read = [*state.weights.arrays, *[given[0] for given in state.given]]
-        part = _Part(backward, [self._place(array) for array in read], [])
+        part = _DifferentiatedEvaluation(backward, [self._place(array) for array in read], [])
         self.parts.append(part)
         for imported in state.imported:
             earlier = imported.source.origin[0]

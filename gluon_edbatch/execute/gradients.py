@@ -7,6 +7,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..mx.arrays import set_rows
 from ..mx.custom_function import ADD, WRITES
 from ..mx.host import upload
 
@@ -26,6 +27,22 @@ class InputGradients:
         if mode == WRITTEN:
             self._modes[place] = ADDED
         return self._targets[place], mode
+
+    def deliver(self, place: int, gradient: NDArray) -> None:
+        """Write or add a gradient of an input."""
+        target, mode = self.of(place)
+        if mode == WRITTEN:
+            gradient.copyto(target)
+        elif mode == ADDED:
+            target += gradient
+
+    def deliver_rows(self, place: int, rows: np.ndarray, gradient: NDArray, count: int) -> None:
+        """Write or add the gradient of some rows of an input of `count` rows. MXNet hands on the
+        memory of any device as arrays of the first CPU, so rows of it are not written one by
+        one."""
+        whole = mx.nd.zeros((count, *gradient.shape[1:]), gradient.ctx, gradient.dtype)
+        add_rows(whole, ADDED, rows, gradient)
+        self.deliver(place, whole)
 
     def zero(self) -> None:
         """Zero the gradients of inputs that got nothing."""
@@ -64,11 +81,7 @@ class Gradients:
 
     def deliver(self, place: int, gradient: NDArray) -> None:
         """Write or add a gradient of an input."""
-        target, mode = self.of_input(place)
-        if mode == WRITTEN:
-            gradient.copyto(target)
-        elif mode == ADDED:
-            target += gradient
+        self._inputs.deliver(self._places[place], gradient)
 
     def zero_arenas(self) -> None:
         """Zero the arenas to which nothing was added so far."""
@@ -95,5 +108,4 @@ def add_rows(target: Optional[NDArray], mode: int, rows: np.ndarray, gradient: N
         return
     index = upload(rows.astype(np.int32), target.ctx)
     total = gradient if mode == WRITTEN else mx.nd.take(target, index) + gradient
-    index = index.reshape((1, -1))
-    mx.nd._internal._scatter_set_nd(target, total, index, shape=target.shape, out=target)
+    set_rows(target, index, total)

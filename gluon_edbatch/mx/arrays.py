@@ -51,6 +51,12 @@ def alias(array: NDArray, cls: type = NDArray) -> NDArray:
     return cls(handle)
 
 
+def set_rows(array: NDArray, index: NDArray, rows: NDArray) -> None:
+    """Write rows of an array, by their numbers, each of which occurs once."""
+    scatter = mx.nd._internal._scatter_set_nd
+    scatter(array, rows, index.reshape((1, -1)), shape=array.shape, out=array)
+
+
 def keep_on_tape(array: NDArray) -> NDArray:
     """Make an array's tape keep its numbers, and return the array. Otherwise MXNet ends the process
     if a loss depends on it by operators without a gradient only."""
