@@ -496,13 +496,14 @@ def sequence_reverse(call: RaggedCall) -> Optional[At]:
     return turned(call)
 
 
-def ordered(ascends: bool) -> PaddingRule:
-    """Return a rule for values in order, or the first of them, to which padding comes last."""
+def ordered(ascends: bool, gives: str) -> PaddingRule:
+    """Return a rule for values in order, or the first of them, to which padding comes last. `gives`
+    is what the operator returns if no attribute says it."""
 
     def rule(call: RaggedCall) -> Optional[At]:
         if not call.along('axis', -1):
             return finite(call)
-        if call.attrs.get('ret_typ', 'value') != 'value':
+        if call.attrs.get('ret_typ', gives) != 'value':
             raise Unproved  # positions of infinite values might be those of padding
         call.want(0, At.HIGHEST if call.attrs.flag('is_ascend', ascends) else At.LOWEST)
         call.across = True

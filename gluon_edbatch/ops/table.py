@@ -340,8 +340,8 @@ for _name, _neutral in (('argmax', At.LOWEST), ('argmin', At.HIGHEST)):
     )
 for _name, _order in (
     ('argsort', None),
-    ('sort', padding.ordered(ascends=True)),
-    ('topk', padding.ordered(ascends=False)),
+    ('sort', padding.ordered(ascends=True, gives='value')),
+    ('topk', padding.ordered(ascends=False, gives='indices')),
 ):
     _each(
         _name,

@@ -181,6 +181,15 @@ def test_functions_of_sentences(name):
     assert ran == 1
 
 
+def test_positions_are_never_those_of_padding():
+    """Padding could come first among infinite values, so a batch holds one length."""
+    net = Layer(lambda F, x: F.topk(F.log(F.relu(x)), k=2, axis=1))
+    net.initialize()
+    samples = sentences((2, 5, 9, 5))
+    assert_matches_eager(net, samples, schedulers=['fsm'], training=[False])
+    assert [count for each, count in batches(net, samples).items() if 'Layer' in each] == [1] * 3
+
+
 @pytest.mark.parametrize('native', [True, False])
 def test_a_long_sentence_pads_no_short_ones(native):
     """MXNet's operators take padded sentences: the long one has a batch of its own."""
