@@ -488,14 +488,6 @@ def turned(call: RaggedCall) -> Optional[At]:
     return at
 
 
-def sequence_reverse(call: RaggedCall) -> Optional[At]:
-    """Return what ``SequenceReverse`` of all values has in its padding."""
-    if call.input().axis != 0 or len(call.states) > 1:
-        raise Unproved
-    call.attrs = Attrs({'axis': '0'})
-    return turned(call)
-
-
 def ordered(ascends: bool, gives: str) -> PaddingRule:
     """Return a rule for values in order, or the first of them, to which padding comes last. `gives`
     is what the operator returns if no attribute says it."""

@@ -488,13 +488,7 @@ _each(
     indices=(1,),
     workaround=mxnet_workarounds.sequence_last,
 )
-_each(
-    'SequenceReverse',
-    rows=rows.sequence,
-    whole=whole.sequence,
-    padding=padding.sequence_reverse,
-    indices=(1,),
-)
+_each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each(
     'RNN',
     moved_rows=rows.recurrent,

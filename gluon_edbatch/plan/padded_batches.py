@@ -15,7 +15,7 @@ _FEW = 1024  # positions that cost less than another batch
 
 
 def without_much_padding(schedule: Schedule, lengths: np.ndarray) -> Schedule:
-    """Return a schedule whose batches are padded to twice their positions, or few.
+    """Return a schedule whose batches are, with their padding, at most twice as large, or small.
 
     Parameters
     ----------

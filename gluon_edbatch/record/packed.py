@@ -63,8 +63,9 @@ class PackedCall(NamedTuple):
         for position, leaf in enumerate(leaves):
             store = leaf._store
             if position in along:
-                axis = along[position]
+                axis, arena = along[position], self.node_type.arguments[position].arena
                 fits = store.shape[not axis] == 1 and store.packed in (0, axis)
+                fits = fits and _packed_spec(leaf, axis).arena is arena
                 lengths.add(store.shape[axis] if fits else 0)
             elif store.packed or (
                 _one_row(store.spec).arena is not self.node_type.arguments[position].arena
@@ -122,9 +123,11 @@ class PackedCall(NamedTuple):
     def find_again(self, callee: Callee, kinds: Sequence[Any]) -> None:
         """Let the search of calls.py find calls with arguments of these kinds and any length."""
         stores = [(at, kind) for at, kind in enumerate(kinds) if kind.__class__ is Store]
-        found = list(kinds)
+        found, along = list(kinds), dict(zip(self.positions, self.axes))
         for position, (at, store) in enumerate(stores):
-            if position in self.positions:
+            if position in along:
+                if along[position] > 1 and not store.packed:  # what it stands for has axis 1
+                    return
                 found[at] = store.any_length
             elif store.spec.rows > 1:  # states, which the search does not turn
                 return
@@ -187,7 +190,7 @@ def packed_call(
         shape, lies_at = leaves[i].shape, leaves[i]._store.packed
         if (not axis and (len(shape) < 3 or shape[1] != 1)) or lies_at not in (0, axis):
             return None
-    key = forms.options, leaves[0].ctx, tuple(padded.axes)
+    key = forms.options, leaves[0].ctx, tuple(padded.axes.items())
     if key not in known:
         known[key] = _type_for(forms, maker, padded, leaves)
     node_type = known[key]

@@ -967,6 +967,19 @@ def test_large_arrays(make, how, advice):
         assert advice in why.advice and why.text == '2 large NumPy arrays, copied for 2 calls'
 
 
+def test_arrays_that_the_engine_copies():
+    mx.npx.set_np()
+    try:
+        net, scalars = dense(), [mx.np.array(float(i)) for i in range(3)]
+        with edb.batching() as scope:
+            values = [net(np.ones((1, WIDTH), 'float32')) * x for x in scalars]
+        (why,) = [why for one in explained(scope, values).places for why in one.reasons]
+        assert why.cause is Cause.INPUT and 'asnumpy' in why.advice
+        assert why.text == "3 MXNet arrays, copied by MXNet's engine for 3 calls"
+    finally:
+        mx.npx.reset_np()
+
+
 def test_arrays_of_numpy_mode_are_read_at_once():
     mx.npx.set_np()
     try:

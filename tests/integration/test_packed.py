@@ -181,6 +181,26 @@ def test_functions_of_sentences(name):
     assert ran == 1
 
 
+@pytest.mark.parametrize('name', ['position by position', 'cumsum'])
+@pytest.mark.parametrize('computed', [False, True])
+def test_a_block_whose_sentences_lie_along_either_axis(name, computed):
+    """Its calls differ in the second axis, and then in the third."""
+    net = gluon.nn.HybridLambda(lambda F, x: F.tanh(PACKED[name](F, x)))
+    before = gluon.nn.HybridLambda(lambda F, x: F.sigmoid(x))
+    draw = np.random.RandomState(0)
+    shapes = [(1, 5, 8), (1, 6, 8), (1, 5, 9), (1, 5, 7), (1, 7, 8), (1, 5, 8)]
+    samples = [mx.nd.array(draw.normal(size=shape)) for shape in shapes]
+
+    def model(x):
+        return net(before(x) if computed else x)
+
+    for _ in range(3):
+        with edb.batching():
+            found = [model(x) for x in samples]
+        for value, x in zip(found, samples):
+            np.testing.assert_allclose(value.asnumpy(), model(x).asnumpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_positions_are_never_those_of_padding():
     """Padding could come first among infinite values, so a batch holds one length."""
     net = Layer(lambda F, x: F.topk(F.log(F.relu(x)), k=2, axis=1))
