@@ -184,7 +184,7 @@ def test_functions_of_sentences(name):
 @pytest.mark.parametrize('name', ['position by position', 'cumsum'])
 @pytest.mark.parametrize('computed', [False, True])
 def test_a_block_whose_sentences_lie_along_either_axis(name, computed):
-    """Its calls differ in the second axis, and then in the third."""
+    """Calls of one block differ in the second axis, and then in the third."""
     net = gluon.nn.HybridLambda(lambda F, x: F.tanh(PACKED[name](F, x)))
     before = gluon.nn.HybridLambda(lambda F, x: F.sigmoid(x))
     draw = np.random.RandomState(0)
