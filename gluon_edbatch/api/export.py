@@ -147,7 +147,7 @@ def _check(kind: NodeType) -> None:
         (kind.mode.numpy, 'was recorded in NumPy mode'),
         (kind.alone or kind.eager, f'runs call by call: {kind.reason}'),
         (kind.whole, 'treats whole values, whose rows depend on each other'),
-        (kind.padded or kind.packed, 'is padded or packed'),
+        (kind.packed, 'is packed'),
         (ragged and (kind.lengths is not None or not kind.neutral), 'depends on lengths'),
         (ragged and kind.rows != 1, 'has ragged values of several rows'),
         (not kind.has_one_length, 'has ragged arguments of different lengths'),

@@ -152,7 +152,7 @@ class Reuse:
     ) -> Any:
         result, now = self._record(recording, name, function, args)
         self.checked += 1
-        if now is None or now.padded_calls != fragment.padded_calls:
+        if now is None or now.packed_calls != fragment.packed_calls:
             return result  # that lengths differ was not known yet
         site = fragment.difference(now)
         if site is not None:

@@ -27,7 +27,7 @@ class Executable:
     def __init__(self, node_type: NodeType):
         self.number = next(_number)  # its own: parts of a type have the serial of the whole
         # By how arguments are read, and whether products are fused (see `cached.compiled_graph`).
-        self.programs: dict[tuple[tuple[str, ...], bool], CompiledGraph] = {}
+        self.programs: dict[tuple, CompiledGraph] = {}
         self.native: Optional[NativeProgram] = None  # once it is known,
         self.not_native: Optional[str] = None  # or why there is none
         self.plans = PlanCache()  # of evaluations in which it is the first of the types

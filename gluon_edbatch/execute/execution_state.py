@@ -1,7 +1,7 @@
 """Execution state of an evaluation: arenas, filled with inputs, and how batches read them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Protocol
 
 import mxnet as mx
@@ -20,6 +20,8 @@ from ..record.inputs import GivenArray
 from ..record.recording import Recording
 from ..record.stores import Arena
 from ..subgraph.node_type import NodeType
+from ..subgraph.padded import bucket_of
+from ..subgraph.sentences import inverse, lengths_first
 from .clock import Clock
 from .gradients import Gradients
 from .native.library import gather
@@ -300,13 +302,15 @@ class ExecutionState:
         """Return one argument of a batch as a separate array; ragged ones are padded."""
         read = batch.reads[position]
         if read.parents is not None:
-            return mx.nd.take(self.arenas[read.arena], self.padded_index(batch, position))
+            longest = self._counts(batch, position).max()
+            return mx.nd.take(self.arenas[read.arena], self.padded_index(batch, position, longest))
         if not read.gather:
             return self.rows(batch, position, False)
         return mx.nd.take(self.arenas[read.arena], self.index(read, batch.node_type))
 
     def first_packed(self, batch: Batch, position: int) -> NDArray:
-        """Return a packed argument of the first call of a batch as an array (1, L, ...)."""
+        """Return a packed argument of the first call of a batch, (1, L, ...), or as users see it if
+        the graph is of one call."""
         read = batch.reads[position]
         parents = parents_of(read)
         length = np.count_nonzero(self.plan.indices[parents.begin : parents.end] == 0)
@@ -314,31 +318,48 @@ class ExecutionState:
         rows = self.arenas[read.arena]._slice(only.begin, only.end)
         if read.gather:
             rows = mx.nd.take(self.arenas[read.arena], self.index(only, batch.node_type))
-        return rows.expand_dims(0)
+        axis = dict(batch.node_type.axes).get(position, 1)
+        rows = rows.expand_dims(0) if axis else rows
+        return rows if axis < 2 else rows.transpose(inverse(lengths_first(rows.ndim, (axis,))))
 
     def _counts(self, batch: Batch, position: int) -> np.ndarray:
         """Return how many values each row of a batch has for a ragged argument, or positions."""
         parents = parents_of(batch.reads[position])
         return np.bincount(self.plan.indices[parents.begin : parents.end], minlength=batch.rows)
 
-    def padded_index(self, batch: Batch, position: int) -> NDArray:
-        """Return the rows of an argument, (rows of the batch, length); padding is a row of zeros,
-        or the first row."""
+    def padded_lengths(self, batch: Batch) -> dict[int, int]:
+        """Return the length to which each packed argument of a batch is padded, by position: that
+        of the longest, or its bucket if each length has a program of its own."""
+        node_type = batch.node_type
+        if not node_type.packed:
+            return {}
+        longest = {place: int(self._counts(batch, place).max()) for place in node_type.ragged}
+        return {
+            place: bucket_of(length) if node_type.axes else length
+            for place, length in longest.items()
+        }
+
+    def padded_index(self, batch: Batch, position: int, length: int) -> NDArray:
+        """Return the rows of an argument, (calls, length); padding is a row of zeros, or the first
+        row."""
         read = batch.reads[position]
         indices, arena = self.plan.indices, self.plan.arenas[read.arena]
         rows = indices[read.begin : read.end] if read.gather else np.arange(read.begin, read.end)
         counts = self._counts(batch, position)
         padding = rows[0] if arena.zero is None else arena.zero
-        padded = np.full((batch.rows, counts.max()), padding, np.int32)
-        padded[np.arange(counts.max()) < counts[:, None]] = rows
+        padded = np.full((batch.rows, length), padding, np.int32)
+        padded[np.arange(length) < counts[:, None]] = rows
         return upload(padded, arena.key[2])
 
-    def unpadded(self, batch: Batch, longer: int) -> NDArray:
-        """Return the places that are no padding among (rows of the batch, length), of which each is
-        `longer` than the packed arguments."""
-        counts = longer + self._counts(batch, batch.node_type.ragged[0])
-        places = np.flatnonzero(np.arange(counts.max()) < counts[:, None])
-        return upload(places.astype(np.int32), batch.node_type.ctx)
+    def unpadded(self, batch: Batch, output: int, lengths: Mapping[int, int]) -> NDArray:
+        """Return the places of a result that are no padding, among (calls, length) or (calls,
+        length, length); `lengths` are as in `padded_lengths`."""
+        inside = np.ones((batch.rows,), bool)
+        for _, position, longer in batch.node_type.packed[output]:
+            own = self._counts(batch, position) + longer
+            below = np.arange(lengths[position] + longer) < own[:, None]
+            inside = inside[..., None] & below.reshape(len(own), *(1,) * (inside.ndim - 1), -1)
+        return upload(np.flatnonzero(inside).astype(np.int32), batch.node_type.ctx)
 
 
 def parents_of(read: Read) -> Read:

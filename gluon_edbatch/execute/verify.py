@@ -14,6 +14,7 @@ from mxnet.ndarray import NDArray
 from ..errors import RowDependenceError
 from ..mx.modes import modes
 from ..subgraph.node_type import Kind, NodeType
+from ..subgraph.sentences import lengths_first
 from .cached.compiled_graph import EMPTY, MASKED_SLICE, SLICE, program_for
 from .executable import executable
 
@@ -83,12 +84,16 @@ def _verify_packed(state, batch) -> None:
     inputs = [
         state.first_packed(batch, position)
         if argument.kind is Kind.PACKED
-        else state.read(batch, position)._slice(0, 1)
+        else state.read(batch, position)._slice(0, argument.rows)
         for position, argument in enumerate(node_type.arguments)
     ]
     alone = run_unrecorded(state, node_type, inputs, _kinds(node_type, ()), node_type.mode.training)
-    for mine, write, longer in zip(alone, batch.writes, node_type.packed):
-        expected = mine.asnumpy() if longer is None else mine.asnumpy()[0]
+    results = zip(alone, batch.writes, node_type.outputs, node_type.packed)
+    for mine, write, spec, along in results:
+        expected = mine.asnumpy()
+        if along:
+            order = lengths_first(expected.ndim, [each.axis for each in along])
+            expected = expected.transpose(order).reshape(-1, *spec.row_shape)
         rows = state.arenas[write.arena]._slice(write.begin, write.begin + len(expected))
         if not is_close(rows.asnumpy(), expected):
             raise RowDependenceError(_message(state, batch, rows.asnumpy(), expected, True))

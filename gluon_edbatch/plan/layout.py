@@ -396,7 +396,7 @@ class _Planner:
 
     def _segments(self, arena: int, place: int, packed: bool) -> Read:
         """Return how batches read a ragged argument without padding, with the row of each value.
-        Arguments share these rows."""
+        Arguments of one length share these rows."""
         word, flag, size = self._word, self._flag, self._size
         parents = word + 3 * size
         for batch in range(size):
@@ -412,7 +412,7 @@ class _Planner:
                 else:
                     self._words[parents + batch] = self.indices.size
                     self._append_parents(batch, place, packed)
-        if self._parents < 0:
+        if self._parents < 0 and self._node_type.has_one_length:
             self._parents = parents
         gather, uneven = self._flag_column(), self._flag_column()
         begin, end, length = self._column(), self._column(), self._column()

@@ -458,7 +458,7 @@ class CallLog(Entered):
         if length < call.shortest or (call.mutable is not None and call.changed()):
             return None
         form = call.forms.get(length)
-        return call.form(self, length) if form is None else form
+        return call.form_of_length(self, length) if form is None else form
 
     def _know_kind(self, callee, args):
         """Add a call's form to the search if an earlier recording met such a call; tell whether."""
@@ -989,7 +989,9 @@ class CallLog(Entered):
     def store(self, spec, shown=None):
         """Return the store of values with this spec; `shown` tells what users see, if that
         differs."""
-        kind = spec if shown is None else (spec, len(shown[0]), shown[1])
+        kind = spec
+        if shown is not None:
+            kind = (spec, shown) if shown[2] else (spec, len(shown[0]), shown[1])
         store = self.stores_by_kind.get(kind)
         if store is None:
             store = Store(self, spec, shown, kind)

@@ -27,7 +27,7 @@ from ..subgraph.node_type import Kind, Mode
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.trace import INPUT, Operator, StaticGraph, trace_operators
 from .element_calls import stacked
-from .families import proved_padding
+from .families import operator_padding
 from .forms import key_of
 from .lazy import (
     ARITHMETIC,
@@ -60,7 +60,7 @@ class Expression:
     result: Spec  # for some number of values
     # the axes of the result that depend on it: on that of which argument, and how much longer
     axes: dict[int, tuple[int, int]]
-    # if there are no such axes: how these operators are recorded as one call, or None
+    # records these operators as one call; returns None if that is not possible
     call: Callable[[Sequence[LazyArray]], Any]
 
     def length(self, values: Sequence[LazyArray], position: int) -> int:
@@ -71,9 +71,13 @@ class Expression:
         return value.shape[value._store.packed or 1]
 
     def record(self, recording: Any, values: Sequence[LazyArray]) -> Any:
-        """Record operator by operator, with the lengths of the values; return the last result."""
+        """Record one call, else operator by operator with the lengths of the values; return the
+        last result."""
         results: list[Any] = []
         with recording.in_mode(self.mode):
+            found = self.call(values)
+            if found is not None:
+                return found
             values = [stacked(recording, value) for value in values]
             for op, attrs, inputs in self.operators:
                 args = [values[place] if place >= 0 else results[~place] for place in inputs]
@@ -371,23 +375,25 @@ def _of_sentences(
     maker = operator_maker(_name_of(operators), operators)
     axes = {i: value._store.packed for i, value in enumerate(values) if value._store.packed}
     trace = partial(_graph, operators, len(values))
-    padded, known = proved_padding(recording, maker, trace, axes, values)
-    if padded.original is None:
+    padding, known = operator_padding(recording, maker, trace, axes, values)
+    if padding.graph is None:
         return None
-    (along,) = padded.results
+    packed = packed_call(recording, maker, padding, known, values)
+
+    def call(values: Sequence[LazyArray]) -> Any:
+        if packed is None or not packed.lengths(values):
+            return None
+        return packed.record(recording, values)
+
+    (along,) = padding.results
     if len(along) > 1:
         shapes = {INPUT % i: value.shape for i, value in enumerate(values)}
         dtypes = {INPUT % i: value.dtype for i, value in enumerate(values)}
-        ((shape, dtype),) = padded.original.subgraph.results(shapes, dtypes)
+        ((shape, dtype),) = padding.graph.subgraph.results(shapes, dtypes)
         result = spec_of(shape, dtype, values[0].ctx)
-        return Expression(operators, (), mode, result, along, lambda _: None)
-    packed = packed_call(recording, maker, padded, known, values)
+        return Expression(operators, (), mode, result, along, call)
     if packed is None:
         return None
-
-    def call(values: Sequence[LazyArray]) -> Any:
-        return packed.record(recording, values) if packed.length(values) else None
-
     return Expression(operators, (), mode, packed.node_type.outputs[0], {}, call)
 
 
@@ -419,10 +425,10 @@ def _of_matrices(
     if lifted.axes:
         return Expression(operators, matrices, mode, result, lifted.axes, lambda _: None)
     maker = operator_maker(lifted.graph.name, (operators, matrices))
-    node_type = recording.type_of(maker, specs, lambda: lifted.graph, packed=(None,))
+    node_type = recording.type_of(maker, specs, lambda: lifted.graph, packed=((),))
     if node_type.alone or node_type.whole or not recording.runs(node_type):
         return None
-    form = recording.new_form(node_type, 1, length=1)  # of any length, which the result lacks
+    form = recording.new_form(node_type, 1, lengths={0: 1})  # of any length, which the result lacks
 
     def call(values: Sequence[LazyArray]) -> Any:
         one_length = len({values[place]._store.shape[0] for place in matrices}) == 1

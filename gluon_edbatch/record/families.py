@@ -1,11 +1,11 @@
-"""Bucketing: decide which calls are padded because their arguments differ in lengths only.
+"""Decide which calls are packed because their arguments differ in lengths only.
 
-`padded_calls` records such a call.
+`packed` records such a call.
 """
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 from mxnet import gluon
 from mxnet.ndarray import NDArray
@@ -13,15 +13,14 @@ from mxnet.ndarray import NDArray
 from ..errors import EdbError
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..subgraph.node_type import Argument, Kind, Mode, NodeType
-from ..subgraph.padded import PaddedGraph, differing_axes, padded_graph
-from ..subgraph.spec import Spec
+from ..subgraph.node_type import Argument, Mode, NodeType
+from ..subgraph.padded import ProvedPadding, differing_axes, proved_padding
 from ..subgraph.trace import StaticGraph, describe
-from .calls import Callee, Form
+from .calls import Callee
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
-from .packed import LAY_OUT, PackedCall, but_for_lengths, is_packed, packed_call
-from .padded_calls import CUT, PAD, PaddedCall, buckets_of, padded_call
+from .packed import LAY_OUT, PackedCall, but_for_lengths, packed_call
+from .packed_types import is_packed
 from .remembered import (
     Maker,
     decide_padding_anew,
@@ -29,9 +28,7 @@ from .remembered import (
     tracing,
     types_of,
 )
-from .stores import Store
 
-Call = Union[PackedCall, PaddedCall]
 # Shapes of the first call of each kind, until a call with other shapes is seen; then ().
 _first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, dict[tuple, tuple]]' = (
     weakref.WeakKeyDictionary()
@@ -43,47 +40,45 @@ class Family:
     """Remember a block's calls whose arguments differ in lengths only, with their types."""
 
     def __init__(self, shapes: Sequence[Shape], mode: Mode, dtypes: Sequence[Any]):
-        # What runs in place of the calls; None before two of them were seen that differ.
-        self.padded: Optional[PaddedGraph] = None
+        self.padding: Optional[ProvedPadding] = None  # None before two calls that differ
         self._mode, self._dtypes = mode, dtypes
         # Types of the calls on packed values, by options, context and axes.
         self.packed: dict[tuple, Optional[NodeType]] = {}
         self._shapes = shapes  # of the first call
 
-    def padded_for(
+    def padding_for(
         self, shapes: Sequence[Shape], trace: Callable[[], StaticGraph]
-    ) -> Optional[PaddedGraph]:
-        """Return the padded graph for a call with arguments of these shapes, or None."""
+    ) -> Optional[ProvedPadding]:
+        """Return what is proved for a call with arguments of these shapes; None if nothing is."""
         axes = differing_axes(self._shapes, shapes)
         if axes is None:
             return None
-        known = {} if self.padded is None else self.padded.axes
+        known = {} if self.padding is None else self.padding.axes
         axes = {**known, **axes}
         if axes and axes != known:
             try:
-                self.padded = _padded_graph(trace(), self._shapes, axes, self._mode, self._dtypes)
+                self.padding = _proved(trace(), self._shapes, axes, self._mode, self._dtypes)
             except EdbError as error:  # the call itself raises it, too
-                self.padded = PaddedGraph(None, axes, reason=str(error))
+                self.padding = ProvedPadding(None, axes, reason=str(error))
             decide_padding_anew()
-        return self.padded if self.padded is not None and self.padded.takes(shapes) else None
+        return self.padding if self.padding is not None and self.padding.takes(shapes) else None
 
 
-def _padded_graph(
+def _proved(
     graph: StaticGraph,
     shapes: Sequence[Shape],
     axes: dict[int, int],
     mode: Mode,
     dtypes: Sequence[Any],
-) -> PaddedGraph:
+) -> ProvedPadding:
     numpy = mode.numpy and not graph.scalars  # else it is in terms of mx.nd already
-    return padded_graph(graph, shapes, axes, mode.training, dtypes, numpy)
+    return proved_padding(graph, shapes, axes, mode.training, dtypes, numpy)
 
 
-def padded_block_call(
+def packed_block_call(
     forms: Forms, callee: Callee, template: tuple, leaves: Sequence[Any]
-) -> Optional[Call]:
-    """Return how to record a block's call on packed or padded arrays; None if it is recorded as
-    usual.
+) -> Optional[PackedCall]:
+    """Return how to record a block's call on packed arrays; None if it is recorded as usual.
 
     `template` is the structure of the arguments (see `flatten`), and `leaves` are the values in it.
     """
@@ -99,25 +94,16 @@ def padded_block_call(
     if _first_shapes.get(callee.block, _NONE).get(key) == _shapes(leaves):
         return None  # no others were seen
     calls = callee.families.setdefault(key, {})
-    stores = [leaf._store for leaf in leaves]  # which tell packed values from others
-    place = tuple(
-        stores + [_padded_store(forms, leaf) for leaf in leaves] if forms.pads else stores
-    )
+    place = tuple([leaf._store for leaf in leaves])  # which tell packed values from others
     call = calls.get(place)
     if call is None or call.changed():
         call = calls[place] = _new_block_call(forms, callee.block, key, leaves)
     return call
 
 
-def _padded_store(forms: Forms, leaf: LazyArray) -> Optional[Store]:
-    """Return the store of the padded value that a value was cut from, if there is one."""
-    known = forms.padded.get(leaf._id)
-    return None if known is None else known.value._store
-
-
 def _new_block_call(
     forms: Forms, block: gluon.Block, key: tuple, leaves: Sequence[LazyArray]
-) -> Optional[Call]:
+) -> Optional[PackedCall]:
     template, shapes = key[0], _shapes(leaves)
     with tracing:
         first = _first_shapes.setdefault(block, {}).setdefault(key, shapes)
@@ -133,40 +119,11 @@ def _new_block_call(
         ('family', forms.mode, *key),
         Family(first or shapes, forms.mode, [leaf.dtype for leaf in leaves]),
     )
-    padded = family.padded_for(shapes, lambda: forms.trace(block, template, leaves))
-    if padded is None:
+    padding = family.padding_for(shapes, lambda: forms.trace(block, template, leaves))
+    if padding is None:
         return None
     maker = Maker(describe(block), types, (template, ()), (template, mark))
-    packed = packed_call(forms, maker, padded, family.packed, leaves, block, mutable)
-    if packed is not None:
-        return packed
-    if padded.graph is None or any(leaf._store.packed for leaf in leaves):
-        return None
-    return _padded_call(forms, maker, padded, leaves, block, mutable)
-
-
-def _padded_call(
-    forms: Forms,
-    maker: Maker,
-    padded: PaddedGraph,
-    leaves: Sequence[LazyArray],
-    block: Optional[gluon.Block] = None,
-    mutable: Optional[tuple] = None,
-) -> PaddedCall:
-    axes = tuple(padded.axes.items())
-
-    def of_padded(specs: list[Spec]) -> Form:
-        place = block, maker.head, axes, *specs
-        form = forms.forms_by_key.get(place)
-        if form is None or form.mutable is not mutable:
-            rows = [(spec, Kind.ROWS) for spec in specs]
-            form = forms.make_form(maker, rows, lambda: padded.graph, padded=axes)
-            form.block, form.mutable = block, mutable
-            forms.forms_by_key[place] = form
-        return form
-
-    specs, buckets = [leaf._store.spec for leaf in leaves], buckets_of(padded, leaves, forms.padded)
-    return padded_call(padded, specs, buckets, forms.form_of_rewriting, of_padded)
+    return packed_call(forms, maker, padding, family.packed, leaves, block, mutable)
 
 
 def _shapes(leaves: Sequence[Any]) -> tuple[Shape, ...]:
@@ -191,42 +148,17 @@ def packed_operator_call(
     if key not in forms.forms_by_key:
         axes = {i: store.packed for i, store in enumerate(stores) if store.packed}
         maker, graph = forms.maker_of_operator(op, attrs, leaves, shared, arrays)
-        padded, known = proved_padding(forms, maker, graph, axes, leaves)
+        padding, known = operator_padding(forms, maker, graph, axes, leaves)
         forms.shared.update([(id(array), array) for array in arrays])
-        call = forms.forms_by_key[key] = packed_call(forms, maker, padded, known, leaves)
+        call = forms.forms_by_key[key] = packed_call(forms, maker, padding, known, leaves)
         if call is not None:
             forms.forms_by_key[(call.node_type,)] = call
     return forms.forms_by_key[key]
 
 
-def padded_operator_call(
-    forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any]
-) -> Optional[PaddedCall]:
-    """Return how to record an operator on results of padded calls; None if it is not recorded
-    padded."""
-    if any(leaf.__class__ is RaggedArray or not leaf._store.shape for leaf in leaves):
-        return None
-    known = [(i, forms.padded.get(leaf._id)) for i, leaf in enumerate(leaves)]
-    axes = tuple([(i, value.axes) for i, value in known if value is not None])
-    if not axes or any(len(of_value) > 1 for _, of_value in axes):
-        return None
-    stores = [leaf._store for leaf in leaves] + [_padded_store(forms, leaf) for leaf in leaves]
-    key = ('padded', op, attrs, axes, *stores)
-    if key not in forms.forms_by_key:
-        own = {position: axis for position, (axis,) in axes}
-        maker, graph = forms.maker_of_operator(op, attrs, leaves)
-        proved, _ = proved_padding(forms, maker, graph, own, leaves)
-        forms.forms_by_key[key] = (
-            _padded_call(forms, maker, proved, leaves)
-            if proved.graph is not None and proved.takes(_shapes(leaves))
-            else None
-        )
-    return forms.forms_by_key[key]
-
-
 def serves_padding(node_type: NodeType) -> bool:
-    """Return whether calls of a type are packed or padded, or only pad, cut or pack values."""
-    return bool(node_type.padded) or node_type.name in (PAD, CUT, LAY_OUT) or is_packed(node_type)
+    """Return whether calls of a type are packed, or only pack values."""
+    return node_type.name == LAY_OUT or is_packed(node_type)
 
 
 def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> str:
@@ -245,51 +177,49 @@ def why_not_padded(block: Optional[gluon.Block], types: Sequence[NodeType]) -> s
         return 'several axes of one argument differ' if None in pairs and len(ranks) == 1 else ''
     if not types[0].options.buckets:
         return 'the compile option buckets is off'
-    padded = (
-        _operator_padded(types[0], shapes[0], pairs)
+    padding = (
+        _padding_of_operator(types[0], shapes[0], pairs)
         if block is None
         else _of_family(block, types[0])
     )
-    if padded is None:
+    if padding is None:
         return ''
-    if padded.graph is None:
-        return padded.reason
+    if padding.graph is None:
+        return padding.reason
     if block is None:
         return 'an operator on its own is padded only with what padded blocks return'
-    if not padded.pays:
-        return '' if types[0].whole else 'so few operators cost less by length'
     return 'arguments that must be equally long are not'
 
 
-def _of_family(block: gluon.Block, node_type: NodeType) -> Optional[PaddedGraph]:
+def _of_family(block: gluon.Block, node_type: NodeType) -> Optional[ProvedPadding]:
     template, mark = node_type.made_with
     arenas = [argument.arena for argument in node_type.arguments]
     kinds = [(len(arena.row_shape) + 1, arena.dtype) for arena in arenas]
     family = types_of(block, mark).get(('family', node_type.mode, template, *kinds))
-    return None if family is None else family.padded
+    return None if family is None else family.padding
 
 
-def _operator_padded(
+def _padding_of_operator(
     node_type: NodeType, shapes: Sequence[Shape], pairs: Sequence[Optional[dict[int, int]]]
-) -> Optional[PaddedGraph]:
+) -> Optional[ProvedPadding]:
     if node_type.parameters:
         return None
     axes = {position: axis for pair in pairs if pair for position, axis in pair.items()}
     dtypes = [argument.arena.dtype for argument in node_type.arguments]
-    return _padded_graph(node_type.traced, shapes, axes, node_type.mode, dtypes)
+    return _proved(node_type.traced, shapes, axes, node_type.mode, dtypes)
 
 
 def _shape(argument: Argument) -> Shape:
     return (argument.rows, *argument.arena[0])
 
 
-def proved_padding(
+def operator_padding(
     forms: Forms,
     maker: Maker,
     trace: Callable[[], StaticGraph],
     axes: dict[int, int],
     leaves: Sequence[LazyArray],
-) -> tuple[PaddedGraph, dict[tuple, Optional[NodeType]]]:
+) -> tuple[ProvedPadding, dict[tuple, Optional[NodeType]]]:
     """Return the proved padding of an operator on arguments that are padded along these axes, and a
     dict of types on packed ones."""
     shapes, pairs = _shapes(leaves), tuple(axes.items())
@@ -301,7 +231,7 @@ def proved_padding(
     known = maker.types.get(key)
     if known is None:
         dtypes = [leaf.dtype for leaf in leaves]
-        known = _padded_graph(trace(), shapes, axes, forms.mode, dtypes), {}
+        known = _proved(trace(), shapes, axes, forms.mode, dtypes), {}
         with tracing:
             keep(maker.types, key, known)
     return known

@@ -1,6 +1,6 @@
 """Find the batch signature of a call: work done once for each call signature, or once a scope."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Callable, Optional
@@ -15,8 +15,9 @@ from ..mx.numpy_compat import attribute_text
 from ..mx.parameters import contexts
 from ..ops.numbers import Numbered
 from ..subgraph.fingerprint import Fingerprint
-from ..subgraph.node_type import Kind, Mode, NodeType, make_type
+from ..subgraph.node_type import NO_LENGTHS, Kind, Mode, NodeType, make_type
 from ..subgraph.options import CompileOptions
+from ..subgraph.sentences import inverse, lengths_first
 from ..subgraph.spec import Spec, device_of
 from ..subgraph.trace import (
     INPUT,
@@ -31,7 +32,6 @@ from .hooks import tracing_block
 from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
 from .model_watch import ModelWatch
-from .padded_calls import Padded
 from .remembered import (
     Maker,
     Refusal,
@@ -47,7 +47,7 @@ from .remembered import (
     types_of,
 )
 from .sites import current_site, site_of_error
-from .stores import ShownAs, Store
+from .stores import SEVERAL, ShownAs, Store
 
 
 class Forms(Inputs):
@@ -59,8 +59,6 @@ class Forms(Inputs):
         self.model = ModelWatch()  # what calls read of the user's model
         # for each mode the forms of calls by key, and blocks with theirs
         self._modes: dict[Mode, tuple[dict[tuple, Any], dict[gluon.Block, Callee]]] = {}
-        self.pads = False  # whether calls are recorded as padded ones
-        self.padded: dict[int, Padded] = {}  # values, by number, as padded calls take them
         self.update_mode()
 
     def update_mode(self) -> None:
@@ -266,15 +264,17 @@ class Forms(Inputs):
         rows: int,
         block: Optional[gluon.Block] = None,
         mutable: Optional[tuple] = None,
-        length: int = 0,
-        axes: Sequence[int] = (),
+        lengths: Mapping[int, int] = NO_LENGTHS,
+        axes: Sequence[tuple[int, ...]] = (),
     ) -> Form:
-        """Add a form for calls of this type with `rows` rows, or on sequences of a length. `axes`
-        tells of each result where users see the positions of a packed sentence; 0 for others."""
+        """Add a form for calls of this type with `rows` rows, or on sequences of certain lengths,
+        by position. `axes` tells of each result where users see lengths, if it is packed."""
         rows = 1 if node_type.whole else rows
-        specs = node_type.output_specs(rows, length)
-        stores = list(map(self.store, specs, _shown(node_type, specs, axes)))
-        return self.add_form(node_type, rows, stores, length, block, mutable)
+        specs = node_type.output_specs(rows, lengths)
+        stores = list(map(self.store, specs, _shown(node_type, specs, lengths, axes)))
+        return self.add_form(
+            node_type, rows, stores, max(lengths.values(), default=0), block, mutable
+        )
 
     def remembered_kinds(self, callee: Callee) -> dict[tuple, Remembered]:
         """Return the call signatures that earlier scopes met; valid while the block is
@@ -285,7 +285,7 @@ class Forms(Inputs):
             return {}  # which numbers will have is not known yet
         mode = self.mode, self.options, self._ctx
         if callee.block is None:
-            return {} if callee.shared or self.pads else operator_kinds(callee.place, *mode)
+            return {} if callee.shared else operator_kinds(callee.place, *mode)
         callee.mutable = self.model.containers_of(callee.block)
         return block_kinds(callee.block, self.model.mark_of(callee.block), mode)
 
@@ -364,18 +364,25 @@ class Forms(Inputs):
 
 
 def _shown(
-    node_type: NodeType, specs: Sequence[Spec], axes: Sequence[int]
+    node_type: NodeType,
+    specs: Sequence[Spec],
+    lengths: Mapping[int, int],
+    axes: Sequence[tuple[int, ...]],
 ) -> Sequence[Optional[ShownAs]]:
     """Return how users see results; None where that is the spec's shape."""
-    none = (0,) * len(specs)
-    return [
-        ShownAs((1, *spec.shape[1:axis], spec.rows, *spec.shape[axis:]), axis)
-        if axis
-        else ShownAs(())
-        if scalar
-        else None
-        for spec, axis, scalar in zip(specs, axes or none, node_type.graph.scalars or none)
-    ]
+    shown = [ShownAs(()) if scalar else None for scalar in node_type.graph.scalars]
+    shown += [None] * (len(specs) - len(shown))
+    for place, (spec, own) in enumerate(zip(specs, axes)):
+        if own in ((), (0,)):
+            continue
+        sizes = [spec.rows]
+        if len(own) > 1:
+            sizes = [lengths[each.position] + each.longer for each in node_type.packed[place]]
+        order = lengths_first(len(spec.row_shape) + len(own) + (0 not in own), own)
+        shape = (*[1] * (0 not in own), *sizes, *spec.row_shape)
+        shape = tuple([shape[axis] for axis in inverse(order)])
+        shown[place] = ShownAs(shape, SEVERAL, own) if len(own) > 1 else ShownAs(shape, own[0])
+    return shown
 
 
 def _lengths_of(args: Sequence[Any]) -> tuple[int, ...]:

@@ -6,127 +6,132 @@ that work position by position read the rows as they are. Others, such as attent
 each sequence (`Kind.PACKED`), if a backend supports that. A sequence (L, 1, ...) is L rows already.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
-from weakref import WeakKeyDictionary
 
 import mxnet as mx
-import numpy as np
 from mxnet import gluon
 
-from ..errors import RecordError
 from ..ops.attrs import Shape
-from ..subgraph.elements import by_position, does_the_same_to_rows
 from ..subgraph.fingerprint import contents
-from ..subgraph.node_type import Kind, NodeType, is_sparse
-from ..subgraph.padded import PaddedGraph
+from ..subgraph.node_type import NodeType
+from ..subgraph.padded import ProvedPadding
 from ..subgraph.padding_proof import all_linked
-from ..subgraph.sentences import sentences_first, with_positions
-from ..subgraph.spec import Spec, spec_of
+from ..subgraph.sentences import inverse, lengths_first
+from ..subgraph.spec import Spec
 from .calls import Callee, Form, Nothing, Number, Ragged, kept
 from .forms import Forms
 from .lazy import LazyArray
-from .remembered import Maker, decide_padding_anew, remember
+from .packed_types import one_row, packed_spec, type_of_packed
+from .remembered import Maker, remember
 from .stores import ShownAs, Store
 
 LAY_OUT = 'lay out a sentence'  # as rows, or rows as a sentence: an operator that no user calls
-
-# The types of packed calls, and whether later scopes are to pack for their sake.
-_pays: 'WeakKeyDictionary[NodeType, bool]' = WeakKeyDictionary()
 
 
 class PackedCall(NamedTuple):
     """Tell how calls with packed arguments at some positions are recorded, for any length.
 
     `axes` tells where these arguments have their positions: (L, 1, ...) at 0, (1, L, ...) at 1.
-    `results` tells it of each result, with 0 for those that are no packed sentences. `pays` tells
-    if packing costs less than calls by length. `forms` maps lengths to forms. `block` and `mutable`
-    are as in `Form`.
+    `linked` has pairs of them that must be equally long. `results` tells of each result which axes
+    have lengths; none if it is no packed sentence. `forms` maps lengths to forms: one length, or
+    that of each argument. `block` and `mutable` are as in `Form`.
     """
 
     node_type: NodeType
     positions: tuple[int, ...]
-    pays: bool
     block: Optional[gluon.Block]
     mutable: Optional[tuple]
-    forms: dict[int, Form]
-    kinds: dict[int, Any]  # what later scopes make the forms of, by length
+    forms: dict[Any, Form]
+    kinds: dict[Any, Any]  # what later scopes make the forms of, by lengths
     axes: tuple[int, ...]
-    results: tuple[int, ...]
+    results: tuple[tuple[int, ...], ...]
+    linked: frozenset[tuple[int, int]]
+    is_one_length: bool
     shortest: int = 1  # length
 
-    def length(self, leaves: Sequence[LazyArray]) -> int:
-        """Return the common length of all packed arguments; 0 if there are several lengths, or a
-        window does not fit in it, or if another argument does not fit the type."""
-        lengths = set()
+    def lengths(self, leaves: Sequence[LazyArray]) -> dict[int, int]:
+        """Return the length of each packed argument, by position. None at all if some that must be
+        equal differ, a window does not fit, or an argument does not fit the type."""
+        lengths = {}
         along = dict(zip(self.positions, self.axes))
         for position, leaf in enumerate(leaves):
-            store = leaf._store
+            store, argument = leaf._store, self.node_type.arguments[position]
             if position in along:
-                axis, arena = along[position], self.node_type.arguments[position].arena
-                fits = store.shape[not axis] == 1 and store.packed in (0, axis)
-                fits = fits and _packed_spec(leaf, axis).arena is arena
-                lengths.add(store.shape[axis] if fits else 0)
-            elif store.packed or (
-                _one_row(store.spec).arena is not self.node_type.arguments[position].arena
-            ):
-                return 0
-        length = lengths.pop()
-        return length if not lengths and length >= self.shortest else 0
+                axis = along[position]
+                fits = (not axis or store.shape[0] == 1) and store.packed in (0, axis)
+                lengths[position] = store.shape[axis] if fits else 0
+                spec = packed_spec(leaf, axis) if fits else store.spec
+            else:
+                spec = self._spec_of_other(store.spec)
+                if store.packed or spec.rows != argument.rows:
+                    return {}
+            if spec.arena is not argument.arena:
+                return {}
+        shortest = min(lengths.values())
+        equal = all(lengths[one] == lengths[other] for one, other in self.linked)
+        return lengths if equal and shortest >= max(self.shortest, 1) else {}
 
-    def is_wanted(self, recording: Any, leaves: Sequence[LazyArray]) -> bool:
-        """Return whether packing costs less than calls by length. It does if the arguments are
-        packed already, or NumPy arrays."""
-        return self.length(leaves) > 0 and (
-            self.pays
-            or 0 in self.axes
-            or all(
-                leaves[position]._store.packed or _is_free(recording, leaves[position])
-                for position in self.positions
-            )
-        )
+    def _spec_of_other(self, spec: Spec) -> Spec:
+        return spec if self.node_type.axes else one_row(spec)
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether a result has a row for each pair of positions."""
+        return any(len(axes) > 1 for axes in self.results)
 
     def changed(self) -> bool:
         """Return whether containers among the block's attributes have changed (see `Form`)."""
         return self.mutable is not None and self.mutable[1] != contents(self.mutable[0])
 
-    def form(self, forms: Forms, length: int) -> Form:
-        """Return the form of calls on sequences of a length."""
-        form = self.forms.get(length)
+    def form(self, forms: Forms, lengths: Mapping[int, int]) -> Form:
+        """Return the form of calls on sequences of these lengths, by position."""
+        first = lengths[self.positions[0]]
+        key = first if self.is_one_length else tuple(lengths.values())
+        form = self.forms.get(key)
         if form is None:
-            kind = self.kinds.get(length)
+            kind = self.kinds.get(key)
             form = None if kind is None else forms.form_again(kind, self.block, self.mutable)
             if form is None:
-                rows = 1 if self.node_type.packed else length
-                own = self.block, self.mutable, length, self.results
+                rows = 1 if self.node_type.packed else first
+                own = self.block, self.mutable, lengths, self.results
                 form = forms.new_form(self.node_type, rows, *own)
-                remember(self.kinds, length, forms.remembered_form(form))
-            self.forms[length] = form
+                remember(self.kinds, key, forms.remembered_form(form))
+            self.forms[key] = form
         return form
+
+    def form_of_length(self, forms: Forms, length: int) -> Form:
+        """Return the form of calls on sequences that all have one length."""
+        return self.form(forms, dict.fromkeys(self.positions, length))
 
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
         """Return the arguments of a call, with sentences packed as rows, and states as one row."""
         values = list(leaves)
         along = dict(zip(self.positions, self.axes))
         for position, leaf in enumerate(leaves):
-            if position not in along and leaf._store.spec.rows > 1:
-                values[position] = _in_shape(recording, leaf, _one_row(leaf._store.spec))
-            elif along.get(position):
+            spec = leaf._store.spec
+            if along.get(position):
                 values[position] = packed_value(recording, leaf, along[position])
+            elif position not in along and self._spec_of_other(spec) is not spec:
+                values[position] = _in_shape(recording, leaf, one_row(spec))
         return values
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
         """Record one call on packed values; return its results as lazy values."""
-        form = self.form(recording, self.length(leaves))
+        form = self.form(recording, self.lengths(leaves))
         return recording.append_call(form, self.values(recording, leaves))
 
     def find_again(self, callee: Callee, kinds: Sequence[Any]) -> None:
         """Let the search of calls.py find calls with arguments of these kinds and any length."""
         stores = [(at, kind) for at, kind in enumerate(kinds) if kind.__class__ is Store]
+        if not self.is_one_length:
+            return
         found, along = list(kinds), dict(zip(self.positions, self.axes))
         for position, (at, store) in enumerate(stores):
             if position in along:
                 if along[position] > 1 and not store.packed:  # what it stands for has axis 1
+                    return
+                if store.any_length is None:
                     return
                 found[at] = store.any_length
             elif store.spec.rows > 1:  # states, which the search does not turn
@@ -156,7 +161,7 @@ def known_packed(recording: Any, callee: Callee, args: Sequence[Any]) -> Optiona
     ):
         return None
     packed = packed_before(recording, callee, but_for_lengths([arg._store for arg in args]))
-    return packed if packed is not None and packed.length(args) else None
+    return packed if packed is not None and packed.lengths(args) else None
 
 
 def but_for_lengths(kinds: Sequence[Any]) -> tuple:
@@ -172,7 +177,7 @@ def but_for_lengths(kinds: Sequence[Any]) -> tuple:
 def packed_call(
     forms: Forms,
     maker: Maker,
-    padded: PaddedGraph,
+    padding: ProvedPadding,
     known: dict[tuple, Optional[NodeType]],
     leaves: Sequence[LazyArray],
     block: Optional[gluon.Block] = None,
@@ -181,95 +186,39 @@ def packed_call(
     """Return how calls with a proved padding are recorded on packed values; None if that is
     impossible.
 
-    `padded` has the proof. `known` remembers types by options, context and axes. `block` and
-    `mutable` are as in `Form`.
+    `known` remembers types by options, context and axes. `block` and `mutable` are as in `Form`.
     """
-    if padded.original is None or not _is_one_length(padded):
+    if padding.graph is None:
         return None
-    for i, axis in padded.axes.items():
-        shape, lies_at = leaves[i].shape, leaves[i]._store.packed
-        if (not axis and (len(shape) < 3 or shape[1] != 1)) or lies_at not in (0, axis):
-            return None
-    key = forms.options, leaves[0].ctx, tuple(padded.axes.items())
+    if any(leaves[i]._store.packed not in (0, axis) for i, axis in padding.axes.items()):
+        return None
+    key = forms.options, leaves[0].ctx, tuple(padding.axes.items())
     if key not in known:
-        known[key] = _type_for(forms, maker, padded, leaves)
+        known[key] = type_of_packed(forms, maker, padding, leaves)
     node_type = known[key]
-    if node_type is None or not node_type.fits() or not _pays[node_type]:
+    if node_type is None or not node_type.fits():
         return None
     forms.watch_parameters(maker.name, node_type)
-    positions, axes = zip(*sorted(padded.axes.items()))
-    results = tuple([next(iter(along), 0) for along in padded.results])
-    least = padded.least_length
+    positions, axes = zip(*sorted(padding.axes.items()))
     return PackedCall(
-        node_type, positions, padded.pays, block, mutable, {}, {}, axes, results, least
+        node_type,
+        positions,
+        block,
+        mutable,
+        {},
+        {},
+        axes,
+        tuple([tuple(sorted(along)) for along in padding.results]),
+        padding.linked,
+        all_linked(padding.axes, padding.linked),
+        padding.least_length,
     )
-
-
-def _is_one_length(padded: PaddedGraph) -> bool:
-    """Return whether packed arguments have one length, which results have along one axis at most:
-    all along the first, or none."""
-    return (
-        ({*padded.axes.values()} == {0} or 0 not in padded.axes.values())
-        and all_linked(padded.axes, padded.linked)
-        and all(len(along) <= 1 for along in padded.results)
-    )
-
-
-def _type_for(
-    forms: Any, maker: Maker, padded: PaddedGraph, leaves: Sequence[LazyArray]
-) -> Optional[NodeType]:
-    shapes = [leaf.shape for leaf in leaves]
-    along = [next(iter(own), None) for own in padded.results]
-    graph = None if 0 in padded.axes.values() else by_position(padded.original, shapes, padded.axes)
-    kind = Kind.PACKED if graph is None else Kind.ROWS
-    specs = [
-        (_packed_spec(leaf, padded.axes[position]), kind)
-        if position in padded.axes
-        else (_one_row(leaf._store.spec), Kind.ROWS)
-        for position, leaf in enumerate(leaves)
-    ]
-    if graph is None and (
-        any(spec.rows != 1 for spec, kind in specs if kind is Kind.ROWS)
-        or any(map(is_sparse, padded.original.parameters.values()))
-    ):
-        return None
-    facts: dict[str, Any] = {}
-    axes = tuple(padded.axes.items())
-    if graph is None:
-        if 0 in along and {*padded.axes.values()} != {0}:
-            return None
-        longer = [next((more for _, more in along.values()), None) for along in padded.results]
-        facts = {'packed': tuple(longer), 'shortest': padded.least_length}
-    try:
-        if {*padded.axes.values()} != {1} or (
-            graph is not None and not does_the_same_to_rows(padded.original.subgraph)
-        ):
-            maker = maker._replace(head=(*maker.head, 'positions', axes))
-        if graph is None:
-            graph = sentences_first(padded.original, shapes, padded.axes, along)
-        node_type = forms.type_of(maker, specs, lambda: graph, **facts)
-    except (RecordError, mx.base.MXNetError):  # its shapes fit some lengths only
-        return None
-    if node_type.alone or node_type.whole or not forms.runs(node_type):
-        return None
-    if not node_type.packed and {*node_type.factors} != {1}:
-        return None
-    _pays.setdefault(node_type, True)
-    return node_type
-
-
-def is_packed(node_type: NodeType) -> bool:
-    """Return whether calls on packed values have this type."""
-    return node_type in _pays
 
 
 def packed_if_free(recording: Any, leaf: LazyArray) -> LazyArray:
     """Return a value (1, L, ...) as L rows if that takes no call; else as it is."""
-    return packed_value(recording, leaf) if _is_free(recording, leaf) else leaf
-
-
-def _is_free(recording: Any, leaf: LazyArray) -> bool:
-    return leaf._id in recording.packed or recording.held(leaf) is not None
+    is_free = leaf._id in recording.packed or recording.held(leaf) is not None
+    return packed_value(recording, leaf) if is_free else leaf
 
 
 def packed_value(recording: Any, leaf: LazyArray, axis: int = 1) -> LazyArray:
@@ -280,16 +229,9 @@ def packed_value(recording: Any, leaf: LazyArray, axis: int = 1) -> LazyArray:
     known = recording.packed.get(leaf._id)
     if known is None or known._store.packed != axis or known.shape != leaf.shape:
         shown = ShownAs(leaf.shape, axis)
-        known = _in_shape(recording, leaf, _packed_spec(leaf, axis), shown)
+        known = _in_shape(recording, leaf, packed_spec(leaf, axis), shown)
         recording.packed[leaf._id] = known
     return known
-
-
-def _one_row(spec: Spec) -> Spec:
-    """Return the spec of states (S, 1, ...) as one row, (1, S, ...); other specs as they are."""
-    if spec.rows == 1 or spec.shape[1:2] != (1,):
-        return spec
-    return spec_of((1, spec.rows, *spec.shape[2:]), spec.dtype, spec.ctx)
 
 
 def _in_shape(
@@ -299,7 +241,7 @@ def _in_shape(
     array, store = recording.held(leaf), recording.store(spec, shown)
     order: Sequence[int] = ()
     if shown is not None and shown.axis > 1:
-        order = tuple(np.argsort(with_positions(leaf.ndim, shown.axis)).tolist())
+        order = lengths_first(leaf.ndim, (shown.axis,))
     if array is not None:
         recording.arrays.append((spec, recording.in_shape(array, spec.shape, order)))
         return recording.value_type(store, -2 * len(recording.arrays))
@@ -331,34 +273,21 @@ def _unpack(recording: Any, value: LazyArray) -> LazyArray:
 def _unpacking_form(forms: Forms, store: Store) -> Form:
     key = 'unpack', store
     form = forms.forms_by_key.get(key)
-    if form is None:  # once for all values of a length
-        for other in forms.forms:
-            if other.length and store in other.stores and not other.node_type.packed:
-                _pays[other.node_type] = False  # by position, it is for what follows
-                decide_padding_anew()
-        shape, axis = store.spec.shape, store.packed
-        order = with_positions(1 + len(shape), axis) if axis > 1 else ()
-        form = _reshaping_form(forms, store.spec, (1, *shape), order)
+    if form is None:
+        order = lengths_first(len(store.shape), store.axes)
+        shape = tuple([store.shape[axis] for axis in order])
+        form = _reshaping_form(forms, store.spec, shape, inverse(order))
         forms.forms_by_key[key] = form
     return form
 
 
 def _reshaping_form(forms: Forms, spec: Spec, shape: Shape, order: Sequence[int] = ()) -> Form:
     """Return the form of a reshape, after or before its longer one of both shapes is transposed."""
-    packs = len(shape) < len(spec.shape)
+    packs, moves = len(shape) < len(spec.shape), [*order] != sorted(order)
 
     def lay_out(x: mx.sym.Symbol) -> mx.sym.Symbol:
-        x = mx.sym.transpose(x, order) if order and packs else x
+        x = mx.sym.transpose(x, order) if moves and packs else x
         x = mx.sym.reshape(x, shape)
-        return mx.sym.transpose(x, order) if order and not packs else x
+        return mx.sym.transpose(x, order) if moves and not packs else x
 
     return forms.form_of_rewriting(LAY_OUT, spec, lay_out, shape=shape, order=order)
-
-
-def _packed_spec(value: LazyArray, axis: int) -> Spec:
-    """Return the spec of a value whose positions are along an axis, with a row for each."""
-    spec = value._store.spec
-    if value._store.packed or not axis:
-        return spec
-    shape = spec.shape
-    return spec_of((shape[axis], *shape[1:axis], *shape[axis + 1 :]), spec.dtype, spec.ctx)

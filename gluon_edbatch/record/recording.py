@@ -35,7 +35,7 @@ from .expressions import (
     fused_again,
     rows_that_differ,
 )
-from .families import packed_operator_call, padded_block_call, padded_operator_call
+from .families import packed_block_call, packed_operator_call
 from .forms import Forms, key_of
 from .function_calls import function_called
 from .hooks import suspended
@@ -43,7 +43,6 @@ from .inputs import ARRAYS
 from .lazy import HAND_ON, VALUES, EmptyArray, LazyArray, RaggedArray
 from .operator_dispatch import operator_called
 from .packed import (
-    PackedCall,
     but_for_lengths,
     known_packed,
     packed_before,
@@ -145,20 +144,17 @@ class Recording(Forms):
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
         key = but_for_lengths(kinds)
         packed = packed_before(self, callee, key)
-        if packed is not None and not packed.changed() and packed.is_wanted(self, values):
+        if packed is not None and not packed.changed() and packed.lengths(values):
             packed.find_again(callee, kinds)
             return packed.record(self, values)
-        like, padded = self._like_but_for_rows(callee, kinds, values), None
-        if like is None or self.padded:
+        like = self._like_but_for_rows(callee, kinds, values)
+        if like is None:
             template = tuple([flatten(arg, ARRAYS, []) for arg in args])
-            padded = padded_block_call(self, callee, template, values)
-            if padded is not None and padded.is_wanted(self, values):
-                if padded.__class__ is PackedCall:
-                    callee.packed[key] = padded
-                    self.remember_packed(callee, key, padded)
-                else:
-                    self.pads = True
-                return padded.record(self, values)
+            packed = packed_block_call(self, callee, template, values)
+            if packed is not None and packed.lengths(values):
+                callee.packed[key] = packed
+                self.remember_packed(callee, key, packed)
+                return packed.record(self, values)
         if any([value._store.packed for value in values]):
             return self._block_unknown(callee, tuple(unpacked(self, args)))
         if prefix.form is None or prefix.form.changed():
@@ -170,7 +166,7 @@ class Recording(Forms):
                 form = self.new_form(like.node_type, rows, block, like.mutable)
             self._without_values(form, values)  # or raise before others find it
             prefix.form = form
-            if packed is None and padded is None:  # however often it comes
+            if packed is None:  # however often it comes
                 self.remember(callee, kinds, prefix.form)
         if prefix.form.lengths != ANY:
             found = self._call_of_sentences(callee, args, prefix.form, values)
@@ -194,8 +190,8 @@ class Recording(Forms):
             return None
         template = tuple([flatten(arg, ARRAYS, []) for arg in args])
         shown = [self.value_type(store, 0) for store in stores]
-        call = padded_block_call(self, callee, template, shown)
-        if call.__class__ is not PackedCall:
+        call = packed_block_call(self, callee, template, shown)
+        if call is None:
             return None
         return call.record(self, [stacked(self, each) for each in values])
 
@@ -231,11 +227,7 @@ class Recording(Forms):
         self._learn_to_fuse(callee, every, result)
         if len(self.node_forms) == calls + 1:
             form = self.forms[self.node_forms[calls]]
-            if (
-                form.lengths == ANY
-                and not form.node_type.padded
-                and _same(result, form.results(base))
-            ):
+            if form.lengths == ANY and _same(result, form.results(base)):
                 prefix = self._prefix_of(callee, args, self.node_args.since(values).tolist())
                 if prefix is not None:
                     prefix.form = form
@@ -251,9 +243,9 @@ class Recording(Forms):
 
     def _is_to_be_remembered(self, callee, args, form: Form) -> bool:
         """Return whether the kinds of its arguments alone decide about an operator's form. Varying
-        numbers, shared arrays, padding and packing depend on more."""
+        numbers, shared arrays and packing depend on more."""
         return (
-            not (callee.shared or self.pads)
+            not callee.shared
             and op_of(form.node_type.made_with[0]).number is None
             and all([arg.__class__ is self.value_type and not arg._store.packed for arg in args])
         )
@@ -338,16 +330,15 @@ class Recording(Forms):
         if any(leaf._store.packed for leaf in leaves):
             leaves = [stacked(self, leaf) for leaf in leaves]
             packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
-            if packed is not None and packed.is_wanted(self, leaves):
+            if packed is not None and not packed.lengths(leaves):
+                packed = None
+            if fuses and not shared and (packed is None or packed.of_pairs):
+                found = fused(self, op, attrs, leaves)
+                if found is not None:
+                    return found
+            if packed is not None:
                 return packed.record(self, leaves)
-            found = fused(self, op, attrs, leaves) if fuses and not shared else None
-            if found is not None:
-                return found
             leaves = unpacked(self, leaves)
-        if self.pads and not shared:
-            padded = padded_operator_call(self, op, attrs, leaves)
-            if padded is not None:
-                return padded.record(self, leaves)
         moved = rearranged(self, op, attrs, leaves)
         if moved is not None:
             return moved
@@ -504,7 +495,6 @@ class Recording(Forms):
             self.watched,
             self.stores_by_kind,
             self.varying,
-            self.padded,
             self.packed,
             self.stacked_values,
             self.shared,
@@ -554,7 +544,7 @@ class Recording(Forms):
         return known
 
     def forget(self, evaluations: Sequence[int]) -> None:
-        """Drop the results of these evaluations, and packed or padded forms of lost values."""
+        """Drop the results of these evaluations, and packed forms of lost values."""
         stores = self.stores() if evaluations else []
         for number in evaluations:
             self.results.pop(number, None)
@@ -564,11 +554,6 @@ class Recording(Forms):
             value: known
             for value, known in self.packed.items()
             if self._is_to_come_or_there(known._id)
-        }
-        self.padded = {
-            value: known
-            for value, known in self.padded.items()
-            if self._is_to_come_or_there(known.value._id)
         }
 
     def _is_to_come_or_there(self, value: int) -> bool:

@@ -74,7 +74,8 @@ class PortableForms:
     def number(self, recording: Recording, form) -> int:
         """Return the number of a recording's form; give it one if it is new."""
         mark = None if form.block is None else recording.model.mark_of(form.block)
-        key = form.node_type, form.rows, form.length, form.block, mark
+        specs = tuple([store.spec for store in form.stores])
+        key = form.node_type, form.rows, form.length, specs, form.block, mark
         with self._lock:
             number = self._numbers.get(key)
             if number is None:
@@ -147,8 +148,8 @@ class ReplayFragment:
         forms = [recording.forms[form] for form in forms.tolist()]
         self.kinds = np.array([kinds.number(recording, form) for form in forms], np.int64)[places]
         self._mutable = [form.mutable for form in forms if form.mutable is not None]
-        padded = np.array([bool(form.node_type.padded or form.length) for form in forms], np.int64)
-        self.padded_calls = int(padded[places].sum())
+        packed = np.array([bool(form.length) for form in forms], np.int64)
+        self.packed_calls = int(packed[places].sum())
         self.ends = recording.node_ends.since(begin.nodes) - begin.args
         self.lengths = recording.node_lengths.since(begin.lengths).copy()
         self.codes = recording.node_codes.since(begin.nodes).copy()

@@ -13,10 +13,11 @@ from ..mx.arrays import alias, concatenated, detached, keep_on_tape, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
-from ..subgraph.sentences import with_positions
+from ..subgraph.sentences import inverse, lengths_first
 from ..subgraph.spec import Spec
 from .sites import Site, current_site
 
+SEVERAL = -1  # see `ShownAs`
 _MOST_AXES = 5  # of arrays whose views MXNet can differentiate
 
 
@@ -162,7 +163,8 @@ class ShownAs(NamedTuple):
     """How users see values whose shape is not that of their spec."""
 
     shape: tuple[int, ...]
-    axis: int = 0  # of a packed sentence: where its positions are; 0 for other values
+    axis: int = 0  # of a packed sentence: where its positions are, or `SEVERAL`; 0 for other values
+    axes: tuple[int, ...] = ()  # those with lengths, if they are several
 
 
 class SentenceKind:
@@ -176,7 +178,7 @@ _sentence_kinds: dict[tuple, SentenceKind] = {}
 def _of_any_length(shape: tuple[int, ...], axis: int, spec: Spec) -> Optional[SentenceKind]:
     """Return what stands for values (1, L, ...) or (L, 1, ...) of this shape, or for sentences that
     are packed along an axis; None for others."""
-    if not axis and (len(shape) < 2 or 1 not in shape[:2]):
+    if axis == SEVERAL or (not axis and (len(shape) < 2 or 1 not in shape[:2])):
         return None
     axis = axis or 1 - shape[:2].index(1)
     key = shape[:axis] + shape[axis + 1 :], axis, spec.dtype, spec.ctx
@@ -196,7 +198,10 @@ class Store:
         self.shape = spec.shape if shown is None else shown.shape
         self.kind = kind  # equal for such stores of other recordings: spec, and axes for users
         # Where the positions of packed sentences are, each of which is a row; 0 for other values.
+        # `SEVERAL` of values with a row for each pair of positions.
         self.packed = 0 if shown is None else shown.axis
+        # Axes with lengths, as users see them; none of values that are not packed.
+        self.axes = () if shown is None else shown.axes or (shown.axis,)[: shown.axis]
         # Stands for sentences of any length in the key of a call.
         self.any_length = _of_any_length(self.shape, self.packed, spec)
         self.ragged = object()  # stands for "ragged values of this spec" in the key of a call
@@ -233,10 +238,11 @@ class Store:
         )
         recording = self.recording
         if self.packed:
+            order = lengths_first(len(self.shape), self.axes)
             with modes(recording=True):
-                array = array.expand_dims(axis=0)
-                if self.packed > 1:
-                    array = array.transpose(with_positions(len(self.shape), self.packed))
+                array = array.reshape([self.shape[axis] for axis in order])
+                if self.packed != 1:
+                    array = array.transpose(inverse(order))
         if recording is None or not recording.will_read(value):
             return array
         return copied(array)  # the user may write to it

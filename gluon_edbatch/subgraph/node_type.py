@@ -8,10 +8,12 @@ where padding could change results. `record.forms` makes the keys.
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, partial
+from math import prod
+from types import MappingProxyType
 from typing import Any, Callable, ClassVar, NamedTuple, Optional, Union
 
 import mxnet as mx
@@ -36,6 +38,7 @@ from .padding_proof import Padding, all_linked, padding_of
 from .passes.horizontal import most_rows, packs
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
+from .sentences import whole_sentences
 from .spec import ArenaKey, Spec, spec_of
 from .structure import unflatten
 from .trace import INPUT, StaticGraph, is_argument
@@ -44,6 +47,7 @@ from .workarounds import mended
 _TRIAL_LENGTH = 3  # length of a ragged axis while shapes are inferred
 _TRIAL_ROWS = 5  # rows of a batch, for passes
 EAGER = 'makes a gradient of its own'  # in the reasons of types that are eager
+NO_LENGTHS: Mapping[int, int] = MappingProxyType({})
 _serial = itertools.count()
 
 
@@ -78,6 +82,14 @@ class Argument(NamedTuple):
     # among an operator's attributes
     differentiable: bool
     rows: int = 1  # how many it has per row of the call; 1 but for types of whole values
+
+
+class Along(NamedTuple):
+    """An axis of a result of packed sentences, which has the length of an argument, or more."""
+
+    axis: int
+    position: int  # of the argument
+    longer: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,11 +129,10 @@ class NodeType:
     eager: bool = False
     # for a type that computes ids only: what is looked up with each of its outputs
     tables: tuple[gluon.Parameter, ...] = ()
-    # arguments that are padded to a length, and along which axis (see `padded`)
-    padded: tuple[tuple[int, int], ...] = ()
-    # of a type with packed arguments: how many positions more than these each output has, each of
-    # which is a row; None for outputs that are no sentences
-    packed: tuple[Optional[int], ...] = ()
+    # of a type with packed arguments: the axes of each output that have lengths, and so as many
+    # rows; of a graph for one call, the axes of the packed arguments, too
+    packed: tuple[tuple['Along', ...], ...] = ()
+    axes: tuple[tuple[int, int], ...] = ()
     compiled: ClassVar[Any] = None
 
     def part(
@@ -250,6 +261,7 @@ class NodeType:
 
     def _padding_proof(self, of_results: bool) -> Padding:
         axes, graph = dict.fromkeys(self._ragged_inputs, 1), self.graph.subgraph
+        axes.update({INPUT % position: axis for position, axis in self.axes})
         dtypes = {INPUT % place: each.arena.dtype for place, each in enumerate(self.arguments)}
         return padding_of(graph, self.trial_shapes, axes, of_results, dtypes=dtypes)
 
@@ -315,9 +327,19 @@ class NodeType:
         """How calls with packed arguments run on padded ones, (calls, length, ...), as MXNet's
         operators need them; None if padding is not proved to stay apart."""
         padding = self._padding_proof(of_results=True)
-        lengths = [{axis: longer for axis, (_, longer) in own.items()} for own in padding.results]
-        fits = lengths == [{} if longer is None else {1: longer} for longer in self.packed]
-        return padding if padding.neutral and fits else None
+        position = dict(zip(self._ragged_inputs, self.ragged))
+        results = tuple(
+            [
+                tuple(
+                    [
+                        Along(axis, position[of], longer)
+                        for axis, (of, longer) in sorted(own.items())
+                    ]
+                )
+                for own in padding.results
+            ]
+        )
+        return padding if padding.neutral and results == self.packed else None
 
     def why_by_length(self) -> str:
         """Why only calls with equal lengths are batched; empty if padding is proved harmless."""
@@ -337,13 +359,19 @@ class NodeType:
     @cached_property
     def linked(self) -> tuple[tuple[int, int], ...]:
         """Pairs of ragged arguments that must have equally many values in a call to be padded."""
+        return self._positions(self._padding.linked)
+
+    def _positions(self, links: Collection[tuple[str, str]]) -> tuple[tuple[int, int], ...]:
         position = dict(zip(self._ragged_inputs, self.ragged))
-        return tuple((position[a], position[b]) for a, b in sorted(self._padding.linked))
+        return tuple((position[a], position[b]) for a, b in sorted(links))
 
     @cached_property
     def has_one_length(self) -> bool:
         """Whether all ragged arguments of a call have one length."""
-        return bool(self.packed) or all_linked(self.ragged, self.linked)
+        if not self.packed:
+            return all_linked(self.ragged, self.linked)
+        layout = self.layout  # without one it is for native operators only, which need that
+        return layout is None or all_linked(self.ragged, self._positions(layout.linked))
 
     @cached_property
     def by_segments(self) -> Optional[Subgraph]:
@@ -376,7 +404,6 @@ class NodeType:
             or self.parameters
             or self.alone
             or self.packed
-            or self.padded
             or (self.whole and not self.joins_rows)
         ):
             return 0
@@ -390,9 +417,9 @@ class NodeType:
     def stable_name(self) -> str:
         """The type's name in saved policies, which must not change: `__repr__` is for people.
 
-        ``Mean(net_mean0)[3, kx4 k=2 padded]`` has the block's class and name, or the operator, the
-        shape of a row of each argument, with ``k`` for any number of values, lengths that all calls
-        share, and whether these are padded. A policy outlives other dtypes and modes, and another
+        ``Mean(net_mean0)[3, kx4 k=2]`` has the block's class and name, or the operator, the
+        shape of a row of each argument, with ``k`` for any number of values, and lengths that all
+        calls share. A policy outlives other dtypes and modes, and another
         place of the class, so they are left out. The counter of the model is left out, too: MXNet
         numbers blocks without an enclosing name scope through the whole process.
         """
@@ -414,18 +441,32 @@ class NodeType:
             self.__dict__['_fitting'] = given
         return True
 
-    def output_specs(self, rows: int, length: int = 0) -> tuple[Spec, ...]:
-        """Return the specs of a call's outputs for a number of rows; packed ones for a length."""
+    def output_specs(self, rows: int, lengths: Mapping[int, int] = NO_LENGTHS) -> tuple[Spec, ...]:
+        """Return the specs of a call's outputs for a number of rows; packed ones for the lengths of
+        the arguments, by position."""
         if self.packed:
             return tuple(
-                spec if longer is None else spec.of_rows(length + longer)
-                for spec, longer in zip(self.outputs, self.packed)
+                spec.of_rows(prod([lengths[each.position] + each.longer for each in along]))
+                if along
+                else spec
+                for spec, along in zip(self.outputs, self.packed)
             )
         if rows == self.rows:
             return self.outputs
         return tuple(
             [spec.of_rows(rows * factor) for factor, spec in zip(self.factors, self.outputs)]
         )
+
+    def shapes_of_one(self, lengths: Mapping[int, int]) -> list[Shape]:
+        """Return the shapes of the arguments of a call as users see them, for the lengths of
+        packed ones, by position, of a type with `axes`."""
+        axes = dict(self.axes)
+        return [
+            _of_sentence(each.arena.row_shape, axes[position], lengths[position])
+            if position in axes
+            else (each.rows, *each.arena.row_shape)
+            for position, each in enumerate(self.arguments)
+        ]
 
 
 def is_sparse(parameter: gluon.Parameter) -> bool:
@@ -437,17 +478,20 @@ def _dtypes_of(parameters: Iterable[gluon.Parameter]) -> tuple[np.dtype, ...]:
     return tuple([np.dtype(parameter.dtype) for parameter in parameters])
 
 
-def _shapes(
-    arguments: Sequence[Argument],
-    lengths: Optional[tuple[int, ...]],
-    padded: tuple[tuple[int, int], ...],
-) -> str:
+def _shapes(arguments: Sequence[Argument], lengths: Optional[tuple[int, ...]]) -> str:
     shapes = ', '.join(
         'x'.join(map(str, ('k',) * (a.kind in (Kind.RAGGED, Kind.PACKED)) + a.arena[0])) or '1'
         for a in arguments
     )
     known = '' if lengths is None else f' k={",".join(map(str, lengths))}'
-    return f'[{shapes}{known}{" padded" if padded else ""}]'
+    return f'[{shapes}{known}]'
+
+
+def _of_sentence(row_shape: Shape, axis: int, length: int) -> Shape:
+    """Return the shape that users see of a sentence with its positions along an axis."""
+    if axis == 0:
+        return (length, *row_shape)
+    return (1, *row_shape[: axis - 1], length, *row_shape[axis - 1 :])
 
 
 def make_type(
@@ -460,15 +504,15 @@ def make_type(
     lengths: Optional[tuple[int, ...]] = None,
     eager: bool = False,
     scalars: tuple[int, ...] = (),
-    padded: tuple[tuple[int, int], ...] = (),
-    packed: tuple[Optional[int], ...] = (),
+    packed: tuple[tuple[Along, ...], ...] = (),
+    axes: tuple[tuple[int, int], ...] = (),
     shortest: int = 1,
 ) -> NodeType:
     """Infer shapes and dtypes, finish deferred initialisation, and find out what may batch.
 
     Parameters
     ----------
-    graph, mode, ctx, options, made_with, lengths, padded, packed
+    graph, mode, ctx, options, made_with, lengths, packed, axes
         See `NodeType`.
     leaves : sequence of (Spec, Kind)
         The array arguments.
@@ -499,7 +543,7 @@ def make_type(
     )
     if graph.function is not None:
         return _type_of_function(made, graph, leaves, ctx)
-    shapes, dtypes = _of_inputs(graph.subgraph, leaves, lengths, shortest)
+    shapes, dtypes = _of_inputs(graph.subgraph, leaves, lengths, shortest, dict(axes))
     if mode.numpy and not graph.scalars:
         shown = {**shapes, **{INPUT % position: () for position in scalars}}
         try:
@@ -507,8 +551,8 @@ def make_type(
         except mx.base.MXNetError as error:
             raise _not_accepted(graph, _described(shown, dtypes), _reason(error)) from None
     if lengths is not None and 0 in lengths:
-        axes = {INPUT % position: 1 for position in _without_rows(leaves, lengths)}
-        emptied = without_values(graph.subgraph, shapes, axes)
+        none = {INPUT % position: 1 for position in _without_rows(leaves, lengths)}
+        emptied = without_values(graph.subgraph, shapes, none)
         if any(emptied.axes):
             raise RecordError(f'{graph.name} has one result without elements, and others')
         graph = graph._replace(subgraph=emptied.graph)
@@ -519,11 +563,14 @@ def make_type(
     why_eager = _why_eager(graph, mode, leaves, eager)
     trial = lengths is None and any(kind is Kind.RAGGED for _, kind in leaves)
     outputs = _infer(graph, shapes, dtypes, ctx, bool(why_eager), trial)
-    if any(longer is not None and spec.rows > 1 for spec, longer in zip(outputs, packed)):
+    if not axes and any(along and spec.rows > 1 for spec, along in zip(outputs, packed)):
         raise RecordError(f'{graph.name} has several rows for each position of a sentence')
     graph = graph._replace(subgraph=mended(graph.subgraph, shapes, trial))
-    verdict = _verdict(graph, mode, leaves, shapes)
     lifted = None
+    if axes:
+        verdict = _of_whole_sentences(graph, shapes, len(leaves), dict(axes), packed)
+    else:
+        verdict = _verdict(graph, mode, leaves, shapes)
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:
         lifted, missing = _lifted(graph, leaves, shapes, trial)
         if missing:
@@ -545,24 +592,24 @@ def make_type(
             spec.arena,
             kind,
             np.issubdtype(spec.dtype, np.floating) and INPUT % position not in without_gradient,
-            1 if lifted is None else spec.rows,
+            1 if kind is Kind.PACKED or not (lifted or axes) else spec.rows,
         )
         for position, (spec, kind) in enumerate(leaves)
     )
     alone = verdict.verdict is not Verdict.PROVED and lifted is None
-    factors = [spec.rows for spec in outputs] if lifted else verdict.factors
-    if not alone:
+    factors = [spec.rows for spec in outputs] if lifted or axes else verdict.factors
+    if not (alone or axes):
         shapes = {
             name: (_TRIAL_ROWS * (shape[0] if lifted else 1),) + shape[1:]
             for name, shape in shapes.items()
         }
     return made(
-        shapes=_shapes(arguments, lengths, padded),
+        shapes=_shapes(arguments, lengths),
         graph=graph._replace(subgraph=lifted) if lifted else graph,
         arguments=arguments,
         outputs=tuple(
-            spec if longer is None else spec_of(spec.shape[1:], spec.dtype, spec.ctx)
-            for spec, longer in itertools.zip_longest(outputs, packed)  # K of (1, K, ...)
+            spec if not along else _of_rows(spec, [each.axis for each in along])
+            for spec, along in itertools.zip_longest(outputs, packed)
         ),
         factors=tuple(factors) or (1,) * len(outputs),
         rows=1 if lifted or packed else leaves[0][0].rows,
@@ -571,11 +618,34 @@ def make_type(
         trial_shapes=shapes,
         parameter_dtypes=_dtypes_of(graph.parameters.values()),
         lengths=lengths,
-        whole=lifted is not None,
+        whole=bool(lifted or axes),
         eager=bool(why_eager),
-        padded=padded,
         packed=packed,
+        axes=axes,
     )
+
+
+def _of_rows(spec: Spec, axes: Sequence[int]) -> Spec:
+    """Return the spec of a result of packed sentences as rows, one for each position along axes."""
+    others = [size for axis, size in enumerate(spec.shape) if axis and axis not in axes]
+    return spec_of((prod([spec.shape[axis] for axis in axes]), *others), spec.dtype, spec.ctx)
+
+
+def _of_whole_sentences(
+    graph: StaticGraph,
+    shapes: Mapping[str, Shape],
+    arguments: int,
+    axes: Mapping[int, int],
+    packed: tuple[tuple[Along, ...], ...],
+) -> RowwiseResult:
+    """Return that sentences can be lifted, or raise `RecordError`."""
+    of_one = [shapes[INPUT % position] for position in range(arguments)]
+    along = [[each.axis for each in own] for own in packed]
+    try:
+        whole_sentences(graph.subgraph, of_one, axes, along)
+    except NoRule as missing:
+        raise RecordError(f'{graph.name}: there is no rule for {missing}') from None
+    return RowwiseResult(Verdict.PROVED, '', [])
 
 
 def _without_rows(leaves: Sequence[tuple[Spec, Kind]], lengths: tuple[int, ...]) -> list[int]:
@@ -589,6 +659,7 @@ def _of_inputs(
     leaves: Sequence[tuple[Spec, Kind]],
     lengths: Optional[tuple[int, ...]],
     shortest: int,
+    axes: Mapping[int, int],
 ) -> tuple[dict[str, Shape], dict[str, Any]]:
     """Return shapes and dtypes of the inputs that a graph has."""
     shapes, dtypes = {}, {}
@@ -599,7 +670,8 @@ def _of_inputs(
         if kind is Kind.RAGGED:
             shapes[name] = spec.shape[:1] + (max(1, next(ragged_lengths)),) + spec.shape[1:]
         elif kind is Kind.PACKED:
-            shapes[name] = (1, max(_TRIAL_LENGTH, shortest)) + spec.shape[1:]
+            length = max(_TRIAL_LENGTH, shortest)
+            shapes[name] = _of_sentence(spec.shape[1:], axes.get(position, 1), length)
     return graph.known(shapes), graph.known(dtypes)
 
 
@@ -620,7 +692,7 @@ def _type_of_function(
     elif any(spec.rows % rows for spec in outputs):
         reason = 'a result has other rows than the arguments'
     return made(
-        shapes=_shapes(arguments, None, ()),
+        shapes=_shapes(arguments, None),
         graph=graph,
         arguments=arguments,
         outputs=outputs,

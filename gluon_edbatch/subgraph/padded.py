@@ -1,9 +1,8 @@
-"""Bucketing: pad calls on arrays of different lengths to a few lengths.
+"""Prove that arrays of different lengths may be padded, for calls of one batch signature.
 
-A sequence that is one value, (1, L, C), has a type for each L. If padding is proved to change
-nothing (see `padding_proof`), the sequence is padded to the next bucket's length, and the result is
-cut to its own. So no gradient comes from the padding. If masks need the length, it is a further
-argument of the block's graph.
+Without that, a sequence that is one value, (1, L, C), has a signature for each L. With a proof that
+padding changes nothing (see `padding_proof`), calls on sequences of any length have one signature,
+and a backend pads a batch of them, or need not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,35 +12,24 @@ from typing import Any, NamedTuple, Optional
 import mxnet as mx
 
 from ..ops.attrs import Shape, unlike
-from .ir import Subgraph
-from .loops import FOREACH
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
-from .padding_proof import LENGTHS, of_length, padding_of
+from .padding_proof import of_length, padding_of
 from .rowwise import Verdict, analyse
 from .sentences import rows_apart
 from .trace import INPUT, StaticGraph
 
-_FEW = 4  # operators that cost less for each length than to pad and to cut
-_DEAR = {'Convolution', 'RNN', FOREACH}  # operators that never do
 
+class ProvedPadding(NamedTuple):
+    """What is proved of the padding of some arguments of a graph."""
 
-class PaddedGraph(NamedTuple):
-    """The graph that replaces a block's graph for padded arguments."""
-
-    # with lengths, (1,) each, as further inputs; None where this is not proved, or for packed
-    # arguments only
-    graph: Optional[StaticGraph]
+    graph: Any  # the block's `StaticGraph`, in terms of `mx.nd`; None without a proof
     axes: dict[int, int]  # by the position of an argument, the axis along which it is padded
-    lengths: tuple[int, ...] = ()  # the arguments of which the lengths are further inputs
     linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
-    # for each output the axes that are cut: the argument with the length, and how much more is left
+    # for each output the axes that have lengths: the argument with the length, and how much more
     results: tuple[dict[int, tuple[int, int]], ...] = ()
     # the least lengths of arguments in which a window is to fit
     shortest: Mapping[int, int] = MappingProxyType({})
-    pays: bool = False  # whether calls by their lengths cost more than to pad and to cut
-    by_step: bool = False  # whether there is a loop over the length
-    reason: str = ''  # why there is no graph
-    original: Any = None  # the block's, for packed arguments; None where this is not proved
+    reason: str = ''  # why there is no proof
 
     @property
     def least_length(self) -> int:
@@ -52,16 +40,15 @@ class PaddedGraph(NamedTuple):
         """Return whether the graph is for arguments of these shapes: some lengths must be equal."""
         length = {position: shapes[position][axis] for position, axis in self.axes.items()}
         return (
-            self.original is not None
+            self.graph is not None
             and all(length[a] == length[b] for a, b in self.linked)
             and all(length[position] >= least for position, least in self.shortest.items())
         )
 
 
-def padded_length(length: int, by_step: bool = False) -> int:
-    """Return the bucket for a length, the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, … If each step is
-    an run of its own (`by_step`), it costs about as much for few rows as for many: 1, 2, 4, 8, …"""
-    step = 1 << max(0, (length - 1).bit_length() - 2 * (not by_step))
+def bucket_of(length: int) -> int:
+    """Return the bucket for a length, the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …"""
+    step = 1 << max(0, (length - 1).bit_length() - 2)
     return -(-length // step) * step
 
 
@@ -77,15 +64,15 @@ def differing_axes(one: Sequence[Shape], other: Sequence[Shape]) -> Optional[dic
     return found
 
 
-def padded_graph(
+def proved_padding(
     graph: StaticGraph,
     shapes: Sequence[Shape],
     axes: dict[int, int],
     training: bool,
     dtypes: Sequence[Any],
     numpy: bool = False,
-) -> PaddedGraph:
-    """Return the graph for padded arguments of these shapes.
+) -> ProvedPadding:
+    """Return what is proved of the padding of arguments of these shapes.
 
     Parameters
     ----------
@@ -107,41 +94,30 @@ def padded_graph(
         if 0 not in axes.values():
             graph = rows_apart(graph, shapes)
     except mx.base.MXNetError as error:  # the call itself raises it, too
-        return PaddedGraph(None, axes, reason=str(error))
+        return ProvedPadding(None, axes, reason=str(error))
     position = {INPUT % i: i for i in range(len(shapes))}
     if any(shapes[i][0] != 1 for i, axis in axes.items() if axis):
-        return PaddedGraph(None, axes, reason='an argument has several rows')
+        return ProvedPadding(None, axes, reason='an argument has several rows')
     if 0 in axes.values():
         rows = {name: shape[1:] for name, shape in zip(position, shapes)}
         if analyse(graph.subgraph, rows, training).verdict is Verdict.PROVED:
-            return PaddedGraph(None, axes, reason='its rows are batched, however many they are')
+            return ProvedPadding(None, axes, reason='its rows are batched, however many they are')
     known, along = dict(zip(position, shapes)), {INPUT % i: axis for i, axis in axes.items()}
     kinds = dict(zip(position, dtypes))
     padding = padding_of(graph.subgraph, known, along, of_results=True, dtypes=kinds)
-    reason, padded = padding.reason, None
-    lengths: tuple[int, ...] = ()
-    if padding.neutral:
-        masked = padding.masked or graph.subgraph
-        subgraph, lengths = _with_arguments(masked, sorted(axes), len(shapes))
-        padded = graph._replace(subgraph=subgraph)
-    elif 'RNN' in graph.subgraph.operators:
+    if not padding.neutral and 'RNN' in graph.subgraph.operators:
         padding = padding_of(graph.subgraph, known, along, True, stops=True, dtypes=kinds)
     if not padding.neutral:
-        return PaddedGraph(None, axes, reason=reason)
-    return PaddedGraph(
-        padded,
+        return ProvedPadding(None, axes, reason=padding.reason)
+    return ProvedPadding(
+        graph,
         axes,
-        lengths,
         frozenset((position[one], position[other]) for one, other in padding.linked),
         tuple(
             {axis: (position[name], longer) for axis, (name, longer) in axes.items()}
             for axes in padding.results
         ),
         {position[name]: least for name, least in padding.shortest.items()},
-        len(graph.subgraph.operators) > _FEW or not _DEAR.isdisjoint(graph.subgraph.operators),
-        FOREACH in graph.subgraph.operators,
-        reason,
-        graph,
     )
 
 
@@ -155,13 +131,3 @@ def _in_terms_of_nd(
         for length in OTHER_LENGTHS
     ]
     return in_terms_of_nd(graph, known, dict(zip(names, dtypes)), others)
-
-
-def _with_arguments(
-    graph: Subgraph, positions: list[int], count: int
-) -> tuple[Subgraph, tuple[int, ...]]:
-    """Return the graph with lengths as arguments after `count` others, and their inputs."""
-    names = {position: LENGTHS % (INPUT % position) for position in positions}
-    used = tuple([position for position, name in names.items() if name in graph.variables])
-    renamed = {names[position]: INPUT % (count + i) for i, position in enumerate(used)}
-    return graph.with_variables(renamed) if renamed else graph, used

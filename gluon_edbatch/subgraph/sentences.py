@@ -2,7 +2,8 @@
 
 So packed sentences are for a graph (see `node_type.Kind`). One that reads (L, N, ...) gets
 transpositions around it; rows of sentences (L, 1, ...) stay as they are. A result (S, N, ...), as
-the states of S layers, becomes S rows for each sentence.
+the states of S layers, becomes S rows for each sentence. A graph whose rows depend on each other is
+lifted, for one length.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +16,10 @@ import numpy as np
 from ..errors import RecordError
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
+from ..ops.whole import NoRule, as_rows
 from .ir import Entry, Subgraph
+from .lift import lift
+from .padding_proof import LENGTHS
 from .rewrite import NodeView, Operand, Rewriter, rewrite
 from .trace import INPUT, StaticGraph
 
@@ -47,7 +51,7 @@ def sentences_first(
     old, rewriter = graph.subgraph, Rewriter()
     names = {INPUT % position for position in axes} if axis == 0 else ()
     later = {
-        INPUT % position: with_positions(len(shapes[position]), place)
+        INPUT % position: inverse(lengths_first(len(shapes[position]), (place,)))
         for position, place in axes.items()
         if place > 1
     }
@@ -67,8 +71,8 @@ def sentences_first(
     for place, along in enumerate(results):
         is_sentence, shape = along is not None, turned[place]
         if along is not None and along > 1:
-            order = np.argsort(with_positions(len(of_one[place]), along)).tolist()
-            heads[place] = rewriter.add('transpose', [heads[place]], axes=tuple(order))
+            order = lengths_first(len(of_one[place]), (along,))
+            heads[place] = rewriter.add('transpose', [heads[place]], axes=order)
         if (is_sentence and axis == 0) or shape:
             heads[place] = rewriter.add('SwapAxis', [heads[place]], dim1=0, dim2=1)
         if is_sentence and axis == 0:
@@ -76,6 +80,65 @@ def sentences_first(
         elif shape and shape[0] > 1:
             heads[place] = rewriter.add('Reshape', [heads[place]], shape=(-1, *shape[1:]))
     return graph._replace(subgraph=Subgraph.of(rewriter.nodes, [head.entry for head in heads]))
+
+
+def whole_sentences(
+    graph: Subgraph,
+    shapes: Sequence[Shape],
+    axes: Mapping[int, int],
+    results: Sequence[Sequence[int]],
+) -> Subgraph:
+    """Return the lifted graph (see `lift`) for sentences (N, L, ...) of a certain length.
+
+    Parameters
+    ----------
+    graph : Subgraph
+        Of one call, maybe with the lengths of its arguments (`LENGTHS`).
+    shapes : sequence of tuple of int
+        Shapes of the arguments of one call with sentences of this length.
+    axes : dict
+        Maps the position of an argument that is a sentence to the axis of its positions. Other
+        arguments have all their rows for each sentence.
+    results : sequence of (sequence of int)
+        Axes of each output that have lengths; in the results they follow the axis for sentences,
+        and an axis of one row is left out. An output without any has rows for each sentence.
+
+    Raises
+    ------
+    NoRule
+        If an operator has no rule for its arguments.
+    RecordError
+        If a result with a length has several rows.
+    """
+    one = {INPUT % position: shape for position, shape in enumerate(shapes)}
+    one.update({LENGTHS % (INPUT % position): (1,) for position in axes})
+    one = graph.known(one)
+    of_one = graph.infer(one)
+    if of_one is None:
+        raise NoRule('shapes that cannot be inferred')
+    sentences = {INPUT % position: axis for position, axis in axes.items()}
+    given = {}
+    for name, axis in graph.known(sentences).items():
+        order = lengths_first(len(one[name]), (axis,))
+        given[name] = mx.sym.var(name)
+        if axis:
+            row = mx.sym.expand_dims(given[name], axis=1)
+            given[name] = mx.sym.transpose(row, axes=_of_batch(inverse(order)))
+    lifted = lift(graph, one, list(given), as_values=True)
+    heads = []
+    for symbol, (node, output), along in zip(lifted.symbol(**given), graph.heads, results):
+        shape = of_one[node][output]
+        if along:
+            order = lengths_first(len(shape), along)
+            symbol = mx.sym.transpose(symbol, axes=_of_batch(order))
+            if 0 not in along:
+                if shape[0] > 1:
+                    raise RecordError('a result has several rows for each position of a sentence')
+                symbol = mx.sym.squeeze(symbol, axis=1)
+            heads.append(symbol)
+        else:
+            heads.append(as_rows(symbol, shape))
+    return Subgraph(mx.sym.Group(heads))
 
 
 def rows_apart(graph: StaticGraph, shapes: Sequence[Shape]) -> StaticGraph:
@@ -99,10 +162,21 @@ def rows_apart(graph: StaticGraph, shapes: Sequence[Shape]) -> StaticGraph:
     return graph if subgraph is graph.subgraph else graph._replace(subgraph=subgraph)
 
 
-def with_positions(rank: int, axis: int) -> tuple[int, ...]:
-    """Return the axes of an array (1, L, ...) in the order that moves the second to `axis`."""
-    others = [0, *range(2, rank)]
-    return (*others[:axis], 1, *others[axis:])
+def lengths_first(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the axes of an array in the order in which a packed value has them: those with lengths
+    before all others, but for a first axis of one row."""
+    first = [0, *axes] if 0 not in axes else axes
+    return (*first, *[axis for axis in range(rank) if axis not in first])
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the order of axes that undoes a transposition."""
+    return tuple(np.argsort(order).tolist())
+
+
+def _of_batch(order: Sequence[int]) -> tuple[int, ...]:
+    """Return an order of axes behind that of the batch."""
+    return (0, *[1 + axis for axis in order])
 
 
 def _turned(

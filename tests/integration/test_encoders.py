@@ -15,8 +15,7 @@ import gluon_edbatch as edb
 from gluon_edbatch.ops import padding_rules as padding
 from gluon_edbatch.ops.padding_rules import At
 from gluon_edbatch.ops.registry import OPS
-from gluon_edbatch.record.padded_calls import CUT
-from gluon_edbatch.subgraph.padded import padded_length
+from gluon_edbatch.subgraph.padded import bucket_of
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.cases import in_one_test
 from tests.support.tiers import sampled
@@ -49,7 +48,6 @@ def batches_of(scope, name):
 
 
 MANY = (5, 6, 9, 11, 12, 7, 1, 10, 2)
-PADDED = {6, 12, 8, 1, 2}  # what these are padded to
 NATIVE = pytest.mark.skipif(not edb.native_available(), reason='no native operators')
 BACKENDS = [False, pytest.param(True, marks=NATIVE)]
 
@@ -156,7 +154,7 @@ def by_length(model, samples, name, **options):
     'kind, valid',
     sampled(2, ['transformer', 'bert'], ['no lengths', 'lengths', 'shorter lengths']),
 )
-def test_encoders_are_padded_to_a_few_lengths(kind, valid):
+def test_encoders_have_one_signature_for_all_lengths(kind, valid):
     net, axis = encoder(kind), {'transformer': 1, 'bert': 0}[kind]
     shorter = {'no lengths': None, 'lengths': 0, 'shorter lengths': 1}[valid]
 
@@ -169,8 +167,7 @@ def test_encoders_are_padded_to_a_few_lengths(kind, valid):
     samples = sentences(axis, MANY)
     assert_matches_eager(model, samples, blocks=[net], schedulers=['fsm', 'agenda'], atol=1e-5)
     name = type(net).__name__
-    packed = kind == 'transformer'
-    assert by_length(model, samples, name, native=False) == (1 if packed else len(PADDED))
+    assert by_length(model, samples, name, native=False) == 1
     assert by_length(model, samples, name, buckets=False) == len(MANY)
 
 
@@ -241,7 +238,6 @@ def test_what_follows_is_packed_too(name, given):
         values = [net(x) for x in samples]
     edb.forward(values)
     names = [entry.name for entry in scope.report().types]
-    assert not any(each.startswith(CUT) for each in names)
     assert sum(each.startswith('Transformer') for each in names) == 1
     assert len(names) <= 8
 
@@ -302,8 +298,7 @@ def test_what_padding_does_not_change(name):
     net = Along(UNCHANGED[name])
     samples = sentences(1, MANY)
     assert_matches_eager(net, samples, schedulers=['fsm'], atol=1e-5)
-    batches = len(PADDED) if name == 'scores' else 1  # which are padded along two axes
-    assert by_length(net, samples, 'Along', native=False) == batches
+    assert by_length(net, samples, 'Along', native=False) == 1
 
 
 @pytest.mark.parametrize(
@@ -346,12 +341,12 @@ def test_rows_are_not_padded():
 
 @in_one_test('length', range(1, 200))
 def test_at_most_a_half_is_padding(length):
-    assert length <= padded_length(length) <= 1.5 * length
-    assert padded_length(padded_length(length)) == padded_length(length)
+    assert length <= bucket_of(length) <= 1.5 * length
+    assert bucket_of(bucket_of(length)) == bucket_of(length)
 
 
 @pytest.mark.parametrize('scoped', [1, 2])
-def test_what_padded_calls_return_can_be_written_to_and_marked(scoped):
+def test_what_packed_calls_return_can_be_written_to_and_marked(scoped):
     net = encoder('transformer')
     samples = sentences(1, MANY)
 
@@ -380,7 +375,7 @@ def test_what_padded_calls_return_can_be_written_to_and_marked(scoped):
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
-def test_what_is_reused_may_become_padded():
+def test_what_is_reused_may_become_packed():
     net = Classifier(POOLED['mean'])
     net.initialize(mx.init.Normal(0.3), force_reinit=True)
     draw = np.random.RandomState(0)

@@ -8,7 +8,7 @@ from mxnet.ndarray import NDArray
 from ...errors import BatchError
 from ...mx.modes import modes
 from ...plan.plan import Batch, Capabilities, Group, Read
-from ...subgraph.node_type import NodeType
+from ...subgraph.node_type import NO_LENGTHS, NodeType
 from ..execution_state import ExecutionState, parents_of
 from ..gradients import Gradients
 from ..sparse_tables import look_up
@@ -85,11 +85,10 @@ def run(state: ExecutionState, first: int, last: int) -> Union[BatchTape, LoopTa
 def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, None]:
     node_type = batch.node_type
     mode = node_type.mode
-    program = program_for(
-        node_type,
-        tuple([_reading(read, node_type) for read in batch.reads]),
-        batch.rows <= node_type.fused_up_to,
-    )
+    reads = tuple([_reading(read, node_type) for read in batch.reads])
+    lengths = state.padded_lengths(batch)
+    of_length = lengths if node_type.axes else NO_LENGTHS
+    program = program_for(node_type, reads, batch.rows <= node_type.fused_up_to, of_length)
     inputs, differentiable = [], False
     for source in program.sources:
         kind, position = source
@@ -100,11 +99,11 @@ def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, Non
                 for member in program.parameters(source)
             )
         elif kind == 'padded':
-            inputs.append(state.padded_index(batch, position))
+            inputs.append(state.padded_index(batch, position, lengths[position]))
         elif kind == 'index':
             inputs.append(state.index(batch.reads[position], node_type))
         elif kind == 'unpadded':
-            inputs.append(state.unpadded(batch, position))
+            inputs.append(state.unpadded(batch, position, lengths))
         elif kind == 'parents':
             inputs.append(state.index(parents_of(batch.reads[position]), node_type))
         elif kind == 'segments':

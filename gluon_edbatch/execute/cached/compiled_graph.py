@@ -1,7 +1,7 @@
 """Compile a static subgraph to one call per batch: ``take -> body -> outputs``."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
@@ -12,11 +12,12 @@ from ... import debug
 from ...mx.symbols import without_casts_of_amp
 from ...subgraph.empty import specialise
 from ...subgraph.ir import Shape
-from ...subgraph.node_type import Kind, NodeType
+from ...subgraph.node_type import NO_LENGTHS, Kind, NodeType
 from ...subgraph.padding_proof import LENGTHS
 from ...subgraph.passes import apply_passes
 from ...subgraph.passes.horizontal import horizontal, packs
 from ...subgraph.segments import PARENTS, SEGMENTS
+from ...subgraph.sentences import whole_sentences
 from ...subgraph.trace import INPUT
 from ..executable import executable
 
@@ -25,6 +26,7 @@ LONG_SLICE, LONG_GATHER = 'long slice', 'long gather'  # ragged, not padded
 MASKED_SLICE, MASKED_GATHER = 'masked slice', 'masked gather'  # ragged, padded
 PADDED = 'padded'  # packed, laid out as (calls, length, ...)
 _GATHERS = (GATHER, LONG_GATHER, MASKED_GATHER)
+_TRIAL_CALLS = 5  # of a batch, for passes
 _ARENA, _INDEX, _UNPADDED = 'edb_arena%d', 'edb_index%d', 'edb_unpadded%d'
 
 
@@ -34,12 +36,11 @@ class Source(NamedTuple):
     Kinds are ``'rows'`` (a slice of an arena), ``'arena'``, ``'index'``, ``'parameter'`` and
     ``'pack'``. Ragged arguments have ``'parents'`` and ``'segments'`` if they are not padded,
     ``'lengths'`` if their padding is masked. Packed ones have ``'lengths'``, too, ``'padded'`` in
-    place of ``'index'``, and ``'unpadded'`` tells the places that are no padding in results so much
-    longer.
+    place of ``'index'``, and ``'unpadded'`` tells the places that are no padding in a result.
     """
 
     kind: str
-    position: int  # which argument, parameter of the type, or pack of the program
+    position: int  # which argument, result, parameter of the type, or pack of the program
 
 
 class InTurns:
@@ -70,17 +71,26 @@ class CompiledGraph(NamedTuple):
         return self.packs[source.position] if source.kind == 'pack' else (source.position,)
 
 
-def program_for(node_type: NodeType, reads: tuple[str, ...], fused: bool = False) -> CompiledGraph:
+def program_for(
+    node_type: NodeType,
+    reads: tuple[str, ...],
+    fused: bool = False,
+    lengths: Mapping[int, int] = NO_LENGTHS,
+) -> CompiledGraph:
     """Return a type's program for arguments read as `reads` says, one of the names above for each;
-    `fused` asks for horizontal fusion. It is compiled at first use."""
+    `fused` asks for horizontal fusion. A type with `axes` has a program for each choice of the
+    `lengths`, by position, to which sentences are padded. It is compiled at first use."""
     programs = executable(node_type).programs
-    program = programs.get((reads, fused))
+    key = reads, fused, tuple(lengths.values())
+    program = programs.get(key)
     if program is None:
-        program = programs[reads, fused] = _compile(node_type, reads, fused)
+        program = programs[key] = _compile(node_type, reads, fused, lengths)
     return program
 
 
-def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> CompiledGraph:
+def _compile(
+    node_type: NodeType, reads: tuple[str, ...], fused: bool, lengths: Mapping[int, int]
+) -> CompiledGraph:
     segmented = [
         position for position, read in enumerate(reads) if read in (LONG_SLICE, LONG_GATHER)
     ]
@@ -91,12 +101,27 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
         graph = debug.changed('padding', graph, node_type.masked)
     if PADDED in reads and node_type.layout is not None:
         graph = debug.changed('padding', graph, node_type.layout.masked or graph)
+    trial = trial_shapes(node_type, bool(segmented))
+    if lengths:
+        shapes, axes = node_type.shapes_of_one(lengths), dict(node_type.axes)
+        along = [[each.axis for each in own] for own in node_type.packed]
+        lifted = whole_sentences(graph, shapes, axes, along)
+        graph = debug.changed('whole sentences', graph, lifted)
+        trial.update(
+            {
+                INPUT % position: (_TRIAL_CALLS, lengths[position], *each.arena.row_shape)
+                if position in lengths
+                else (_TRIAL_CALLS * each.rows, *each.arena.row_shape)
+                for position, each in enumerate(node_type.arguments)
+            }
+        )
+        trial.update({LENGTHS % (INPUT % position): (_TRIAL_CALLS,) for position in lengths})
     empty = {INPUT % position for position, read in enumerate(reads) if read == EMPTY}
     if empty and node_type.neutral:  # else the graph is for these lengths already
         graph = debug.changed('specialise', graph, specialise(graph, empty) or graph)
     graph, changed = apply_passes(  # once for all ways to read, which gathers tell apart
         graph,
-        trial_shapes(node_type, bool(segmented)),
+        trial,
         node_type.options,
         node_type.ctx.device_type,
         argument_dtypes(node_type),
@@ -124,8 +149,9 @@ def _compile(node_type: NodeType, reads: tuple[str, ...], fused: bool) -> Compil
         known[_INDEX % position] = Source('padded' if read == PADDED else 'index', position)
         known[LENGTHS % (INPUT % position)] = Source('lengths', position)
     if PADDED in reads:
-        longer = {more for more in node_type.packed if more is not None}
-        known.update({_UNPADDED % more: Source('unpadded', more) for more in longer})
+        known.update(
+            {_UNPADDED % output: Source('unpadded', output) for output in range(len(symbol))}
+        )
     if segmented:
         known[PARENTS] = Source('parents', segmented[0])
         known[SEGMENTS] = Source('segments', segmented[0])
@@ -158,12 +184,12 @@ def _unpadded(symbol: mx.sym.Symbol, node_type: NodeType) -> mx.sym.Symbol:
     """Return results without their padding, as rows."""
     return mx.sym.Group(
         [
-            result
-            if longer is None
-            else mx.sym.take(
-                mx.sym.reshape(result, (-1, *spec.shape[1:])), mx.sym.var(_UNPADDED % longer)
+            mx.sym.take(
+                mx.sym.reshape(result, (-1, *spec.shape[1:])), mx.sym.var(_UNPADDED % output)
             )
-            for result, spec, longer in zip(symbol, node_type.outputs, node_type.packed)
+            if node_type.packed[output]
+            else result
+            for output, (result, spec) in enumerate(zip(symbol, node_type.outputs))
         ]
     )
 

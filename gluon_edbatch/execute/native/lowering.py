@@ -64,7 +64,9 @@ def lower(node_type: NodeType) -> tuple[RowProgram, list[str]]:
         or not node_type.has_one_length
     ):
         raise Unsupported('pads its ragged arguments')
-    if any(node_type.packed):
+    if node_type.axes:
+        raise Unsupported('has a graph of its own for each length')
+    if any(each.longer for along in node_type.packed for each in along):
         raise Unsupported('gives sentences of another length')
     dtypes: set[np.dtype] = {np.dtype(argument.arena.dtype) for argument in node_type.arguments}
     dtypes |= {np.dtype(spec.dtype) for spec in node_type.outputs}
@@ -150,8 +152,8 @@ class Lowering(LoweringContext):
     def _see_several_rows(self) -> None:
         """Let results that are several rows for each sentence have the axis of these, without the
         last reshape (see `subgraph.sentences`)."""
-        for place, (spec, longer) in enumerate(zip(self.node_type.outputs, self.node_type.packed)):
-            if longer is not None or spec.rows == 1:
+        for place, (spec, along) in enumerate(zip(self.node_type.outputs, self.node_type.packed)):
+            if along or spec.rows == 1:
                 continue
             head = self.nodes[self.heads[place][0]]
             node, output = head.sources[0]
@@ -269,7 +271,7 @@ class Lowering(LoweringContext):
 
     def _gives_ragged(self, position: int) -> bool:
         """Return whether a result has a row for each value."""
-        return bool(self.node_type.packed) and self.node_type.packed[position] is not None
+        return bool(self.node_type.packed and self.node_type.packed[position])
 
     def _pieces_lie_side_by_side(self, node: Node) -> bool:
         axis = node.attrs.axis('dim', len(node.shapes[0]), 1)

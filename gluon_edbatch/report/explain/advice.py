@@ -171,8 +171,6 @@ _BY_LENGTH = {
     'loss(edb.ragged(scores), edb.ragged(labels)); or give each row a call of its own, and add '
     'them up by edb.add_n.',
     'several axes': 'Give (1, length) for each sample; make what has two such axes in the block.',
-    'so few operators': 'Put more of the model into one HybridBlock: calls of larger ones are '
-    'padded.',
     'equally long': 'Give these arguments one length in each call.',
     'buckets': 'Leave the compile option buckets on.',
 }
@@ -215,8 +213,8 @@ _ADVICE = {
     'max, batch_dot), after operators that treat all values alike or divide among them '
     '(softmax); return what has that axis as axis 1, computed value by value or by a softmax; '
     'give ragged arguments that meet equally many values.',
-    Cause.PADDED: 'Nothing to do: larger minibatches make these batches larger, not more. '
-    'CompileOptions(buckets=False) does not pad.',
+    Cause.PADDED: 'Nothing to do here. See the operators that read these values: those that batch '
+    'only calls of one length take sentences apart. CompileOptions(buckets=False) packs none.',
     Cause.MODE: 'Enter autograd.record(), pause() and train_mode() around all calls, not around '
     'some of them.',
     Cause.AT_ONCE: 'Nothing to do. CompileOptions(at_once=False) runs large calls in batches.',

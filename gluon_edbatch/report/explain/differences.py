@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 from mxnet import gluon
 
-from ...record.packed import is_packed
+from ...record.packed_types import is_packed
 from ...short_repr import brief
 from ...subgraph.node_type import Argument, Kind, Mode, NodeType
 from ...subgraph.trace import argument_names

@@ -26,7 +26,7 @@ class Cause(Enum):
     ARGUMENT = 'another argument that is no array'
     ATTRIBUTE = 'a block that was changed'
     LENGTHS = 'lengths of ragged arguments'
-    PADDED = 'lengths that are padded to a few'
+    PADDED = 'sentences that are packed or unpacked by length'
     MODE = "autograd's mode"
     NO_RULE = 'an operator without a batching rule'
     MIXED_ROWS = 'rows that are not independent'
