@@ -639,7 +639,7 @@ def _of_whole_sentences(
     packed: tuple[tuple[Along, ...], ...],
 ) -> RowwiseResult:
     """Return that sentences can be lifted, or raise `RecordError`."""
-    of_one = [shapes[INPUT % position] for position in range(arguments)]
+    of_one = [shapes.get(INPUT % position, ()) for position in range(arguments)]
     along = [[each.axis for each in own] for own in packed]
     try:
         whole_sentences(graph.subgraph, of_one, axes, along)

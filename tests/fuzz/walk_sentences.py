@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Compare random models of sentences of different lengths with eager Gluon.
 
-Each case is drawn by a seed. A quarter are blocks of layers over whole sentences, (1, L, C) or
-(L, 1, C): recurrent layers, convolutions, attention with heads, products and normalisations, and
-what is left at the end. A quarter are attention by operators outside of blocks, on ragged values or
-on matrices with different numbers of rows. A quarter are documents: a block for each sentence, and
-attention to their values. A quarter are chains of operators that move the axis of the words, cut
-and order words, and reduce them, in a block or outside. Outputs and gradients are compared by
-`assert_matches_eager`, whose judge of rounding is float64, with native operators or without. The
-exit status says whether there was a difference.
+Each case is drawn by a seed, in turns of five kinds: blocks of layers over whole sentences, (1, L,
+C) or (L, 1, C), as recurrent layers, convolutions, attention with heads, products and
+normalisations, and what is left at the end; attention by operators outside of blocks, on ragged
+values or on matrices with different numbers of rows; documents, which are a block for each
+sentence, and attention to their values; chains of operators that move the axis of the words, cut
+and order words, and reduce them, in a block or outside; operators on two sentences and on the pairs
+of their words, in a block or outside. Outputs and gradients are compared by `assert_matches_eager`,
+whose judge of rounding is float64, with native operators or without. The exit status says whether
+there was a difference.
 
     python -m tests.fuzz.walk_sentences --cases 10000 --seed 1
     python -m tests.fuzz.walk_sentences --seed 1 --only 17    # one case, with its error
@@ -340,12 +341,14 @@ class Chain(gluon.HybridBlock):
 class Moved(edb.AutoBatchMixin, gluon.Block):
     """A layer over a sentence, and a chain of operators in a block or outside."""
 
+    maker: Any = Chain
+
     def __init__(self, draw: random.Random):
         super().__init__()
         self.in_block = draw.random() < 0.5
         with self.name_scope():
             self.layer = nn.Dense(WIDTH, flatten=False, in_units=WIDTH)
-            self.chain = Chain(draw)
+            self.chain = self.maker(draw)
 
     def forward(self, x):
         x = self.layer(x)
@@ -356,6 +359,78 @@ class Moved(edb.AutoBatchMixin, gluon.Block):
         return f'moved {where}: {[name for _, name in steps]}, end {self.chain.end}'
 
 
+# --- two sentences ------------------------------------------------------------------------------
+
+# What an operator reads and returns; words of the one sentence are L, of the other M.
+CROSSED: dict[str, tuple[tuple[str, ...], str, Callable[..., Any]]] = {
+    'scores': (('LC', 'MC'), 'LM', lambda F, x, y: F.batch_dot(x, y, transpose_b=True) * 0.5),
+    'scores of itself': (('LC', 'LC'), 'LL', lambda F, x, y: F.batch_dot(x, y, transpose_b=True)),
+    'softmax of L': (('LM',), 'LM', lambda F, s: F.softmax(s, axis=1)),
+    'softmax of M': (('LM',), 'LM', lambda F, s: F.softmax(s, axis=2)),
+    'softmax of itself': (('LL',), 'LL', lambda F, s: F.softmax(s, axis=2)),
+    'tanh of pairs': (('LM',), 'LM', lambda F, s: F.tanh(s)),
+    'sum of pairs': (('LM', 'LM'), 'LM', lambda F, s, t: s + t * 0.5),
+    'context': (('LM', 'MC'), 'LC', lambda F, s, y: F.batch_dot(s, y)),
+    'context of itself': (('LL', 'LC'), 'LC', lambda F, s, x: F.batch_dot(s, x)),
+    'context back': (('LM', 'LC'), 'MC', lambda F, s, x: F.batch_dot(s, x, transpose_a=True)),
+    'best of M': (('LM',), 'L', lambda F, s: F.max(s, axis=2)),
+    'mean over L': (('LM',), 'M', lambda F, s: F.mean(s, axis=1)),
+    'weighted': (
+        ('L', 'LC'),
+        'C',
+        lambda F, w, x: F.reshape(
+            F.batch_dot(F.expand_dims(F.softmax(w, axis=1), axis=1), x), shape=(0, -1)
+        ),
+    ),
+    'mean of L': (('LC',), 'C', lambda F, x: F.mean(x, axis=1)),
+    'max of M': (('MC',), 'C', lambda F, y: F.max(y, axis=1)),
+    'and a row': (('LC', 'C'), 'LC', lambda F, x, c: F.broadcast_add(x, F.expand_dims(c, axis=1))),
+    'products of L': (('LC', 'LC'), 'LC', lambda F, x, z: F.tanh(x * z)),
+    'products of M': (('MC', 'MC'), 'MC', lambda F, y, z: F.sigmoid(y) * z),
+    'reversed': (('MC',), 'MC', lambda F, y: F.reverse(y, axis=1)),
+}
+
+
+class Crossing(gluon.HybridBlock):
+    """Operators on two sentences, each on what there is."""
+
+    def __init__(self, draw: random.Random):
+        super().__init__()
+        shapes, self.steps = ['LC', 'MC'], []
+        for _ in range(draw.randint(1, 7)):
+            able = [name for name, (reads, _, _) in CROSSED.items() if {*reads} <= {*shapes}]
+            name = draw.choice(able)
+            reads, gives, _ = CROSSED[name]
+            places = [
+                draw.choice([i for i, shape in enumerate(shapes) if shape == read])
+                for read in reads
+            ]
+            self.steps.append((name, places))
+            shapes.append(gives)
+        self.returned = {len(shapes) - 1, draw.randrange(len(shapes))}
+
+    def hybrid_forward(self, F, x, y):
+        values = [x, y]
+        for name, places in self.steps:
+            values.append(CROSSED[name][2](F, *[values[place] for place in places]))
+        results = [values[place] * 1.5 for place in sorted(self.returned)]
+        return results if len(results) > 1 else results[0]
+
+
+class Crossed(Moved):
+    """A layer over two sentences, and operators on both in a block or outside."""
+
+    maker = Crossing
+
+    def forward(self, pair):
+        values = [self.layer(x) for x in pair]
+        return self.chain(*values) if self.in_block else self.chain.hybrid_forward(nd, *values)
+
+    def __repr__(self) -> str:
+        where = 'in a block' if self.in_block else 'outside'
+        return f'crossed {where}: {self.chain.steps}, of which {self.chain.returned}'
+
+
 # --- cases --------------------------------------------------------------------------------------
 
 
@@ -363,7 +438,7 @@ def drawn(seed: int, number: int) -> tuple[gluon.Block, list[Any], bool]:
     """Return a model with its samples, and whether native operators run."""
     draw = random.Random(f'{seed} {number}')
     mx.random.seed(draw.randrange(2**31))
-    count, kind = draw.randint(2, 6), number % 4
+    count, kind = draw.randint(2, 6), number % 5
     if kind == 0:
         net: Any = Layers(draw)
         samples: list[Any] = [sentence(draw, net.axis) for _ in range(count)]
@@ -373,6 +448,9 @@ def drawn(seed: int, number: int) -> tuple[gluon.Block, list[Any], bool]:
     elif kind == 3:
         net = Moved(draw)
         samples = [sentence(draw, 1, least=7) for _ in range(count)]
+    elif kind == 4:
+        net = Crossed(draw)
+        samples = [(sentence(draw, 1), sentence(draw, 1)) for _ in range(count)]
     else:
         net = Documents(draw)
         axis = net.words.axis
