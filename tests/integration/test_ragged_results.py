@@ -255,7 +255,7 @@ class Pool(gluon.HybridBlock):
 
 
 class Documents(edb.AutoBatchMixin, gluon.Block):
-    """The model of documents in docs/what-batches.md."""
+    """A model of documents, like that of docs/guides/ragged.md."""
 
     def __init__(self):
         super().__init__()
