@@ -35,7 +35,7 @@ class CompileOptions:
         Run large calls eagerly on a CPU if copying their arrays into a batch would take longer.
         Shapes decide, so each run decides the same.
     buckets : bool, default True
-        Pad sequences to a few lengths, where padding provably has no effect.
+        Batch sentences of different lengths, where padding provably has no effect.
     segments : bool, default True
         Compute ragged arguments without padding, where all operators on them allow it.
     additions : bool, default True
