@@ -131,8 +131,9 @@ def _checked(values: Iterable[NDArray], name: str, alike: bool = True) -> list[N
 
 
 def _gathered(values: Sequence[NDArray]) -> Optional[NDArray]:
-    """Return the rows of computed lazy values of one arena, concatenated by one gather."""
-    if not all(value.__class__ in VALUES for value in values):
+    """Return the rows of computed lazy values of one arena, concatenated by one gather; None of
+    other values, and of packed sentences, whose rows are their positions."""
+    if any(value.__class__ not in VALUES or value._store.packed for value in values):
         return None
     compute(values)
     first = values[0]._store

@@ -21,9 +21,9 @@ from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..ops import op_of
+from ..ops.attrs import Attrs
 from ..ops.whole import NoRule
-from ..subgraph.matrices import of_any_rows
-from ..subgraph.node_type import Kind, Mode
+from ..subgraph.node_type import Mode
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.trace import INPUT, Operator, StaticGraph, trace_operators
 from .element_calls import stacked
@@ -39,7 +39,7 @@ from .lazy import (
     without_elements,
 )
 from .packed import packed_call
-from .remembered import decide_padding_anew, keep, operator_maker, operator_types, tracing
+from .remembered import decide_padding_anew, operator_maker
 
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
 _MOST_KINDS = 4096  # of operators on matrices
@@ -55,7 +55,7 @@ class Expression:
     """Operators, each on values or on results of operators before it; and what is known of them."""
 
     operators: tuple[Operator, ...]
-    matrices: tuple[int, ...]  # positions of values of which the rows are the values along an axis
+    matrices: frozenset[int]  # positions of values of which the rows are the values along an axis
     mode: Mode  # in which they were called
     result: Spec  # for some number of values
     # the axes of the result that depend on it: on that of which argument, and how much longer
@@ -308,7 +308,8 @@ def _expression(
         if len(met) >= _MOST_NUMBERS and attrs not in met:
             return None
         met.add(attrs)
-    if recording.mode.numpy:
+    draws = op_of(op).draws(Attrs(attrs), recording.mode.training)  # once for all that reads it
+    if draws or recording.mode.numpy:
         return None
     operators: dict[Operator, int] = {}
     matrices: set[int] = set()
@@ -331,10 +332,8 @@ def _expression(
     last = operators.setdefault((op, attrs, tuple(inputs)), len(operators))
     ordered, mode = tuple(operators)[: last + 1], recording.mode
     try:
-        if any([value._store.packed for value in values]):
-            return None if matrices else _of_sentences(recording, values, ordered, mode)
-        if matrices:
-            return _of_matrices(recording, values, ordered, tuple(sorted(matrices)), mode)
+        if matrices or any([value._store.packed for value in values]):
+            return _of_sentences(recording, values, ordered, frozenset(matrices), mode)
         return _of_ragged(recording, values, ordered, mode)
     except (RecordError, NoRule, mx.base.MXNetError):
         return None
@@ -362,18 +361,23 @@ def _of_ragged(
     if node_type.alone or axes is None:
         return None
     call = partial(recording.append_call, form)
-    return Expression(operators, (), mode, node_type.outputs[0], axes, call)
+    return Expression(operators, frozenset(), mode, node_type.outputs[0], axes, call)
 
 
 def _of_sentences(
-    recording: Any, values: Sequence[LazyArray], operators: tuple[Operator, ...], mode: Mode
+    recording: Any,
+    values: Sequence[LazyArray],
+    operators: tuple[Operator, ...],
+    matrices: frozenset[int],
+    mode: Mode,
 ) -> Optional[Expression]:
-    """Return an expression of packed sentences, whose result has their length along several axes
-    until one call is recorded."""
+    """Return an expression of packed sentences and matrices, whose result has their lengths along
+    several axes, or along that of rows, until one call is recorded."""
     if any([value.__class__ is RaggedArray for value in values]):
         return None
     maker = operator_maker(_name_of(operators), operators)
     axes = {i: value._store.packed for i, value in enumerate(values) if value._store.packed}
+    axes.update(dict.fromkeys(sorted(matrices), 0))
     trace = partial(_graph, operators, len(values))
     padding, known = operator_padding(recording, maker, trace, axes, values)
     if padding.graph is None:
@@ -386,52 +390,12 @@ def _of_sentences(
         return packed.record(recording, values)
 
     (along,) = padding.results
-    if len(along) > 1:
+    if len(along) > 1 or (matrices and along):
         shapes = {INPUT % i: value.shape for i, value in enumerate(values)}
         dtypes = {INPUT % i: value.dtype for i, value in enumerate(values)}
         ((shape, dtype),) = padding.graph.subgraph.results(shapes, dtypes)
         result = spec_of(shape, dtype, values[0].ctx)
-        return Expression(operators, (), mode, result, along, call)
+        return Expression(operators, matrices, mode, result, along, call)
     if packed is None:
         return None
-    return Expression(operators, (), mode, packed.node_type.outputs[0], {}, call)
-
-
-def _of_matrices(
-    recording: Any,
-    values: Sequence[LazyArray],
-    operators: tuple[Operator, ...],
-    matrices: tuple[int, ...],
-    mode: Mode,
-) -> Optional[Expression]:
-    """Return an expression of matrices, whose rows are packed (see `packed`)."""
-    if any([value.__class__ is RaggedArray for value in values]):
-        return None
-    specs = [
-        (value._store.spec, Kind.PACKED if place in matrices else Kind.ROWS)
-        for place, value in enumerate(values)
-    ]
-    key = 'matrices', operators, tuple([(spec.arena, kind) for spec, kind in specs])
-    lifted: Any = operator_types.get(key)
-    if lifted is None:
-        own = [spec for spec, _ in specs]
-        lifted = of_any_rows(_graph(operators, len(values)), own, matrices) or False
-        with tracing:
-            keep(operator_types, key, lifted)
-    if not lifted:
-        return None
-    shape, dtype = lifted.result
-    result = spec_of(shape, dtype, specs[0][0].ctx)
-    if lifted.axes:
-        return Expression(operators, matrices, mode, result, lifted.axes, lambda _: None)
-    maker = operator_maker(lifted.graph.name, (operators, matrices))
-    node_type = recording.type_of(maker, specs, lambda: lifted.graph, packed=((),))
-    if node_type.alone or node_type.whole or not recording.runs(node_type):
-        return None
-    form = recording.new_form(node_type, 1, lengths={0: 1})  # of any length, which the result lacks
-
-    def call(values: Sequence[LazyArray]) -> Any:
-        one_length = len({values[place]._store.shape[0] for place in matrices}) == 1
-        return recording.append_call(form, values) if one_length else None
-
-    return Expression(operators, matrices, mode, result, {}, call)
+    return Expression(operators, matrices, mode, packed.node_type.outputs[0], {}, call)

@@ -9,11 +9,12 @@ import numpy as np
 
 from ..errors import RecordError
 from ..ops.attrs import Shape
+from ..ops.whole import NoRule
 from ..subgraph.elements import by_position, does_the_same_to_rows
 from ..subgraph.node_type import Along, Kind, NodeType, is_sparse
 from ..subgraph.padded import ProvedPadding
 from ..subgraph.padding_proof import all_linked
-from ..subgraph.sentences import sentences_first
+from ..subgraph.sentences import sentences_first, whole_sentences
 from ..subgraph.spec import Spec, spec_of
 from .lazy import LazyArray
 from .remembered import Maker
@@ -27,11 +28,11 @@ def type_of_packed(
     """Return the type of packed calls: by position, else of sentences in rows, else lifted."""
     makes = [_type_by_position]
     if not any(map(is_sparse, padding.graph.parameters.values())):
-        makes += [_type_of_sentences, _type_of_whole_sentences]
+        makes += [_type_of_sentences, _type_lifted, _type_of_whole_sentences]
     for make in makes:
         try:
             node_type = make(forms, maker, padding, leaves)
-        except (RecordError, mx.base.MXNetError):  # its shapes fit some lengths only
+        except (RecordError, NoRule, mx.base.MXNetError):  # its shapes fit some lengths only
             continue
         if node_type is not None and forms.runs(node_type):
             _packed.add(node_type)
@@ -81,20 +82,49 @@ def _type_of_sentences(
     return None if node_type.alone or node_type.whole else node_type
 
 
+def _type_lifted(
+    forms: Any, maker: Maker, padding: ProvedPadding, leaves: Sequence[LazyArray]
+) -> Optional[NodeType]:
+    """Return a type of sentences whose lifted graph is one for all lengths; None if it is not."""
+    specs = _specs_of_one(padding, leaves)
+    if any(spec.rows != 1 for spec, kind in specs if kind is Kind.ROWS):
+        return None
+    axes = [sorted(along) for along in padding.results]
+    shapes = [leaf.shape for leaf in leaves]
+    subgraph = whole_sentences(padding.graph.subgraph, shapes, padding.axes, axes)
+    graph = padding.graph._replace(subgraph=subgraph)
+    results = tuple(
+        [
+            tuple([Along(1 + place, *own[axis]) for place, axis in enumerate(sorted(own))])
+            for own in padding.results
+        ]
+    )
+    facts = {'packed': results, 'shortest': padding.least_length}
+    maker = maker._replace(head=(*maker.head, 'lifted', tuple(padding.axes.items())))
+    node_type = forms.type_of(maker, specs, lambda: graph, **facts)
+    if node_type.alone or node_type.whole or node_type.layout is None:
+        return None
+    return node_type
+
+
+def _specs_of_one(padding: ProvedPadding, leaves: Sequence[LazyArray]) -> list[tuple[Spec, Kind]]:
+    return [
+        (packed_spec(leaf, padding.axes[position]), Kind.PACKED)
+        if position in padding.axes
+        else (leaf._store.spec, Kind.ROWS)
+        for position, leaf in enumerate(leaves)
+    ]
+
+
 def _type_of_whole_sentences(
     forms: Any, maker: Maker, padding: ProvedPadding, leaves: Sequence[LazyArray]
 ) -> Optional[NodeType]:
     """Return a type whose graph is of one call, and is lifted for each length."""
     if not forms.options.whole_values or any(leaf.dtype == np.bool_ for leaf in leaves):
         return None  # MXNet does not transpose truth values
-    specs = [
-        (packed_spec(leaf, padding.axes[position]), Kind.PACKED)
-        if position in padding.axes
-        else (leaf._store.spec, Kind.ROWS)
-        for position, leaf in enumerate(leaves)
-    ]
     facts = {'packed': _along(padding), 'shortest': padding.least_length}
     axes = tuple(sorted(padding.axes.items()))
+    specs = _specs_of_one(padding, leaves)
     return forms.type_of(maker, specs, lambda: padding.graph, axes=axes, **facts)
 
 

@@ -12,11 +12,16 @@ from typing import Any, NamedTuple, Optional
 import mxnet as mx
 
 from ..ops.attrs import Shape, unlike
+from ..ops.whole import NoRule
+from .ir import Subgraph
+from .lift import lift
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
-from .padding_proof import of_length, padding_of
+from .padding_proof import Padding, of_length, padding_of
 from .rowwise import Verdict, analyse
 from .sentences import rows_apart
 from .trace import INPUT, StaticGraph
+
+_LENGTH, _CALLS = 7, 5  # of a sentence, and in a batch, while shapes are inferred
 
 
 class ProvedPadding(NamedTuple):
@@ -108,7 +113,10 @@ def proved_padding(
     if not padding.neutral and 'RNN' in graph.subgraph.operators:
         padding = padding_of(graph.subgraph, known, along, True, stops=True, dtypes=kinds)
     if not padding.neutral:
-        return ProvedPadding(None, axes, reason=padding.reason)
+        lifted = _of_lifted(graph.subgraph, known, along, kinds)
+        if lifted is None:
+            return ProvedPadding(None, axes, reason=padding.reason)
+        padding = lifted
     return ProvedPadding(
         graph,
         axes,
@@ -119,6 +127,32 @@ def proved_padding(
         ),
         {position[name]: least for name, least in padding.shortest.items()},
     )
+
+
+def _of_lifted(
+    graph: Subgraph, shapes: dict[str, Shape], axes: dict[str, int], dtypes: dict[str, Any]
+) -> Optional[Padding]:
+    """Return what is proved of the lifted graph, as rules for matrices of one call are fewer: by
+    ``dot`` of a matrix (K, H), for example, than by ``batch_dot``. None if nothing is."""
+    if any(shape[0] != 1 for name, shape in shapes.items() if name not in axes):
+        return None
+    shapes = {
+        name: of_length(shape, axes[name], _LENGTH) if name in axes else shape
+        for name, shape in graph.known(shapes).items()
+    }
+    of_calls = {
+        name: (_CALLS, *(shape if name in axes else shape[1:])) for name, shape in shapes.items()
+    }
+    try:
+        lifted = lift(graph, shapes, list(axes), as_values=True)
+    except (NoRule, mx.base.MXNetError):
+        return None
+    later = {name: 1 + axis for name, axis in axes.items()}
+    padding = padding_of(lifted, of_calls, later, of_results=True, dtypes=dtypes)
+    if not padding.neutral or padding.shortest:
+        return None
+    results = [{axis - 1: length for axis, length in own.items()} for own in padding.results]
+    return padding._replace(results=tuple(results))
 
 
 def _in_terms_of_nd(

@@ -181,6 +181,39 @@ def test_lengths_are_told_apart_when_calls_are_reused():
             )
 
 
+def test_sentences_are_joined_outside_of_their_scope():
+    dense = nn.Dense(2, flatten=False, in_units=UNITS)
+    dense.initialize()
+    samples = sentences((3, 2, 2, 3))
+    for _ in range(2):
+        with edb.batching():
+            values = [dense(x) for x in samples]
+        one, other = values[1:3]
+        for found, expected in (
+            (edb.concat([one, other], dim=0), np.concatenate([one.asnumpy(), other.asnumpy()])),
+            (edb.concat([one], dim=0), one.asnumpy()),
+            (edb.stack([one, other], axis=0), np.stack([one.asnumpy(), other.asnumpy()])),
+        ):
+            np.testing.assert_array_equal(found.asnumpy(), expected)
+
+
+def test_noise_of_weights_is_drawn_once():
+    """Weights of attention that are returned and read have one mask of dropout."""
+    dense = nn.Dense(UNITS, flatten=False, in_units=UNITS)
+    dense.initialize()
+    samples, nd = sentences(ONE), mx.nd
+    for _ in range(2):
+        with autograd.record(), edb.batching():
+            kept = []
+            for x in map(dense, samples):
+                weights = nd.softmax(nd.batch_dot(x, x, transpose_b=True))
+                weights = nd.Dropout(weights, p=0.5)
+                kept.append((x, weights, nd.batch_dot(weights, x)))
+        for x, weights, context in kept:
+            expected = np.matmul(weights.asnumpy(), x.asnumpy())
+            np.testing.assert_allclose(context.asnumpy(), expected, rtol=1e-4, atol=1e-5)
+
+
 class Encoder(gluon.HybridBlock):
     """An LSTM of each of two sentences, and attention between them."""
 
