@@ -40,6 +40,7 @@ from .lazy import (
 )
 from .packed import packed_call
 from .remembered import decide_padding_anew, operator_maker
+from .stores import SEVERAL
 
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
 _MOST_KINDS = 4096  # of operators on matrices
@@ -373,7 +374,7 @@ def _of_sentences(
 ) -> Optional[Expression]:
     """Return an expression of packed sentences and matrices, whose result has their lengths along
     several axes, or along that of rows, until one call is recorded."""
-    if any([value.__class__ is RaggedArray for value in values]):
+    if any([each.__class__ is RaggedArray or each._store.packed == SEVERAL for each in values]):
         return None
     maker = operator_maker(_name_of(operators), operators)
     axes = {i: value._store.packed for i, value in enumerate(values) if value._store.packed}

@@ -13,10 +13,11 @@ from mxnet.ndarray import NDArray
 from ..errors import EdbError
 from ..ops import op_of
 from ..ops.attrs import Shape
-from ..subgraph.node_type import Argument, Mode, NodeType
+from ..subgraph.elements import by_position, does_the_same_to_rows
+from ..subgraph.node_type import Argument, Kind, Mode, NodeType
 from ..subgraph.padded import ProvedPadding, differing_axes, proved_padding
 from ..subgraph.trace import StaticGraph, describe
-from .calls import Callee
+from .calls import Callee, Form
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
 from .packed import LAY_OUT, PackedCall, but_for_lengths, packed_call
@@ -28,6 +29,7 @@ from .remembered import (
     tracing,
     types_of,
 )
+from .stores import SEVERAL, ShownAs
 
 # Shapes of the first call of each kind, until a call with other shapes is seen; then ().
 _first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, dict[tuple, tuple]]' = (
@@ -141,9 +143,9 @@ def packed_operator_call(
     """Return how to record an operator with packed arguments, and weights at the positions
     `shared`; None if it is not recorded packed."""
     stores = [leaf._store for leaf in leaves]
-    if () in [store.shape for store in stores]:
-        return None
     packed = tuple([store.packed for store in stores])
+    if SEVERAL in packed or () in [store.shape for store in stores]:
+        return None
     key = ('packed', op, attrs, packed, shared, *map(id, arrays), *but_for_lengths(stores))
     if key not in forms.forms_by_key:
         axes = {i: store.packed for i, store in enumerate(stores) if store.packed}
@@ -153,6 +155,31 @@ def packed_operator_call(
         call = forms.forms_by_key[key] = packed_call(forms, maker, padding, known, leaves)
         if call is not None:
             forms.forms_by_key[(call.node_type,)] = call
+    return forms.forms_by_key[key]
+
+
+def form_of_pairs(
+    forms: Forms, op: str, attrs: tuple[tuple[str, str], ...], leaves: Sequence[Any]
+) -> Optional[Form]:
+    """Return the form of an operator with one result that treats each pair of positions alike, on
+    values that are packed so; None for any other."""
+    store, count = leaves[0]._store, len(leaves)
+    if store.packed != SEVERAL or any(leaf._store is not store for leaf in leaves):
+        return None
+    key = 'pairs', op, attrs, count, store
+    if key not in forms.forms_by_key:
+        maker, trace = forms.maker_of_operator(op, attrs, leaves)
+        graph = trace()
+        form = None
+        if does_the_same_to_rows(graph.subgraph) and all(
+            by_position(graph, [store.shape] * count, dict.fromkeys(range(count), axis))
+            for axis in store.axes
+        ):
+            node_type = forms.type_of(maker, [(store.spec, Kind.ROWS)] * count, lambda: graph)
+            (spec,) = node_type.output_specs(store.spec.rows)
+            shown = ShownAs(store.shape, SEVERAL, store.axes)
+            form = forms.add_form(node_type, store.spec.rows, [forms.store(spec, shown)])
+        forms.forms_by_key[key] = form
     return forms.forms_by_key[key]
 
 

@@ -35,7 +35,7 @@ from .expressions import (
     fused_again,
     rows_that_differ,
 )
-from .families import packed_block_call, packed_operator_call
+from .families import form_of_pairs, packed_block_call, packed_operator_call
 from .forms import Forms, key_of
 from .function_calls import function_called
 from .hooks import suspended
@@ -329,6 +329,9 @@ class Recording(Forms):
         )
         if any(leaf._store.packed for leaf in leaves):
             leaves = [stacked(self, leaf) for leaf in leaves]
+            of_pairs = None if shared else form_of_pairs(self, op, attrs, leaves)
+            if of_pairs is not None:
+                return self.append_call(of_pairs, leaves)
             packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
             if packed is not None and not packed.lengths(leaves):
                 packed = None
