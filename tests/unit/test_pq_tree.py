@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.subgraph.memory_layout import NodeKind, NotConsecutive, PQTree
+from gluon_edbatch.subgraph.pq_tree import NodeKind, NotConsecutive, PQTree
 from tests.support.cases import in_one_test
 
 
@@ -73,8 +73,6 @@ def check_sequence(size, sets):
             tree = tree.reduce(elements)
             assert (tree is before) == (len(left) == len(expected.orders))
             assert tree.reduce(elements) is tree
-            assert tree.subtree(elements).leaves == set(elements)
-            assert set(tree.subtree(elements).frontier()) == set(elements)
             expected.orders = left
         else:
             with pytest.raises(NotConsecutive):
@@ -165,7 +163,8 @@ def test_deep_trees_need_no_deep_recursion():
     try:
         assert sorted(tree.frontier()) == list(range(300))
         assert sum(node.kind is NodeKind.P for node in tree.walk()) == 299
-        assert tree.reduce(range(0, 300, 299)).subtree([0, 299]).leaves == {0, 299}
+        frontier = tree.reduce(range(0, 300, 299)).frontier()
+        assert abs(frontier.index(0) - frontier.index(299)) == 1
     finally:
         sys.setrecursionlimit(limit)
 
@@ -189,32 +188,9 @@ def test_no_elements_are_consecutive():
     assert tree.reduce('') is tree
 
 
-def test_subtree_inside_a_q_node_belongs_to_it():
-    tree = tree_of('abcdefg', ('ab', 'bc', 'cd', 'de', 'ef'))
-    inner, outer, end = tree.subtree('bcd'), tree.subtree('abcdef'), tree.subtree('ef')
-    assert inner.whole == outer.whole == end.whole == set('abcdef')
-    for view in (inner, end):
-        assert view.kind is NodeKind.Q
-        assert ''.join(view.frontier()) in ''.join(tree.frontier())
-
-
-@pytest.mark.parametrize('sets, turned', [(('ab', 'bc'), 'abc'), (('ab',), 'ab')])
-def test_a_frontier_with_one_node_turned(sets, turned):
-    tree = tree_of('abcd', sets)
-    nodes = [tree.subtree(turned).whole]
-    before, after = tree.frontier(), tree.frontier(nodes)
-    assert ''.join(tree.subtree(turned).frontier(nodes)) in ''.join(after)
-    assert [e for e in after if e in turned] == [e for e in before if e in turned][::-1]
-    assert [e for e in after if e not in turned] == [e for e in before if e not in turned]
-
-
 def test_errors_say_what_is_wrong():
     tree = PQTree.of('abc')
     with pytest.raises(ValueError, match="'z' is not in the universe"):
         tree.reduce('az')
-    with pytest.raises(ValueError, match='consecutive in every'):
-        tree.subtree('ab')
-    with pytest.raises(ValueError, match='one or more elements'):
-        tree.subtree('')
     with pytest.raises(NotConsecutive, match="no order has 'a', 'c' consecutive"):
         tree_of('abc', ('ab', 'bc', 'ac'))

@@ -2,22 +2,29 @@
 
 A cell with one ``Dense`` for each gate multiplies the same input by several weights. One product
 with the concatenated weights (a *pack*) computes all gates side by side. Elementwise operators on
-neighbours become one operator on both. `memory_layout.align` decides which gates are neighbours.
-The sigmoids of an LSTM's three gates are one operator on one slice if these gates lie together, in
-the same order, in every array involved.
+neighbours become one operator on both. The sigmoids of an LSTM's three gates are one operator on
+one slice if these gates lie together, in the same order, in every array involved. A PQ-tree decides
+which gates are neighbours, as in ED-Batch (Chen et al., 2023 [1]_).
 
 Operators whose columns are not one slice stay apart: gathering columns costs more than it saves.
+
+References
+----------
+.. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
+   learned finite state machines. https://arxiv.org/abs/2302.03851
 """
 
 import json
-from collections.abc import Hashable, Sequence
+from collections import ChainMap
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Optional
 
 import numpy as np
 
 from ...ops import op_of
 from ..ir import Attrs, Entry, Node, Subgraph
-from ..memory_layout import NodeBatch, align
+from ..pq_tree import NotConsecutive, PQTree
 from ..rewrite import Operand, Rewriter
 
 MOST_ELEMENTS = 1 << 15  # of a gate in a batch; see `pays`
@@ -42,25 +49,23 @@ def horizontal(graph: Subgraph) -> Subgraph:
     apart: set[int] = set()
     while True:
         groups = _groups(graph.nodes, apart)
-        batches = [
-            NodeBatch(group.members, group.operands, [group.width] * len(group.operands))
-            for group in groups
-        ]
-        layout = align([member for group in groups for member in group.members], batches)
+        places = _places(groups)
+        groups = [group.ordered(places) for group in groups]
+        columns = {
+            member: (number, column)
+            for number, group in enumerate(groups)
+            for column, member in enumerate(group.members)
+        }
         scattered = {
             member
-            for group, slices in zip(groups, layout.slices)
-            if not all(slices)
+            for group in groups
+            if not all(_are_neighbours(operands, columns) for operands in group.operands)
             for member in group.members
         }
         if not scattered:
             break
         apart |= scattered
-    if not groups:
-        return graph
-    return _Fusion(
-        graph, [group.ordered(members) for group, members in zip(groups, layout.members)]
-    ).fused()
+    return _Fusion(graph, groups).fused() if groups else graph
 
 
 def most_rows(columns: int) -> int:
@@ -93,8 +98,9 @@ class _AlikeNodes(NamedTuple):
         """Total number of columns of all members."""
         return sum(self.widths)
 
-    def ordered(self, order: list[int]) -> '_AlikeNodes':
-        """Return the group with its members in another order."""
+    def ordered(self, places: Mapping[int, int]) -> '_AlikeNodes':
+        """Return the group with its members in the order of their places."""
+        order = sorted(range(len(self.members)), key=lambda index: places[self.members[index]])
 
         def pick(items):
             return [items[index] for index in order]
@@ -159,6 +165,52 @@ def _operands(nodes: Sequence[Node], members: list[int]) -> list[list[int]]:
         list(sources)
         for sources in zip(*([entry.node for entry in nodes[member].inputs] for member in members))
     ]
+
+
+# --- the order of gates --------------------------------------------------------------------------
+
+
+def _places(groups: Sequence[_AlikeNodes]) -> dict[int, int]:
+    """Return numbers by which the members of groups are to be sorted, so that neighbours read
+    neighbours, where this can be."""
+    lanes = _lanes(groups)
+    parts = {lane: {lane} for lane in lanes.values()}  # lanes of groups that have some in common
+    for group in groups:
+        joined = set().union(*[parts[lanes[member]] for member in group.members])
+        parts.update(dict.fromkeys(joined, joined))
+    distinct = {id(part): part for part in parts.values()}
+    trees = {key: PQTree.of(sorted(part, key=min)) for key, part in distinct.items()}
+    for group in groups:
+        part = id(parts[lanes[group.members[0]]])
+        with suppress(NotConsecutive):
+            trees[part] = trees[part].reduce([lanes[member] for member in group.members])
+    order = [lane for tree in trees.values() for lane in tree.frontier()]
+    return {member: place for place, lane in enumerate(order) for member in lane}
+
+
+def _lanes(groups: Sequence[_AlikeNodes]) -> dict[int, frozenset[int]]:
+    """Return the *lane* of each member: the members of other groups that are to have its place
+    there. A member and its operands are in one lane, unless two of a group would be."""
+    group_of = {member: number for number, group in enumerate(groups) for member in group.members}
+    lanes = {member: frozenset([member]) for member in group_of}
+    for group in groups:
+        for operands in group.operands:
+            joined = ChainMap({}, lanes)
+            for member, operand in zip(group.members, operands):
+                lane = joined[member] | joined.get(operand, frozenset())
+                if len({group_of[each] for each in lane}) < len(lane):
+                    break
+                joined.update(dict.fromkeys(lane, lane))
+            else:
+                lanes.update(joined.maps[0])
+    return lanes
+
+
+def _are_neighbours(operands: Sequence[int], columns: Mapping[int, tuple[int, int]]) -> bool:
+    """Return whether nodes are neighbours in a group, in this order."""
+    group, first = columns.get(operands[0], (-1, 0))
+    found = [columns.get(operand) for operand in operands]
+    return found == [(group, first + place) for place in range(len(operands))]
 
 
 # --- the new graph -------------------------------------------------------------------------------

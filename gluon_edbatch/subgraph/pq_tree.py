@@ -13,7 +13,7 @@ References
    graph planarity using PQ-tree algorithms. Journal of Computer and System Sciences 13, 335-379.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -42,8 +42,6 @@ class PQTree:
         In the order of the frontier.
     leaves : frozenset
         The elements below this node.
-    whole : frozenset
-        `leaves`, except for a row of a Q-node's children: the leaves of the whole Q-node.
 
     Examples
     --------
@@ -53,24 +51,21 @@ class PQTree:
     >>> tree.reduce('cd')
     Traceback (most recent call last):
         ...
-    gluon_edbatch.subgraph.memory_layout.pq_tree.NotConsecutive: no order has 'c', 'd' consecutive
+    gluon_edbatch.subgraph.pq_tree.NotConsecutive: no order has 'c', 'd' consecutive
     """
 
-    __slots__ = ('kind', 'children', 'leaves', 'whole')
+    __slots__ = ('kind', 'children', 'leaves')
 
-    def __init__(
-        self, kind: NodeKind, children: Sequence['PQTree'], leaves: _Leaves, whole: _Leaves
-    ):
+    def __init__(self, kind: NodeKind, children: Sequence['PQTree'], leaves: _Leaves):
         self.kind = kind
         self.children = tuple(children)
         self.leaves = leaves
-        self.whole = whole
 
     @classmethod
     def of(cls, universe: Iterable[Any]) -> 'PQTree':
         """Return the tree of all orders of the elements, each of which is named once."""
         sets = [frozenset([element]) for element in universe]
-        return _group([cls(NodeKind.LEAF, (), leaf, leaf) for leaf in sets])
+        return _group([cls(NodeKind.LEAF, (), leaf) for leaf in sets])
 
     def reduce(self, elements: Iterable[Any]) -> 'PQTree':
         """Keep the frontiers in which some elements of the universe are consecutive.
@@ -97,43 +92,17 @@ class PQTree:
             old, new = node, _node(node.kind, children)
         return new
 
-    def subtree(self, elements: Iterable[Any]) -> 'PQTree':
-        """Return the part of the tree that has just these leaves.
-
-        Raises
-        ------
-        ValueError
-            If the elements are none, or not consecutive in every frontier.
-        """
-        wanted = frozenset(elements)
-        root = self._path(wanted)[-1]
-        if not wanted or _gathered(root, wanted) is not root:
-            raise ValueError(
-                'a subtree needs one or more elements that are consecutive in every '
-                'frontier; reduce the tree by them first'
-            )
-        if root.leaves == wanted:
-            return root
-        row = [child for child in root.children if child.leaves <= wanted]
-        return PQTree(NodeKind.Q, row, wanted, root.leaves)
-
-    def walk(self, turned: Collection[_Leaves] = ()) -> Iterator['PQTree']:
-        """Yield this tree and all below it, parents first, in the order of the frontier.
-
-        Parameters
-        ----------
-        turned : collection of frozenset, optional
-            The `whole` of each node whose children come in reverse.
-        """
+    def walk(self) -> Iterator['PQTree']:
+        """Yield this tree and all below it, parents first, in the order of the frontier."""
         stack = [self]
         while stack:
             node = stack.pop()
             yield node
-            stack += node.children if node.whole in turned else reversed(node.children)
+            stack += reversed(node.children)
 
-    def frontier(self, turned: Collection[_Leaves] = ()) -> list[Any]:
-        """Return one of the orders, with the children of some nodes reversed; see `walk`."""
-        leaves = (node.leaves for node in self.walk(turned) if node.kind is NodeKind.LEAF)
+    def frontier(self) -> list[Any]:
+        """Return one of the orders that the tree stands for."""
+        leaves = (node.leaves for node in self.walk() if node.kind is NodeKind.LEAF)
         return [element for (element,) in leaves]
 
     def __str__(self) -> str:
@@ -219,7 +188,7 @@ def _by_label(nodes: Iterable[PQTree], wanted: _Leaves) -> tuple[list[PQTree], .
 
 def _node(kind: NodeKind, children: Sequence[PQTree]) -> PQTree:
     leaves = frozenset().union(*[child.leaves for child in children])
-    return PQTree(kind, children, leaves, leaves)
+    return PQTree(kind, children, leaves)
 
 
 def _group(nodes: Sequence[PQTree]) -> PQTree:
