@@ -7,7 +7,6 @@ from typing import Callable, Optional
 
 from .attrs import Attrs
 from .lowering_context import Arrangement
-from .mxnet_workarounds import WorkaroundRule
 from .native import NativeRule
 from .numbers import NumberRule
 from .padding_rules import DecompositionRule, LinksRule, PaddingRule
@@ -80,10 +79,6 @@ class Op:
     # of those that keep statistics of what they were applied to, and write them: whether they are
     # to take those of the batch
     statistics: Optional[ModeRule] = None
-    # what does the same, of those that do harm in a graph (see `ops.mxnet_workarounds`)
-    workaround: Optional[WorkaroundRule] = None
-    # whether the result is to have as many elements as the input, and MXNet does not see to it
-    keeps_size: bool = False
     # whether its backward pass does not add to a gradient of a variable when asked to
     never_adds: bool = False
     # whether to run it early, once for all batches, pays (see `plan.split_batches`)

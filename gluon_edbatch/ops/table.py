@@ -5,7 +5,6 @@ from typing import Any, Optional
 from . import (
     attention_fusion,
     channels,
-    mxnet_workarounds,
     native,
     numbers,
     recurrence,
@@ -348,7 +347,6 @@ for _name, _order in (
         rows=rows.other_axis('axis', -1),
         whole=whole.or_all(-1),
         padding=_order,
-        workaround=mxnet_workarounds.sort,
     )
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all(None))
@@ -381,7 +379,6 @@ _view(
     rows.always,
     moved_rows=rows.merged,
     arranged={**by_heads(attention_fusion.reshape), Arrangement.STEPS: recurrence.reshape},
-    keeps_size=True,
 )
 _view('Flatten', rows.always)
 _view('reshape_like', rows.always, padding=padding.same_shape, is_view=False)
@@ -486,7 +483,6 @@ _each(
     whole=whole.sequence,
     padding=padding.sequence_last,
     indices=(1,),
-    workaround=mxnet_workarounds.sequence_last,
 )
 _each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
 _each(
@@ -528,7 +524,6 @@ _each(
     'Deconvolution',
     rows=rows.first_only,
     weights=(1, 2),
-    workaround=mxnet_workarounds.deconvolution,
 )
 _each('GroupNorm InstanceNorm', rows=rows.first_only, weights=(1, 2))
 _each(
