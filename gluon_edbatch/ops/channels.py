@@ -70,36 +70,28 @@ def pooling(call: LoweredCall) -> None:
     kind = call.attrs.get('pool_type', 'max')
     if not call.attrs.flag('global_pool') or kind not in ('max', 'sum'):
         raise Unsupported('has Pooling of some positions')
-    _reduce(call, *(_GREATEST if kind == 'max' else _SUM))
+    reduce_values(call, *(GREATEST if kind == 'max' else SUM))
 
 
-def over_values(op: Opcode, number: int, other: Optional[float]) -> Rule:
-    """Return a rule for reductions of all positions, along axis 2 or, of steps, along axis 0, which
-    ignore the number `other`."""
-
-    def rule(call: LoweredCall) -> None:
-        steps = call.arrangement is Arrangement.STEPS
-        if call.attrs.axes(3) != {0 if steps else 2} or not call.x.ragged:
-            raise Unsupported(f'has {call.op} along another axis than that of values')
-        if steps and call.attrs.flag('keepdims'):
-            raise Unsupported(f'has {call.op} that keeps the axis of steps')
-        _reduce(call, op, number, other)
-
-    return rule
+# Reductions over values: the instruction, its number, and the number that the reduction ignores.
+SUM = Opcode.SEGMENT_SUM, 0, 0.0
+MEAN = Opcode.SEGMENT_SUM, 1, None
+GREATEST = Opcode.SEGMENT_EXTREME, 0, -math.inf
+LEAST = Opcode.SEGMENT_EXTREME, 1, math.inf
+_AXIS = {Arrangement.ROWS: 1, Arrangement.CHANNELS: 2, Arrangement.STEPS: 0}  # of the values
 
 
-_SUM = Opcode.SEGMENT_SUM, 0, 0.0
-_GREATEST = Opcode.SEGMENT_EXTREME, 0, -math.inf
-REDUCTIONS = {
-    'sum': over_values(*_SUM),
-    'mean': over_values(Opcode.SEGMENT_SUM, 1, None),
-    'max': over_values(*_GREATEST),
-    'min': over_values(Opcode.SEGMENT_EXTREME, 1, math.inf),
-}
+def is_over_values(call: LoweredCall) -> bool:
+    """Return whether a reduction is over all values of each row."""
+    x = call.x
+    return x.ragged and call.attrs.axes(len(x.shape) + x.lead) == {_AXIS.get(x.arrangement)}
 
 
-def _reduce(call: LoweredCall, op: Opcode, number: int, other: Optional[float]) -> None:
+def reduce_values(call: LoweredCall, op: Opcode, number: int, other: Optional[float]) -> None:
+    """Append a reduction over all values of each row, which ignores the number `other`."""
     x, low = call.x, call.low
+    if x.arrangement is Arrangement.STEPS and call.attrs.flag('keepdims'):
+        raise Unsupported(f'has {call.op} that keeps the axis of steps')
     view = x.view
     if x.tail:
         if other is None:

@@ -6,7 +6,7 @@ A rule appends instructions, or makes the result a view of existing values.
 import math
 from typing import Callable, Optional
 
-from . import attention_fusion
+from . import attention_fusion, channels
 from .attrs import Attrs, Shape
 from .instructions import (
     ADD,
@@ -490,36 +490,33 @@ def pick(call: LoweredCall) -> None:
     call.emit(Opcode.PICK, x, index)
 
 
-def reduce(mean: bool) -> NativeRule:
+def reduction(over_values: tuple, of_rows: bool = False) -> NativeRule:
+    """Return a rule for a reduction, of all values of a row (see `channels`) or, for sums and means
+    (`of_rows`), also of neighbouring axes of rows."""
+
     def rule(call: LoweredCall) -> None:
-        x = call.x
-        axes = call.attrs.axes(len(x.shape) + x.lead)
-        if x.ragged and axes == {1}:
-            call.low.emit(Opcode.SEGMENT_SUM, call.out(False), x.view, numbers=(int(mean),))
-            return
-        if not axes:  # every axis is excluded: nothing to sum
-            call.alias(x)
-            return
-        first, last = min(axes) - x.lead, max(axes) - x.lead
-        if first < 0 or len(axes) != last - first + 1:
+        if channels.is_over_values(call):
+            channels.reduce_values(call, *over_values)
+        elif of_rows and call.arrangement is Arrangement.ROWS:
+            _reduce_rows(call, over_values is channels.MEAN)
+        else:
             raise Unsupported(f'has {call.op} along such axes')
-        length, inner = width_of(x.shape[first : last + 1]), width_of(x.shape[last + 1 :])
-        factor = 1.0 / length if mean else 1.0
-        call.emit(Opcode.REDUCE, numbers=(length, inner), reals=(factor,))
 
     return rule
 
 
-def extreme(least: bool) -> NativeRule:
-    """Return a rule for the largest, or the least, of a row's values."""
-
-    def rule(call: LoweredCall) -> None:
-        x = call.x
-        if not x.ragged or call.attrs.axes(len(x.shape) + x.lead) != {1}:
-            raise Unsupported(f'has {call.op} along such axes')
-        call.low.emit(Opcode.SEGMENT_EXTREME, call.out(False), x.view, numbers=(int(least),))
-
-    return rule
+def _reduce_rows(call: LoweredCall, mean: bool) -> None:
+    x = call.x
+    axes = call.attrs.axes(len(x.shape) + x.lead)
+    if not axes:  # every axis is excluded: nothing to sum
+        call.alias(x)
+        return
+    first, last = min(axes) - x.lead, max(axes) - x.lead
+    if first < 0 or len(axes) != last - first + 1:
+        raise Unsupported(f'has {call.op} along such axes')
+    length, inner = width_of(x.shape[first : last + 1]), width_of(x.shape[last + 1 :])
+    factor = 1.0 / length if mean else 1.0
+    call.emit(Opcode.REDUCE, numbers=(length, inner), reals=(factor,))
 
 
 def l2_normalization(call: LoweredCall) -> None:

@@ -52,7 +52,7 @@ class Op:
     links: Optional[LinksRule] = None
     native: Optional[NativeRule] = None  # what it becomes in a program for rows (see `ops.native`)
     # the same of ragged values of which the graph arranges the axes otherwise
-    arranged: Mapping[Arrangement, NativeRule] = field(default_factory=dict)
+    arranged: Mapping[Arrangement, Optional[NativeRule]] = field(default_factory=dict)
     # what it becomes where the number among its attributes is data (see `ops.numbers`)
     number: Optional[NumberRule] = None
     # whether each element of the result depends on those at its place only, with gradients that are

@@ -16,7 +16,7 @@ from . import row_rules as rows
 from .attention_fusion import by_heads
 from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
 from .lowering_context import ORDERS, Arrangement
-from .native import NativeRule, inverse, scalar
+from .native import inverse, scalar
 from .numbers import NUMPY_ARITHMETIC, operand
 from .padding_rules import At, AxisLink, finite, keeps, known_links, only_at, same_axes
 from .registry import Affine, Arithmetic, Op, always, register
@@ -25,11 +25,6 @@ from .registry import Affine, Arithmetic, Op, always, register
 def _each(names: str, **facts: Any) -> None:
     for name in names.split():
         register(Op(name, **facts))
-
-
-def _over_values(rule: Optional[NativeRule]) -> dict[Arrangement, NativeRule]:
-    """Return the rules of a reduction that has one for values whose axis is not the second."""
-    return {} if rule is None else dict.fromkeys((Arrangement.CHANNELS, Arrangement.STEPS), rule)
 
 
 # --- elementwise, of one array -------------------------------------------------------------------
@@ -271,13 +266,13 @@ _each('_linalg_makediag _linalg_maketrian', whole=whole.vectors)
 # --- along axes ----------------------------------------------------------------------------------
 
 for _name, _of_none, _reduced, _rule in (
-    ('sum', 0.0, padding.reduced(At.ZERO), native.reduce(mean=False)),
-    ('mean', 0.0, padding.mean, native.reduce(mean=True)),
+    ('sum', 0.0, padding.reduced(At.ZERO), native.reduction(channels.SUM, of_rows=True)),
+    ('mean', 0.0, padding.mean, native.reduction(channels.MEAN, of_rows=True)),
     ('prod nanprod', 1.0, padding.reduced(At.ONE, _AT_ONE), None),
     ('norm', 0.0, padding.norm, None),
     ('nansum', 0.0, padding.reduced(At.ZERO), None),
-    ('max', 0.0, padding.reduced(At.LOWEST, finite), native.extreme(least=False)),
-    ('min', 0.0, padding.reduced(At.HIGHEST, finite), native.extreme(least=True)),
+    ('max', 0.0, padding.reduced(At.LOWEST, finite), native.reduction(channels.GREATEST)),
+    ('min', 0.0, padding.reduced(At.HIGHEST, finite), native.reduction(channels.LEAST)),
     ('_npi_var _npi_std', None, None, None),
 ):
     _each(
@@ -288,7 +283,7 @@ for _name, _of_none, _reduced, _rule in (
         padding=_reduced,
         of_none=_of_none,
         native=_rule,
-        arranged=_over_values(channels.REDUCTIONS.get(_name)),
+        arranged={Arrangement.CHANNELS: _rule, Arrangement.STEPS: _rule},
         never_adds=_name == 'mean',
     )
 _each(
