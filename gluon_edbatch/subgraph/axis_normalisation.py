@@ -7,6 +7,7 @@ Only axes of length one and the axis of values move, which costs nothing in nati
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Callable, NamedTuple, Optional
 
@@ -14,8 +15,8 @@ import mxnet as mx
 
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
-from .ir import Entry, Node, Subgraph
-from .rewrite import Operand, Rewriter
+from .ir import Entry, Subgraph
+from .rewrite import NodeView, Operand, Rewriter, rewrite
 
 _FURTHER = 8  # values in the second of two trials, which has twice as many rows
 
@@ -73,9 +74,9 @@ def values_first(graph: Subgraph, shapes: Mapping[str, Shape], ragged: set[str])
     """
     try:
         layouts = _layouts(graph, shapes, ragged)
-        if all(layout is None or layout.plain for layout in layouts.values()):
+        if not all(_is_plain(layouts[head]) for head in graph.heads):
             return graph
-        return _Mover(graph, layouts).moved()
+        return rewrite(graph, shapes, partial(_moved, graph, layouts))
     except (_KeptAsItIs, mx.base.MXNetError):
         return graph
 
@@ -108,13 +109,20 @@ def _layout(one: Shape, other: Shape, rows: int) -> _EntryAxes:
     return _EntryAxes(one, values[0] if values else None, rows, one[0] // rows)
 
 
-class _AxesCall(NamedTuple):
-    """An operator, its inputs in the new graph, and the old layouts of its inputs and result."""
+def _is_plain(layout: Optional[_EntryAxes]) -> bool:
+    """Return whether an entry has the normal layout, or does not depend on the inputs."""
+    return layout is None or layout.plain
 
-    node: Node
-    inputs: list[Operand]
+
+class _AxesCall(NamedTuple):
+    """An operator whose inputs or result do not have the normal layout."""
+
+    node: NodeView
+    inputs: list[Operand]  # in the new graph
+    # old layouts of the inputs and of the result
     before: list[Optional[_EntryAxes]]
     after: _EntryAxes
+    add: Callable[..., Operand]  # see `Rewriter`
 
     @property
     def x(self) -> _EntryAxes:
@@ -124,175 +132,160 @@ class _AxesCall(NamedTuple):
         return self.before[0]
 
 
-class _Mover:
-    def __init__(self, graph: Subgraph, layouts: dict[Entry, Optional[_EntryAxes]]):
-        self._graph, self._layouts = graph, layouts
-        self._new = Rewriter()
-        self._moved: dict[Entry, Operand] = {}
+def _moved(
+    graph: Subgraph,
+    layouts: Mapping[Entry, Optional[_EntryAxes]],
+    rewriter: Rewriter,
+    node: NodeView,
+) -> Optional[Operand]:
+    """Return what replaces an operator whose inputs or result have another layout; else None."""
+    before = [layouts[entry] for entry in graph.nodes[node.index].inputs]
+    after = layouts[Entry(node.index)]
+    if after is None or all(map(_is_plain, [*before, after])):
+        return None
+    call, op = _AxesCall(node, node.inputs, before, after, rewriter.add), op_of(node.op)
+    if node.op in _RULES:
+        return _RULES[node.op](call)
+    if op.is_view and len(call.inputs) == 1 and op.padding is not None:
+        return _view(call)
+    if op.broadcasting is not None:
+        return _broadcast(call)
+    if op.by_value(node.attrs):
+        return _by_value(call)
+    if op.elementwise and len(call.inputs) == 1:
+        return _same(call, call.inputs)
+    raise _KeptAsItIs
 
-    def moved(self) -> Subgraph:
-        """Return the graph with the ragged axes moved behind axis 0."""
-        for index, node in enumerate(self._graph.nodes):
-            inputs = [self._moved[entry] for entry in node.inputs]
-            before = [self._layouts[entry] for entry in node.inputs]
-            after = self._layouts[Entry(index)]
-            if after is None or all(each is None or each.plain for each in [*before, after]):
-                self._keep(index, node, inputs)
-            else:
-                self._moved[Entry(index)] = self._replaced(_AxesCall(node, inputs, before, after))
-        heads = [self._layouts[head] for head in self._graph.heads]
-        if not all(head is None or head.plain for head in heads):
-            raise _KeptAsItIs
-        return Subgraph.of(self._new.nodes, [self._moved[head].entry for head in self._graph.heads])
 
-    def _keep(self, index: int, node: Node, inputs: Sequence[Operand]) -> None:
-        place, output = self._new.keep(node, inputs).node, 0
-        while Entry(index, output) in self._layouts:
-            layout = self._layouts[Entry(index, output)]
-            shape = layout.shape if layout else ()
-            self._moved[Entry(index, output)] = Operand(place, output, shape)
-            output += 1
+# --- rules ---------------------------------------------------------------------------------------
 
-    def _replaced(self, call: _AxesCall) -> Operand:
-        op = op_of(call.node.op)
-        if call.node.op in _RULES:
-            return _RULES[call.node.op](self, call)
-        if op.is_view and len(call.inputs) == 1 and op.padding is not None:
-            return self._view(call)
-        if op.broadcasting is not None:
-            return self._broadcast(call)
-        if op.by_value(call.node.attrs):
-            return self._by_value(call)
-        if op.elementwise and len(call.inputs) == 1:
-            return self._same(call, call.inputs)
+
+def _same(call: _AxesCall, inputs: Sequence[Operand], **attrs: object) -> Operand:
+    """Apply the operator to moved inputs."""
+    return call.add(call.node.op, inputs, call.after.moved, **{**call.node.attrs, **attrs})
+
+
+def _shaped(call: _AxesCall, operand: Operand, shape: Shape) -> Operand:
+    """Reshape the rows of an operand."""
+    if operand.shape == shape:
+        return operand
+    lead = 2 if operand.shape[:2] == shape[:2] else 1
+    text = ', '.join(['0'] * lead + [str(size) for size in shape[lead:]])
+    return call.add('Reshape', [operand], shape, shape=f'({text})')
+
+
+def _by_value(call: _AxesCall) -> Operand:
+    """Apply an operator that works on the last axis at most."""
+    if call.x.axis == len(call.x.shape) - 1 or any(call.before[1:]):
         raise _KeptAsItIs
+    return _same(call, call.inputs)
 
-    def _same(self, call: _AxesCall, inputs: Sequence[Operand], **attrs: object) -> Operand:
-        """Apply the operator of a call to moved inputs."""
-        attrs = {**call.node.attrs, **attrs}
-        return self._new.add(call.node.op, inputs, call.after.moved, **attrs)
 
-    def _shaped(self, operand: Operand, shape: Shape) -> Operand:
-        """Reshape the rows of an operand."""
-        if operand.shape == shape:
-            return operand
-        lead = 2 if operand.shape[:2] == shape[:2] else 1
-        text = ', '.join(['0'] * lead + [str(size) for size in shape[lead:]])
-        return self._new.add('Reshape', [operand], shape, shape=f'({text})')
-
-    # --- rules -----------------------------------------------------------------------------------
-
-    def _by_value(self, call: _AxesCall) -> Operand:
-        """Apply an operator that works on the last axis at most."""
-        if call.x.axis == len(call.x.shape) - 1 or any(call.before[1:]):
-            raise _KeptAsItIs
-        return self._same(call, call.inputs)
-
-    def _view(self, call: _AxesCall) -> Operand:
-        """Reshape an entry; axes in front of the values stay."""
-        x, after = call.x, call.after
-        if (x.axis is None) != (after.axis is None) or (
-            prod(x.shape[: x.axis or 0]) != prod(after.shape[: after.axis or 0])
-        ):
-            raise _KeptAsItIs
-        return self._shaped(call.inputs[0], after.moved)
-
-    def _transpose(self, call: _AxesCall) -> Operand:
-        x, axes = call.x, call.node.attrs.order(call.node.op, len(call.x.shape))
-        if axes[0] != 0:
-            raise _KeptAsItIs
-        order = [x.place(axes[axis]) for axis in call.after.others]
-        if order == sorted(order):
-            return call.inputs[0]
-        lead = tuple(range(len(x.lead)))
-        return self._new.add('transpose', call.inputs, call.after.moved, axes=(*lead, *order))
-
-    def _along(self, call: _AxesCall) -> Operand:
-        """Apply an operator along an axis that stays."""
-        axis = call.node.attrs.axis('axis', len(call.x.shape), -1)
-        if axis == 0 or any(call.before[1:]):
-            raise _KeptAsItIs
-        return self._same(call, call.inputs, axis=call.x.place(axis))
-
-    def _reduced(self, call: _AxesCall) -> Operand:
-        axes = call.node.attrs.axes(len(call.x.shape))
-        if 0 in axes:
-            raise _KeptAsItIs
-        places = tuple(sorted(map(call.x.place, axes)))
-        kept = [size for i, size in enumerate(call.x.moved) if i not in places]
-        reduced = self._new.add(call.node.op, call.inputs, tuple(kept), axis=places)
-        return self._shaped(reduced, call.after.moved)
-
-    def _broadcast(self, call: _AxesCall) -> Operand:
-        after = call.after
-        return self._same(
-            call,
-            [
-                self._beside(operand, layout, after)
-                for operand, layout in zip(call.inputs, call.before)
-            ],
-        )
-
-    def _beside(self, operand: Operand, layout: Optional[_EntryAxes], after: _EntryAxes) -> Operand:
-        """Return an operand with the axes of the other operand."""
-        if layout is None or layout.heads != after.heads or len(layout.shape) != len(after.shape):
-            raise _KeptAsItIs
-        if layout.axis == after.axis:
-            return operand
-        heads = layout.lead[1:]
-        sizes = tuple([layout.shape[axis] for axis in after.others])
-        return self._shaped(operand, (layout.rows, 1, *heads, *sizes))
-
-    def _batch_dot(self, call: _AxesCall) -> Operand:
-        """Apply ``batch_dot``: the axes of values in its factors tell what it computes."""
-        turned = [call.node.attrs.flag(f'transpose_{name}') for name in 'ab']
-        (a, b), (first, second) = call.inputs, call.before
-        if first is None or second is None:
-            raise _KeptAsItIs
-        inner = 1 if turned[0] else 2, 2 if turned[1] else 1
-        if (first.axis, second.axis) == inner:
-            return self._sum_of_values(call, a, b)
-        if first.axis == 3 - inner[0] and second.axis is None:
-            return self._by_matrix(call, a, b, turned[1])
-        if first.axis is None and second.axis == 3 - inner[1]:
-            return self._by_matrix(call, b, a, not turned[0])
+def _view(call: _AxesCall) -> Operand:
+    """Reshape an entry; axes in front of the values stay."""
+    x, after = call.x, call.after
+    if (x.axis is None) != (after.axis is None) or (
+        prod(x.shape[: x.axis or 0]) != prod(after.shape[: after.axis or 0])
+    ):
         raise _KeptAsItIs
-
-    def _by_matrix(
-        self, call: _AxesCall, values: Operand, matrix: Operand, turned: bool
-    ) -> Operand:
-        """Multiply each value by the matrix of its row and head."""
-        after = call.after
-        if after.heads == 1:
-            return self._new.add('batch_dot', [values, matrix], after.moved, transpose_b=turned)
-        if after.moved[-1] != 1:
-            raise _KeptAsItIs
-        query = self._shaped(matrix, (after.rows, 1, *values.shape[2:]))
-        products = self._new.add('broadcast_mul', [values, query], values.shape)
-        total = self._new.add('sum', [products], values.shape[:-1], axis=-1)
-        return self._shaped(total, after.moved)
-
-    def _sum_of_values(self, call: _AxesCall, a: Operand, b: Operand) -> Operand:
-        """Sum the products of two factors over the values."""
-        after = call.after
-        if after.heads == 1:
-            return self._new.add('batch_dot', [a, b], after.moved, transpose_a=True)
-        if 1 not in (a.shape[-1], b.shape[-1]):
-            raise _KeptAsItIs
-        shape = (*a.shape[:-1], a.shape[-1] * b.shape[-1])
-        products = self._new.add('broadcast_mul', [a, b], shape)
-        total = self._new.add('sum', [products], shape[:1] + shape[2:], axis=1)
-        return self._shaped(total, after.moved)
+    return _shaped(call, call.inputs[0], after.moved)
 
 
-_RULES: dict[str, Callable[[_Mover, _AxesCall], Operand]] = {
-    'transpose': _Mover._transpose,
-    'SwapAxis': _Mover._transpose,
-    'batch_dot': _Mover._batch_dot,
-    'softmax': _Mover._along,
-    'log_softmax': _Mover._along,
-    'sum': _Mover._reduced,
-    'mean': _Mover._reduced,
-    'max': _Mover._reduced,
-    'min': _Mover._reduced,
+def _transpose(call: _AxesCall) -> Operand:
+    x, axes = call.x, call.node.attrs.order(call.node.op, len(call.x.shape))
+    if axes[0] != 0:
+        raise _KeptAsItIs
+    order = [x.place(axes[axis]) for axis in call.after.others]
+    if order == sorted(order):
+        return call.inputs[0]
+    lead = tuple(range(len(x.lead)))
+    return call.add('transpose', call.inputs, call.after.moved, axes=(*lead, *order))
+
+
+def _along(call: _AxesCall) -> Operand:
+    """Apply an operator along an axis that stays."""
+    axis = call.node.attrs.axis('axis', len(call.x.shape), -1)
+    if axis == 0 or any(call.before[1:]):
+        raise _KeptAsItIs
+    return _same(call, call.inputs, axis=call.x.place(axis))
+
+
+def _reduced(call: _AxesCall) -> Operand:
+    axes = call.node.attrs.axes(len(call.x.shape))
+    if 0 in axes:
+        raise _KeptAsItIs
+    places = tuple(sorted(map(call.x.place, axes)))
+    kept = [size for i, size in enumerate(call.x.moved) if i not in places]
+    reduced = call.add(call.node.op, call.inputs, tuple(kept), axis=places)
+    return _shaped(call, reduced, call.after.moved)
+
+
+def _broadcast(call: _AxesCall) -> Operand:
+    return _same(call, list(map(partial(_beside, call), call.inputs, call.before)))
+
+
+def _beside(call: _AxesCall, operand: Operand, layout: Optional[_EntryAxes]) -> Operand:
+    """Return an operand with the axes of the other operand."""
+    after = call.after
+    if layout is None or layout.heads != after.heads or len(layout.shape) != len(after.shape):
+        raise _KeptAsItIs
+    if layout.axis == after.axis:
+        return operand
+    heads = layout.lead[1:]
+    sizes = tuple([layout.shape[axis] for axis in after.others])
+    return _shaped(call, operand, (layout.rows, 1, *heads, *sizes))
+
+
+def _batch_dot(call: _AxesCall) -> Operand:
+    """Apply ``batch_dot``: the axes of values in its factors tell what it computes."""
+    turned = [call.node.attrs.flag(f'transpose_{name}') for name in 'ab']
+    (a, b), (first, second) = call.inputs, call.before
+    if first is None or second is None:
+        raise _KeptAsItIs
+    inner = 1 if turned[0] else 2, 2 if turned[1] else 1
+    if (first.axis, second.axis) == inner:
+        return _sum_of_values(call, a, b)
+    if first.axis == 3 - inner[0] and second.axis is None:
+        return _by_matrix(call, a, b, turned[1])
+    if first.axis is None and second.axis == 3 - inner[1]:
+        return _by_matrix(call, b, a, not turned[0])
+    raise _KeptAsItIs
+
+
+def _by_matrix(call: _AxesCall, values: Operand, matrix: Operand, turned: bool) -> Operand:
+    """Multiply each value by the matrix of its row and head."""
+    after = call.after
+    if after.heads == 1:
+        return call.add('batch_dot', [values, matrix], after.moved, transpose_b=turned)
+    if after.moved[-1] != 1:
+        raise _KeptAsItIs
+    query = _shaped(call, matrix, (after.rows, 1, *values.shape[2:]))
+    products = call.add('broadcast_mul', [values, query], values.shape)
+    total = call.add('sum', [products], values.shape[:-1], axis=-1)
+    return _shaped(call, total, after.moved)
+
+
+def _sum_of_values(call: _AxesCall, a: Operand, b: Operand) -> Operand:
+    """Sum the products of two factors over the values."""
+    after = call.after
+    if after.heads == 1:
+        return call.add('batch_dot', [a, b], after.moved, transpose_a=True)
+    if 1 not in (a.shape[-1], b.shape[-1]):
+        raise _KeptAsItIs
+    shape = (*a.shape[:-1], a.shape[-1] * b.shape[-1])
+    products = call.add('broadcast_mul', [a, b], shape)
+    total = call.add('sum', [products], shape[:1] + shape[2:], axis=1)
+    return _shaped(call, total, after.moved)
+
+
+_RULES: dict[str, Callable[[_AxesCall], Operand]] = {
+    'transpose': _transpose,
+    'SwapAxis': _transpose,
+    'batch_dot': _batch_dot,
+    'softmax': _along,
+    'log_softmax': _along,
+    'sum': _reduced,
+    'mean': _reduced,
+    'max': _reduced,
+    'min': _reduced,
 }
