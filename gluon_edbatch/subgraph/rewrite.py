@@ -46,11 +46,6 @@ class NodeView(NamedTuple):
         return self.shapes[0]
 
     @property
-    def dtype(self) -> Optional[type]:
-        """The dtype of the first output and all inputs; None if they differ or are unknown."""
-        return self.result_dtype if self.same_dtypes else None
-
-    @property
     def floating(self) -> bool:
         """Whether the first output and all inputs are known to have one floating dtype."""
         return self.same_dtypes and np.issubdtype(self.result_dtype, np.floating)

@@ -2,17 +2,23 @@
 
 import random
 
+from gluon_edbatch.subgraph.ir import Attrs, Entry, Node
 from gluon_edbatch.subgraph.passes import horizontal
-from gluon_edbatch.subgraph.passes.horizontal import _AlikeNodes, _are_neighbours, _places
+from gluon_edbatch.subgraph.passes.horizontal import _are_neighbours, _places
 from gluon_edbatch.subgraph.pq_tree import PQTree
 from tests.support.cases import in_one_test
 
 
 def are_slices(*lists):
     """Order groups, given as members and lists of operands, and return which lists are slices."""
-    groups = [_AlikeNodes(members, operands, []) for members, *operands in lists]
-    places = _places(groups)
-    assert sorted(places) == sorted(member for group in groups for member in group.members)
+    groups = [[*members] for members, *_ in lists]
+    nodes = {
+        member: Node('tanh', member, Attrs(), tuple(Entry(each[index]) for each in operands))
+        for members, *operands in lists
+        for index, member in enumerate(members)
+    }
+    places = _places(nodes, groups)
+    assert sorted(places) == sorted(nodes)
     columns, found = {}, []
     for number, (members, *operands) in enumerate(lists):
         order = sorted(range(len(members)), key=lambda index: places[members[index]])

@@ -20,8 +20,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
-import numpy as np
-
 from ...ops import op_of
 from ..ir import Attrs, Entry, Node, Subgraph
 from ..pq_tree import NotConsecutive, PQTree
@@ -46,26 +44,26 @@ def horizontal(graph: Subgraph) -> Subgraph:
         `graph` itself if there is nothing to fuse. Otherwise new variables stand for several
         parameters, concatenated along axis 0; see `packs`.
     """
-    apart: set[int] = set()
+    nodes, apart = graph.nodes, set[int]()
     while True:
-        groups = _groups(graph.nodes, apart)
-        places = _places(groups)
-        groups = [group.ordered(places) for group in groups]
+        groups, widths = _groups(nodes, apart)
+        places = _places(nodes, groups)
+        groups = [sorted(members, key=places.__getitem__) for members in groups]
         columns = {
             member: (number, column)
-            for number, group in enumerate(groups)
-            for column, member in enumerate(group.members)
+            for number, members in enumerate(groups)
+            for column, member in enumerate(members)
         }
         scattered = {
             member
-            for group in groups
-            if not all(_are_neighbours(operands, columns) for operands in group.operands)
-            for member in group.members
+            for members in groups
+            if not all(_are_neighbours(each, columns) for each in _operands(nodes, members))
+            for member in members
         }
         if not scattered:
             break
         apart |= scattered
-    return _Fusion(graph, groups).fused() if groups else graph
+    return _Fusion(graph, groups, widths).fused() if groups else graph
 
 
 def most_rows(columns: int) -> int:
@@ -85,31 +83,9 @@ def packs(graph: Subgraph) -> dict[str, list[str]]:
     }
 
 
-class _AlikeNodes(NamedTuple):
-    """Nodes that can be one operator, because they differ in columns only."""
-
-    members: list[int]
-    # for elementwise operators, the nodes that the members read at each position
-    operands: list[list[int]]
-    widths: list[int]  # columns of each member
-
-    @property
-    def width(self) -> int:
-        """Total number of columns of all members."""
-        return sum(self.widths)
-
-    def ordered(self, places: Mapping[int, int]) -> '_AlikeNodes':
-        """Return the group with its members in the order of their places."""
-        order = sorted(range(len(self.members)), key=lambda index: places[self.members[index]])
-
-        def pick(items):
-            return [items[index] for index in order]
-
-        return _AlikeNodes(pick(self.members), list(map(pick, self.operands)), pick(self.widths))
-
-
-def _groups(nodes: Sequence[Node], apart: set[int]) -> list[_AlikeNodes]:
-    """Return the groups of two or more nodes that can be one operator.
+def _groups(nodes: Sequence[Node], apart: set[int]) -> tuple[list[list[int]], dict[int, int]]:
+    """Return the groups of two or more nodes that can be one operator, because they differ in
+    columns only; and how many columns each node has.
 
     Products are alike if they have the same input, elementwise operators if their operands at each
     position are alike. So members of a group depend on the same nodes, apart from other groups.
@@ -129,11 +105,7 @@ def _groups(nodes: Sequence[Node], apart: set[int]) -> list[_AlikeNodes]:
         widths[index] = (
             node.attrs.integer('num_hidden') if node.op == _PRODUCT else widths[node.inputs[0].node]
         )
-    return [
-        _AlikeNodes(mine, _operands(nodes, mine), [widths[member] for member in mine])
-        for mine in members
-        if len(mine) > 1
-    ]
+    return [mine for mine in members if len(mine) > 1], widths
 
 
 def _key(
@@ -158,45 +130,44 @@ def _key(
     return None
 
 
-def _operands(nodes: Sequence[Node], members: list[int]) -> list[list[int]]:
+def _operands(nodes: Sequence[Node], members: Sequence[int]) -> list[list[int]]:
+    """Return for elementwise operators the nodes that the members read at each position."""
     if nodes[members[0]].op == _PRODUCT:
         return []
-    return [
-        list(sources)
-        for sources in zip(*([entry.node for entry in nodes[member].inputs] for member in members))
-    ]
+    read = [[entry.node for entry in nodes[member].inputs] for member in members]
+    return list(map(list, zip(*read)))
 
 
 # --- the order of gates --------------------------------------------------------------------------
 
 
-def _places(groups: Sequence[_AlikeNodes]) -> dict[int, int]:
+def _places(nodes: Sequence[Node], groups: Sequence[list[int]]) -> dict[int, int]:
     """Return numbers by which the members of groups are to be sorted, so that neighbours read
     neighbours, where this can be."""
-    lanes = _lanes(groups)
+    lanes = _lanes(nodes, groups)
     parts = {lane: {lane} for lane in lanes.values()}  # lanes of groups that have some in common
-    for group in groups:
-        joined = set().union(*[parts[lanes[member]] for member in group.members])
+    for members in groups:
+        joined = set().union(*[parts[lanes[member]] for member in members])
         parts.update(dict.fromkeys(joined, joined))
     distinct = {id(part): part for part in parts.values()}
     trees = {key: PQTree.of(sorted(part, key=min)) for key, part in distinct.items()}
-    for group in groups:
-        part = id(parts[lanes[group.members[0]]])
+    for members in groups:
+        part = id(parts[lanes[members[0]]])
         with suppress(NotConsecutive):
-            trees[part] = trees[part].reduce([lanes[member] for member in group.members])
+            trees[part] = trees[part].reduce([lanes[member] for member in members])
     order = [lane for tree in trees.values() for lane in tree.frontier()]
     return {member: place for place, lane in enumerate(order) for member in lane}
 
 
-def _lanes(groups: Sequence[_AlikeNodes]) -> dict[int, frozenset[int]]:
+def _lanes(nodes: Sequence[Node], groups: Sequence[list[int]]) -> dict[int, frozenset[int]]:
     """Return the *lane* of each member: the members of other groups that are to have its place
     there. A member and its operands are in one lane, unless two of a group would be."""
-    group_of = {member: number for number, group in enumerate(groups) for member in group.members}
+    group_of = {member: number for number, members in enumerate(groups) for member in members}
     lanes = {member: frozenset([member]) for member in group_of}
-    for group in groups:
-        for operands in group.operands:
+    for members in groups:
+        for operands in _operands(nodes, members):
             joined = ChainMap({}, lanes)
-            for member, operand in zip(group.members, operands):
+            for member, operand in zip(members, operands):
                 lane = joined[member] | joined.get(operand, frozenset())
                 if len({group_of[each] for each in lane}) < len(lane):
                     break
@@ -231,17 +202,16 @@ class _Fusion:
     `_groups`).
     """
 
-    def __init__(self, graph: Subgraph, groups: list[_AlikeNodes]):
+    def __init__(self, graph: Subgraph, groups: list[list[int]], widths: dict[int, int]):
         self._graph = graph
         self._nodes = graph.nodes
         self._groups = groups
         self._places: dict[int, _Columns] = {}
-        for number, group in enumerate(groups):
-            ends = np.cumsum(group.widths).tolist()
-            self._places.update(
-                (member, _Columns(number, end - width, end))
-                for member, end, width in zip(group.members, ends, group.widths)
-            )
+        for number, members in enumerate(groups):
+            end = 0
+            for member in members:
+                begin, end = end, end + widths[member]
+                self._places[member] = _Columns(number, begin, end)
         self._rewriter = Rewriter()
         self._kept: dict[int, Operand] = {}  # by the place of an old node
         self._results: dict[int, Operand] = {}  # of groups
@@ -260,13 +230,14 @@ class _Fusion:
             self._rewriter.nodes, [self._moved(head).entry for head in self._graph.heads]
         )
 
-    def _operator(self, group: _AlikeNodes) -> Operand:
-        nodes = [self._nodes[member] for member in group.members]
+    def _operator(self, members: list[int]) -> Operand:
+        nodes = [self._nodes[member] for member in members]
         op, attrs = nodes[0].op, Attrs(nodes[0].attrs)
         if op != _PRODUCT:
-            inputs = [self._columns(operands[0], operands[-1]) for operands in group.operands]
+            operands = _operands(self._nodes, members)
+            inputs = [self._columns(each[0], each[-1]) for each in operands]
             return self._rewriter.add(op, inputs, (), **attrs)
-        attrs['num_hidden'] = str(group.width)
+        attrs['num_hidden'] = str(self._places[members[-1]].end)
         parameters = zip(*([entry.node for entry in node.inputs[1:]] for node in nodes))
         inputs = [self._moved(nodes[0].inputs[0]), *map(self._pack, parameters)]
         return self._rewriter.add(op, inputs, (), **attrs)
@@ -281,7 +252,7 @@ class _Fusion:
         """Return the columns of neighbouring members of a group."""
         number, begin, _ = self._places[first]
         end = self._places[last].end
-        if end - begin == self._groups[number].width:
+        if begin == 0 and end == self._places[self._groups[number][-1]].end:
             return self._results[number]
         place = _Columns(number, begin, end)
         if place not in self._slices:
