@@ -79,13 +79,7 @@ def trace_block(block: gluon.HybridBlock, template: tuple, inputs: int) -> Stati
         results = _run(block, template, inputs)
         before = fingerprint(block)  # the first run may have filled what later ones only read
         again = _run(block, template, inputs)
-    leaves: list[mx.sym.Symbol] = []
-    structure = flatten(_expand(results), mx.sym.Symbol, leaves)
-    if not leaves:
-        raise RecordError(f'{describe(block)} returns no array')
-    outputs: list[mx.sym.Symbol] = []
-    positions = tuple(_position(leaf, outputs) for leaf in leaves)
-    graph = _grouped(outputs)
+    structure, positions, graph = _flattened(block, results)
     if not _is_static(graph):
         raise ControlFlowError(f'{describe(block)} has control flow that cannot be batched')
     differing = changed(before, fingerprint(block))
@@ -96,9 +90,7 @@ def trace_block(block: gluon.HybridBlock, template: tuple, inputs: int) -> Stati
             f'with AutoBatchMixin'
         )
     parameters = _parameters(block, graph)
-    repeated: list[mx.sym.Symbol] = []
-    flatten(_expand(again), mx.sym.Symbol, repeated)
-    if _without_names(graph) != _without_names(_grouped(_unique(repeated))):
+    if _without_names(graph) != _without_names(_flattened(block, again)[2]):
         raise RecordError(
             f'{describe(block)} builds another graph each time it is called (does it draw random '
             f'numbers in Python, or keep an array from one call to the next, as a mask of '
@@ -137,17 +129,10 @@ def trace_operator(
         ):  # wrong attributes
             raise
         raise UnrecordableError(f'MXNet cannot put {op} into a graph: {error}') from None
-    count = len(symbol.list_outputs())
-    leaf = flatten(symbol, mx.sym.Symbol, [])
-    template = leaf if count == 1 else (list,) + (leaf,) * count
-    used = symbol.list_inputs()
-    return StaticGraph(
-        op,
-        Subgraph(symbol),
-        {parameter.name: parameter for parameter in shared.values() if parameter.name in used},
-        template,
-        tuple(range(count)),
-    )
+    count, used = len(symbol.list_outputs()), symbol.list_inputs()
+    parameters = {each.name: each for each in shared.values() if each.name in used}
+    template = LEAF if count == 1 else (list,) + (LEAF,) * count
+    return StaticGraph(op, Subgraph(symbol), parameters, template, tuple(range(count)))
 
 
 Operator = tuple[str, tuple[tuple[str, str], ...], tuple[int, ...]]  # name, attributes, inputs
@@ -177,8 +162,7 @@ def trace_numbered(op: str, numbered: Numbered) -> StaticGraph:
     """Trace an operator whose number, an attribute, becomes its second input."""
     array, number = INPUT % 0, INPUT % 1
     symbol = numbered.symbol(mx.sym.var(array), mx.sym.var(number))
-    leaf = flatten(symbol, mx.sym.Symbol, [])
-    return StaticGraph(op, Subgraph(symbol), {}, leaf, (0,), frozenset([number]))
+    return StaticGraph.of_symbol(op, symbol)._replace(constants=frozenset([number]))
 
 
 @contextmanager
@@ -251,31 +235,21 @@ def _expand(results):
     return results
 
 
-def _position(leaf, outputs):
-    for position, output in enumerate(outputs):
-        if output is leaf:
-            return position
-    outputs.append(leaf)
-    return len(outputs) - 1
-
-
-def _unique(leaves):
-    outputs: list[mx.sym.Symbol] = []
-    for leaf in leaves:
-        _position(leaf, outputs)
-    return outputs
-
-
-def _grouped(outputs: Sequence[mx.sym.Symbol]) -> Subgraph:
-    """Return the subgraph of some outputs; an input among them is copied, as arenas need."""
-    return Subgraph(
-        mx.sym.Group(
-            [
-                mx.sym.identity(output) if output.get_children() is None else output
-                for output in [output.as_nd_ndarray() for output in outputs]
-            ]
-        )
-    )
+def _flattened(block: gluon.Block, results: Any) -> tuple[tuple, tuple[int, ...], Subgraph]:
+    """Return the structure of a block's results, which output of a graph each array in it is, and
+    that graph. An input among the outputs is copied, as arenas need."""
+    leaves: list[mx.sym.Symbol] = []
+    structure = flatten(_expand(results), mx.sym.Symbol, leaves)
+    if not leaves:
+        raise RecordError(f'{describe(block)} returns no array')
+    distinct = {id(leaf): leaf.as_nd_ndarray() for leaf in leaves}
+    place = {key: position for position, key in enumerate(distinct)}
+    outputs = [
+        mx.sym.identity(output) if output.get_children() is None else output
+        for output in distinct.values()
+    ]
+    positions = tuple([place[id(leaf)] for leaf in leaves])
+    return structure, positions, Subgraph(mx.sym.Group(outputs))
 
 
 def _without_names(graph: Union[Subgraph, Body]) -> tuple:
