@@ -7,6 +7,7 @@ of ``execute/native/src`` is generated from the declarations here and in `ops.ta
 `ops.header`).
 """
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Optional
 
@@ -161,38 +162,17 @@ class Instruction(NamedTuple):
         return f'{self.out} = {name}({", ".join([*operands, *map(str, numbers + self.reals)])})'
 
 
+@dataclass(eq=False)
 class Register:
-    """A matrix of intermediate values.
+    """A matrix of intermediate values."""
 
-    Attributes
-    ----------
-    width : int
-        Columns.
-    ragged : bool or None
-        Whether there is a row for each ragged value; None until that is known.
-    place, gradient : Place
-        Where its values, and their gradients, are stored.
-    position : int
-        Index of the argument, result or parameter of the program that it is, if any.
-    times : int
-        Number of rows of the arena that make one row of an argument or result.
-    """
-
-    def __init__(
-        self,
-        width: int,
-        ragged: Optional[bool],
-        place: Place = Place.SCRATCH,
-        position: int = -1,
-        times: int = 1,
-    ):
-        self.width = width
-        self.times = times
-        self.ragged = ragged
-        self.place = place
-        self.position = position
-        self.gradient = Place.NOWHERE
-        self.kept = False  # whether the backward pass reads the values
+    width: int  # columns
+    ragged: Optional[bool]  # whether it has a row for each ragged value; None until that is known
+    place: Place = Place.SCRATCH  # where its values are stored
+    position: int = -1  # index of the argument, result or parameter of the program that it is
+    times: int = 1  # rows of the arena that make one row of an argument or result
+    gradient: Place = Place.NOWHERE  # where its gradients are stored
+    kept: bool = False  # whether the backward pass reads the values
 
     def __str__(self) -> str:
         where = self.place.name.lower() + (f' {self.position}' if self.position >= 0 else '')

@@ -1,6 +1,7 @@
 """The context of lowering: the program under construction, which rules read and extend."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Optional, Union
 
@@ -83,52 +84,25 @@ def width_of(shape: Sequence[int]) -> int:
     return int(np.prod(shape, dtype=np.int64))
 
 
+@dataclass(eq=False)
 class LoweringContext:
-    """The native program of a type, under construction.
+    """The native program of a type, under construction."""
 
-    Attributes
-    ----------
-    nodes : list of ShapedNode
-    heads : list of Entry
-        The results.
-    batch_shape : tuple of int
-        Number of rows in the shapes of the nodes, and number of values for each row.
-    training : bool
-        Whether autograd is in training mode.
-    element_size : int
-        Bytes: 4 or 8.
-    registers : list of Register
-    instructions : list of Instruction
-    parameters : list of (int, int)
-        See `RowProgram`.
-    values : dict
-        Value of each entry so far.
-    placed : dict
-        Destination of entries that are not computed yet.
-    folded : set of int
-        Products that an addition computes into its result, and concatenations whose pieces a
-        product multiplies.
-    """
-
-    def __init__(
-        self,
-        nodes: list[ShapedNode],
-        heads: list[Entry],
-        batch_shape: Shape,
-        training: bool,
-        element_size: int,
-    ):
-        self.nodes = nodes
-        self.heads = heads
-        self.batch_shape = batch_shape
-        self.training = training
-        self.element_size = element_size
-        self.registers: list[Register] = []
-        self.instructions: list[Instruction] = []
-        self.parameters: list[tuple[int, int]] = []
-        self.values: dict[Entry, Value] = {}
-        self.placed: dict[Entry, View] = {}
-        self.folded: set[int] = set()
+    nodes: list[ShapedNode]
+    heads: list[Entry]  # the results
+    # number of rows in the shapes of the nodes, and number of values for each row
+    batch_shape: Shape
+    training: bool  # whether autograd is in training mode
+    element_size: int  # bytes: 4 or 8
+    registers: list[Register] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+    parameters: list[tuple[int, int]] = field(default_factory=list)  # see `RowProgram`
+    values: dict[Entry, Value] = field(default_factory=dict)  # of each entry so far
+    # destination of entries that are not computed yet
+    placed: dict[Entry, View] = field(default_factory=dict)
+    # products that an addition computes into its result, and concatenations whose pieces a product
+    # multiplies
+    folded: set[int] = field(default_factory=set)
 
     def call(self, index: int) -> 'LoweredCall':
         """Return a node with the values that it is applied to."""

@@ -8,6 +8,7 @@ first.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf, isfinite, prod
 from typing import Any, Callable, NamedTuple, Optional
@@ -66,59 +67,30 @@ def same_axes(places: Places) -> list[AxisLink]:
     ]
 
 
+@dataclass
 class RaggedCall:
-    """An operator and its inputs, as padding rules see them.
+    """An operator and its inputs, as padding rules see them, and what a rule asks for."""
 
-    Attributes
-    ----------
-    attrs : Attrs
-    states : list of (At or None)
-        What the padding of each input holds, after `fills`.
-    gives_states : bool
-        Whether results of a recurrent layer are read that it has after all steps.
-    stops : bool
-        Whether a recurrent layer stops before the padding.
-    fills : dict of int to At
-        What must be written to the padding of inputs first.
-    may_be_empty : bool
-        Whether calls may have no values, but one of padding in their place.
-    unlike_none : At or None
-        What that one is to be for a reduction, whose result of no values is then set; None if the
-        reduction needs neither.
-    counted : bool
-        Whether the result has to be divided by the number of values.
-    limited : bool
-        Whether the second input has to be less than the number of values.
-    across : bool
-        Whether a value of the result depends on values at other positions.
-    longer : int
-        How much longer the result's axis is than the input's.
-    least : int
-        The least number of values, as for a slice of the first three.
-    instead : callable or None
-        What is called in place of the operator if its first input has the axis first or second:
-        takes the `Rewriter`, the inputs, and the number of values of each row.
-    """
-
-    def __init__(
-        self,
-        attrs: Attrs,
-        states: States,
-        inputs: Sequence[RaggedEntry] = (),
-        result: Optional[RaggedEntry] = None,
-        gives_states: bool = False,
-        stops: bool = False,
-        may_be_empty: bool = False,
-    ):
-        self.attrs, self.gives_states, self.stops = attrs, gives_states, stops
-        self.may_be_empty = may_be_empty
-        self.unlike_none: Optional[At] = None
-        self.states = list(states)
-        self.fills: dict[int, At] = {}
-        self.counted = self.limited = self.across = False
-        self.longer, self.least = 0, 1
-        self.instead: Optional[Callable[..., Any]] = None
-        self._inputs, self._result = inputs, result
+    attrs: Attrs
+    states: States  # what the padding of each input holds, after `fills`
+    inputs: Sequence[RaggedEntry] = ()  # see `input`
+    first_result: Optional[RaggedEntry] = None  # see `result`
+    gives_states: bool = False  # whether states of a recurrent layer after all steps are read
+    stops: bool = False  # whether a recurrent layer stops before the padding
+    # whether calls may have no values, but one of padding in their place
+    may_be_empty: bool = False
+    fills: dict[int, At] = field(default_factory=dict)  # to be written to padding of inputs first
+    # what that one is to be for a reduction, whose result of no values is then set; None if the
+    # reduction needs neither
+    unlike_none: Optional[At] = None
+    counted: bool = False  # whether the result has to be divided by the number of values
+    limited: bool = False  # whether the second input has to be less than the number of values
+    across: bool = False  # whether a value of the result depends on values at other positions
+    longer: int = 0  # how much longer the result's axis is than the input's
+    least: int = 1  # the least number of values, as for a slice of the first three
+    # what is called in place of the operator if its first input has the axis first or second: takes
+    # the `Rewriter`, the inputs, and the number of values of each row
+    instead: Optional[Callable[..., Any]] = None
 
     def want(self, position: int, at: At) -> None:
         """Require that the padding of an input, if there is any, holds `at`."""
@@ -127,16 +99,16 @@ class RaggedCall:
 
     def input(self, position: int = 0) -> RaggedEntry:
         """Return shape and ragged axis of an input; raise `Unproved` if they are unknown."""
-        if position >= len(self._inputs):
+        if position >= len(self.inputs):
             raise Unproved
-        return self._inputs[position]
+        return self.inputs[position]
 
     @property
     def result(self) -> RaggedEntry:
         """Shape and ragged axis of the first result; raises `Unproved` if they are unknown."""
-        if self._result is None:
+        if self.first_result is None:
             raise Unproved
-        return self._result
+        return self.first_result
 
     def along(self, name: str, default: Optional[int]) -> bool:
         """Return whether an attribute names the ragged axis of the first input."""

@@ -9,6 +9,7 @@ import dis
 import inspect
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Optional
 from weakref import WeakKeyDictionary
@@ -168,43 +169,26 @@ class Results:
         return found
 
 
+@dataclass(eq=False)
 class FunctionCall:
-    """What calls of one batch signature share: the Function, and what was proved about it.
+    """What calls of one batch signature share: the Function, and what was proved about it."""
 
-    Attributes
-    ----------
-    signature : Signature
-    results : Results
-    constants : tuple
-        All inputs of a call, with None for arrays.
-    types : dict
-        Remembers the types of these calls.
-    proved : bool
-        Whether a batch was compared with calls that run alone.
-    apart : str
-        Why calls run one by one; empty if they are batched.
-    """
-
-    def __init__(
-        self, signature: Signature, results: Results, constants: tuple[Any, ...], apart: str
-    ):
-        self.signature, self.results, self.constants = signature, results, constants
-        self.proved, self.apart = False, apart
-        self.inputs: tuple[Any, ...] = ()
-        self.types: dict[tuple, Any] = {}
+    signature: Signature
+    results: Results
+    constants: tuple[Any, ...]  # all inputs of a call, with None for arrays
+    apart: str  # why calls run one by one; empty if they are batched
+    proved: bool = False  # whether a batch was compared with calls that run alone
+    inputs: tuple[Any, ...] = ()
+    types: dict[tuple, Any] = field(default_factory=dict)  # remembers the types of these calls
 
     def graph(self) -> StaticGraph:
         """Return a subgraph of one operator, which MXNet does not know."""
         inputs = sum([constant is None for constant in self.constants])
         count = len(self.results.specs)
         graph = Subgraph.opaque(self.signature.name, [INPUT % i for i in range(inputs)], count)
+        places = tuple(range(count))
         return StaticGraph(
-            self.signature.name,
-            graph,
-            {},
-            self.results.template,
-            tuple(range(count)),
-            function=self,
+            self.signature.name, graph, {}, self.results.template, places, function=self
         )
 
 

@@ -14,6 +14,7 @@ References
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -32,6 +33,7 @@ class NotConsecutive(ValueError):
     """No frontier of the tree has the elements consecutive."""
 
 
+@dataclass(frozen=True, eq=False)
 class PQTree:
     """A leaf, or a P-node or Q-node with trees as its children.
 
@@ -54,12 +56,9 @@ class PQTree:
     gluon_edbatch.subgraph.pq_tree.NotConsecutive: no order has 'c', 'd' consecutive
     """
 
-    __slots__ = ('kind', 'children', 'leaves')
-
-    def __init__(self, kind: NodeKind, children: Sequence['PQTree'], leaves: _Leaves):
-        self.kind = kind
-        self.children = tuple(children)
-        self.leaves = leaves
+    kind: NodeKind
+    children: tuple['PQTree', ...]
+    leaves: _Leaves
 
     @classmethod
     def of(cls, universe: Iterable[Any]) -> 'PQTree':
@@ -188,7 +187,7 @@ def _by_label(nodes: Iterable[PQTree], wanted: _Leaves) -> tuple[list[PQTree], .
 
 def _node(kind: NodeKind, children: Sequence[PQTree]) -> PQTree:
     leaves = frozenset().union(*[child.leaves for child in children])
-    return PQTree(kind, children, leaves)
+    return PQTree(kind, tuple(children), leaves)
 
 
 def _group(nodes: Sequence[PQTree]) -> PQTree:
