@@ -69,8 +69,19 @@ def elements(
         found = ragged_axes(split, shapes, axes)
     if found is None or found.across:
         return None
-    parts = _InTwo(graph, found.axes, arguments)
-    return parts.elements() if {None, _AXIS}.intersection(parts.axes_of_heads) else None
+    subgraph, own = graph.subgraph, found.axes
+    of_all = [head for head in subgraph.heads if head not in own]
+    of_each = [head for head in subgraph.heads if own.get(head) == _AXIS]
+    if not of_all and not of_each:
+        return None
+    read = _read_by_values(subgraph, own, of_each)
+    whole = each = None
+    if of_all or read:
+        whole = _part(graph, Subgraph.of(subgraph.nodes, of_all + read))
+    if of_each:
+        numbers = {entry: arguments + len(of_all) + place for place, entry in enumerate(read)}
+        each = _part(graph, _of_one(subgraph, own, numbers, [(head, _AXIS) for head in of_each]))
+    return Elements(whole, each, tuple(map(own.get, subgraph.heads)))
 
 
 def by_position(
@@ -158,73 +169,48 @@ def _outputs(graph: Subgraph, index: int) -> list[Entry]:
     return [Entry(index)] + [each for each in graph.uses if each.node == index and each.output]
 
 
-class _InTwo:
-    """Cut a graph where operators on single values read what is computed for all values."""
+def _read_by_values(
+    graph: Subgraph, axes: Mapping[Entry, int], heads: Sequence[Entry]
+) -> list[Entry]:
+    """Return the computed entries without a ragged axis that operators on values read."""
+    computed = _computed(graph)
+    found = {
+        entry: None
+        for index in sorted(graph.ancestors(heads))
+        if any(entry in axes for entry in _outputs(graph, index))
+        for entry in graph.nodes[index].inputs
+        if entry not in axes and entry.node in computed
+    }
+    return list(found)
 
-    def __init__(self, graph: StaticGraph, axes: Mapping[Entry, int], arguments: int):
-        self._graph, self._axes, self._arguments = graph, axes, arguments
-        self._subgraph = graph.subgraph
-        self.axes_of_heads = tuple([axes.get(head) for head in self._subgraph.heads])
 
-    def elements(self) -> Elements:
-        """Return a graph in two parts: for all values at once, and for each value."""
-        of_all = [head for head in self._subgraph.heads if head not in self._axes]
-        read = self._read_by_values()
-        whole = Subgraph.of(self._subgraph.nodes, of_all + read) if of_all or read else None
-        first = self._arguments + len(of_all)
-        numbers = {entry: first + place for place, entry in enumerate(read)}
-        heads = [(head, _AXIS) for head in self._of_each()]
-        each = _of_one(self._subgraph, self._axes, numbers, heads)
-        return Elements(
-            None if whole is None else self._part(whole),
-            self._part(each) if self._of_each() else None,
-            self.axes_of_heads,
-        )
+def _computed(graph: Subgraph) -> set[int]:
+    """Return the operators that compute numbers, not only views of arguments."""
+    found: set[int] = set()
+    reached = {index for index, node in enumerate(graph.nodes) if is_argument(node.name)}
+    for index, node in enumerate(graph.nodes):
+        inputs, op = {entry.node for entry in node.inputs}, op_of(node.op)
+        if inputs & reached:
+            reached.add(index)
+            if inputs & found or not op.is_view or op.noise is not None:
+                found.add(index)
+    return found
 
-    def _of_each(self) -> list[Entry]:
-        return [head for head in self._subgraph.heads if self._axes.get(head) == _AXIS]
 
-    def _read_by_values(self) -> list[Entry]:
-        """Return the computed entries without a ragged axis that operators on values read."""
-        graph, computed = self._subgraph, self._computed()
-        found = {
-            entry: None
-            for index in sorted(graph.ancestors(self._of_each()))
-            if any(entry in self._axes for entry in _outputs(graph, index))
-            for entry in graph.nodes[index].inputs
-            if entry not in self._axes and entry.node in computed
-        }
-        return list(found)
-
-    def _computed(self) -> set[int]:
-        """Return the operators that compute numbers, not only views of arguments."""
-        nodes = self._subgraph.nodes
-        found: set[int] = set()
-        reached = {index for index, node in enumerate(nodes) if is_argument(node.name)}
-        for index, node in enumerate(nodes):
-            inputs, op = {entry.node for entry in node.inputs}, op_of(node.op)
-            if inputs & reached:
-                reached.add(index)
-                if inputs & found or not op.is_view or op.noise is not None:
-                    found.add(index)
-        return found
-
-    def _part(self, subgraph: Subgraph) -> SubgraphPart:
-        """Return a part of the call's graph, with its own inputs numbered from 0."""
-        graph, prefix = self._graph, len(INPUT % 0) - 1
-        inputs = sorted(int(name[prefix:]) for name in subgraph.variables if is_argument(name))
-        renamed = {INPUT % old: INPUT % new for new, old in enumerate(inputs)}
-        subgraph = subgraph.with_variables(renamed)
-        variables, count = set(subgraph.variables), len(subgraph.heads)
-        return SubgraphPart(
-            graph._replace(
-                subgraph=subgraph,
-                parameters={
-                    name: value for name, value in graph.parameters.items() if name in variables
-                },
-                results=(list,) + (LEAF,) * count,
-                leaves=tuple(range(count)),
-                constants=frozenset(renamed[name] for name in graph.constants if name in renamed),
-            ),
-            tuple(inputs),
-        )
+def _part(graph: StaticGraph, subgraph: Subgraph) -> SubgraphPart:
+    """Return a part of a call's graph, with its own inputs numbered from 0."""
+    prefix = len(INPUT % 0) - 1
+    inputs = sorted(int(name[prefix:]) for name in subgraph.variables if is_argument(name))
+    renamed = {INPUT % old: INPUT % new for new, old in enumerate(inputs)}
+    subgraph = subgraph.with_variables(renamed)
+    count = len(subgraph.heads)
+    return SubgraphPart(
+        graph._replace(
+            subgraph=subgraph,
+            parameters=subgraph.known(graph.parameters),
+            results=(list,) + (LEAF,) * count,
+            leaves=tuple(range(count)),
+            constants=frozenset(renamed[name] for name in graph.constants if name in renamed),
+        ),
+        tuple(inputs),
+    )
