@@ -94,21 +94,12 @@ class Same:
 
 
 class Kept:
-    """The fingerprint of a block, valid until something that it was computed from changes.
-
-    Attributes
-    ----------
-    block : weakref.ref
-    fingerprint : tuple
-    containers : list or None
-        See `containers`; None before that was asked.
-    """
+    """The fingerprint of a block, valid until something that it was computed from changes."""
 
     def __init__(self, block: gluon.Block, search: Any):
         number = id(block)
         self.block = weakref.ref(block, lambda _: _kept.pop(number, None))
         self.fingerprint = tuple(search.found)
-        self.containers: Optional[list[Any]] = None
         self.entries, self._held = search.entries, search.held
 
 
@@ -191,22 +182,13 @@ def containers(block: gluon.Block) -> list[Any]:
 
     Gluon's own blocks keep the keywords of their operators in dicts that nobody touches.
     """
-    known = _kept_of(block)
-    if known is not None and known.containers is not None:
-        return known.containers
-    found = (
-        []
-        if type(block).__module__.startswith('mxnet.')
-        else [
-            value
-            for name, value in block.__dict__.items()
-            if name not in _GLUON_STATE and isinstance(value, _MUTABLE)
-        ]
-    )
+    found = []
+    if not type(block).__module__.startswith('mxnet.'):
+        for name, value in block.__dict__.items():
+            if isinstance(value, _MUTABLE) and name not in _GLUON_STATE:
+                found.append(value)
     for child in block._children.values():
         found += containers(child)
-    if known is not None:
-        known.containers = found
     return found
 
 

@@ -7,7 +7,6 @@ A call signature has the class, the attributes, and what the code of `forward` a
 import copy
 import dis
 import inspect
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -198,7 +197,7 @@ _eager: 'WeakKeyDictionary[type, str]' = WeakKeyDictionary()
 _apart: 'WeakKeyDictionary[type, str]' = WeakKeyDictionary()
 # What calls returned, by class, and by attributes but for floats and kinds of arguments.
 _returned: 'WeakKeyDictionary[type, dict[tuple, list[Results]]]' = WeakKeyDictionary()
-_calls: 'OrderedDict[tuple, FunctionCall]' = OrderedDict()
+_calls: dict[tuple, FunctionCall] = {}
 _MOST_KINDS = 1024
 
 
@@ -272,10 +271,9 @@ def known_call(
         key = (*aligned, every)
         call = _calls.get(key)
     if call is None:
+        if len(_calls) >= _MOST_KINDS:
+            _calls.clear()
         call = _calls[key] = FunctionCall(signature, results, constants, why)
-        if len(_calls) > _MOST_KINDS:
-            _calls.popitem(last=False)
-    _calls.move_to_end(key)
     return call
 
 
