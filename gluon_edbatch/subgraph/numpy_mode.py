@@ -81,6 +81,8 @@ def _shapes_of(graph: Subgraph, shapes: dict[str, Shape]) -> Optional[list[Shape
 
 
 def _equal_or_kept(rewriter: Rewriter, node: NodeView) -> Replaced:
+    if node.op in _VIEWS and not (node.inputs[0].shape and node.shape):  # of one element
+        return rewriter.instead(node, 'Reshape', shape=node.shape or (1,))
     rule = _RULES.get(node.op)
     replaced = None if rule is None else rule(rewriter, node)
     return _kept(rewriter, node) if replaced is None else replaced
@@ -233,23 +235,18 @@ def _concatenate(rewriter: Rewriter, node: NodeView) -> Replaced:
     return rewriter.instead(node, 'Concat', dim=axis % len(node.shape), num_args=len(node.inputs))
 
 
-def _vstack(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """Stack vectors as rows."""
-    ranks = {len(operand.shape) for operand in node.inputs}
-    if not node.same_dtypes or min(ranks) < 1 or ranks == {1, 2}:
-        return None
-    if ranks == {1}:
-        return _stack(rewriter, node)
-    return _concatenate(rewriter, node)
+def _stacked(axis: int) -> Rule:
+    """Return a rule that stacks vectors along an axis, and joins other arrays. MXNet has no
+    gradient of ``column_stack`` in graphs."""
 
+    def rule(rewriter: Rewriter, node: NodeView) -> Replaced:
+        ranks = {len(operand.shape) for operand in node.inputs}
+        if 0 in ranks or len(ranks) > 1:
+            return None
+        along = node._replace(attrs=Attrs(node.attrs, axis=str(axis)))
+        return (_stack if ranks == {1} else _concatenate)(rewriter, along)
 
-def _column_stack(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """Stack vectors as columns; MXNet has no gradient of that operator in graphs."""
-    vectors = [len(operand.shape) < 2 for operand in node.inputs]
-    if not all(operand.shape for operand in node.inputs) or len({*vectors}) > 1:
-        return None
-    attrs = {**node.attrs, 'axis': '1'}
-    return (_stack if vectors[0] else _concatenate)(rewriter, node._replace(attrs=Attrs(attrs)))
+    return rule
 
 
 def _stack(rewriter: Rewriter, node: NodeView) -> Replaced:
@@ -279,26 +276,10 @@ def _flip(rewriter: Rewriter, node: NodeView) -> Replaced:
 # --- shapes --------------------------------------------------------------------------------------
 
 
-def _of_no_axes(rewriter: Rewriter, node: NodeView) -> Replaced:
-    """Reshape an array of one element."""
-    if node.inputs[0].shape:
-        return None
-    return rewriter.instead(node, 'Reshape', shape=node.shape or (1,))
-
-
-def _or_of_no_axes(rule: Rule) -> Rule:
-    def either(rewriter: Rewriter, node: NodeView) -> Replaced:
-        return _of_no_axes(rewriter, node) or rule(rewriter, node)
-
-    return either
-
-
 def _reshape(rewriter: Rewriter, node: NodeView) -> Replaced:
     codes = node.attrs.integers('newshape')
     if node.attrs.get('order', 'C') != 'C':
         return None
-    if not node.shape:
-        return rewriter.add('Reshape', node.inputs, (), shape=(1,))
     if all(code == -1 or code > 0 for code in codes):
         return rewriter.instead(node, 'Reshape', shape=codes)
     if node.op == '_np_reshape':
@@ -325,8 +306,6 @@ def _transpose(rewriter: Rewriter, node: NodeView) -> Replaced:
 
 def _squeeze(rewriter: Rewriter, node: NodeView) -> Replaced:
     (operand,) = node.inputs
-    if not node.shape:
-        return rewriter.add('Reshape', node.inputs, (), shape=(1,))
     named = node.attrs.integers('axis')
     axes = [axis % len(operand.shape) for axis in named] or [
         axis for axis, length in enumerate(operand.shape) if length == 1
@@ -431,22 +410,24 @@ def _of_one_position(rewriter: Rewriter, node: NodeView) -> Replaced:
     return rewriter.add('Reshape', [row], node.shape, shape=node.shape)
 
 
+_VIEWS = frozenset(
+    '_np_reshape _npx_reshape _np_transpose _np_squeeze expand_dims _npi_broadcast_to'.split()
+)
 _RULES: dict[str, Rule] = {
     '_npi_where': _where,
     '_npi_full_like': _full_like,
     '_npi_logical_not': _comparison('logical_not'),
     '_npi_concatenate': _concatenate,
-    '_npi_vstack': _vstack,
+    '_npi_vstack': _stacked(0),
     '_npi_stack': _stack,
-    '_npi_column_stack': _column_stack,
+    '_npi_column_stack': _stacked(1),
     '_split_v2': _split,
     '_npi_flip': _flip,
     '_np_reshape': _reshape,
     '_npx_reshape': _reshape,
-    '_np_transpose': _or_of_no_axes(_transpose),
-    '_np_squeeze': _or_of_no_axes(_squeeze),
-    'expand_dims': _of_no_axes,
-    '_npi_broadcast_to': _or_of_no_axes(_broadcast_to),
+    '_np_transpose': _transpose,
+    '_np_squeeze': _squeeze,
+    '_npi_broadcast_to': _broadcast_to,
     '_np_dot': _dot,
     '_npi_matmul': _matmul,
     'batch_dot': _batch_dot,

@@ -29,9 +29,9 @@ PASSES = (
 )
 
 
-_Passed = tuple[Subgraph, list[str]]
 _MOST_PASSED = 512
-_passed: dict[tuple, _Passed] = {}  # of graphs that are equal, as those of other modes often are
+# What passes made of graphs, as those of other modes are often equal; by structure and arguments.
+_passed: dict[tuple, tuple[Subgraph, tuple[str, ...]]] = {}
 
 
 def apply_passes(
@@ -40,7 +40,7 @@ def apply_passes(
     options: CompileOptions,
     device: str,
     dtypes: Optional[Mapping[str, Any]] = None,
-) -> _Passed:
+) -> tuple[Subgraph, list[str]]:
     """Apply the passes that are switched on, and made for the device, one after the other.
 
     Parameters
@@ -62,28 +62,18 @@ def apply_passes(
     """
     facts = frozenset((dtypes or {}).items()), frozenset(graph.known(shapes).items())
     key = (graph.structure, *facts, options, device)
-    passed = None if debug.LEVEL else _passed.get(key)
-    if passed is None:
-        passed = _apply(graph, shapes, options, device, dtypes)
-        if graph.structure is not None and passed[0] is not graph and not debug.LEVEL:
-            if len(_passed) >= _MOST_PASSED:
-                _passed.clear()
-            _passed[key] = passed
-    return passed[0], list(passed[1])
-
-
-def _apply(
-    graph: Subgraph,
-    shapes: Shapes,
-    options: CompileOptions,
-    device: str,
-    dtypes: Optional[Mapping[str, Any]],
-) -> _Passed:
-    graph, changed = graph.with_dtypes(dtypes) if dtypes else graph, []
+    if key in _passed and not debug.LEVEL:
+        made, names = _passed[key]
+        return made, list(names)
+    made, changed = graph.with_dtypes(dtypes) if dtypes else graph, []
     for one in PASSES:
         if device in one.devices and (one.option is None or getattr(options, one.option)):
-            before, graph = graph, one.apply(graph, shapes)
-            debug.changed(one.apply.__name__, before, graph)
-            if one.option is not None and graph is not before:
+            before, made = made, one.apply(made, shapes)
+            debug.changed(one.apply.__name__, before, made)
+            if one.option is not None and made is not before:
                 changed.append(one.option)
-    return graph, changed
+    if graph.structure is not None and made is not graph:
+        if len(_passed) >= _MOST_PASSED:
+            _passed.clear()
+        _passed[key] = made, tuple(changed)
+    return made, changed
