@@ -35,14 +35,10 @@ class Attrs(dict[str, str]):
 
     def integers(self, name: str) -> tuple[MaybeNone, ...]:
         """Return a tuple of whole numbers and None; a single number gives (number,), no text ()."""
-        parts = self.get(name, '').strip('()[] ').split(',')
-        return (
-            ()
-            if parts == ['None']
-            else tuple(
-                None if part.strip() == 'None' else int(part) for part in parts if part.strip()
-            )
-        )
+        parts = [part.strip() for part in self.get(name, '').strip('()[] ').split(',')]
+        if parts == ['None']:
+            return ()
+        return tuple([None if part == 'None' else int(part) for part in parts if part])
 
     def axis(self, name: str, rank: int, default: Optional[int] = None) -> MaybeNone:
         """Return an axis of an array, counted from the first."""

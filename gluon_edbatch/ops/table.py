@@ -14,7 +14,7 @@ from . import (
 from . import padding_rules as padding
 from . import row_rules as rows
 from .attention_fusion import by_heads
-from .instructions import ADD, AFFINE, COPY, Opcode, binary_function, unary_function
+from .instructions import ADD, AFFINE, COPY, Function, Opcode, binary_function, unary_function
 from .lowering_context import ORDERS, Arrangement
 from .native import inverse, scalar
 from .numbers import NUMPY_ARITHMETIC, operand
@@ -145,17 +145,11 @@ _unary('_rpower_scalar', number=operand('broadcast_power', first=True))
 _unary('_mod_scalar', number=operand('broadcast_mod'))
 _unary('_rmod_scalar', number=operand('broadcast_mod', first=True))
 _unary('_hypot_scalar', number=operand('broadcast_hypot'))
-_COMPARISONS = {
-    'equal': binary_function('Equal'),
-    'not_equal': binary_function('NotEqual'),
-    'greater': binary_function('Greater'),
-    'greater_equal': binary_function('GreaterEqual'),
-    'lesser': binary_function('Lesser'),
-    'lesser_equal': binary_function('LesserEqual'),
-    'logical_and': None,
-    'logical_or': None,
-    'logical_xor': None,
+_COMPARISONS: dict[str, Optional[Function]] = {
+    name: binary_function(name.title().replace('_', ''))
+    for name in 'equal not_equal greater greater_equal lesser lesser_equal'.split()
 }
+_COMPARISONS |= dict.fromkeys(('logical_and', 'logical_or', 'logical_xor'))
 for _name, _function in _COMPARISONS.items():
     _unary(
         f'_{_name}_scalar',

@@ -233,22 +233,17 @@ class Subgraph:
     ) -> Optional[list[Outputs]]:
         """Return shapes and dtypes of each node's outputs; None if shapes cannot be inferred."""
         known = self.known(shapes), self.known(dtypes or {})
-        last = self._last_outputs
-        if last[0] != known:  # most passes ask the same of a graph that stays
-            last = self._last_outputs = known, self._outputs(*known)
-        return last[1]
-
-    def _outputs(
-        self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]
-    ) -> Optional[list[Outputs]]:
-        found = self.infer(shapes)
-        if found is None:
-            return None
-        try:
-            types = self._internals.infer_type_partial(**dtypes)[1]
-        except mx.base.MXNetError:  # some operators insist on knowing
-            types = [None] * self._bounds[-1]
-        return [Outputs(own, types[begin]) for own, begin in zip(found, self._bounds)]
+        if self._last_outputs[0] == known:  # most passes ask the same of a graph that stays
+            return self._last_outputs[1]
+        found, outputs = self.infer(shapes), None
+        if found is not None:
+            try:
+                types = self._internals.infer_type_partial(**known[1])[1]
+            except mx.base.MXNetError:  # some operators insist on knowing
+                types = [None] * self._bounds[-1]
+            outputs = [Outputs(own, types[begin]) for own, begin in zip(found, self._bounds)]
+        self._last_outputs = known, outputs
+        return outputs
 
     def results(
         self, shapes: Mapping[str, Shape], dtypes: Mapping[str, Any]

@@ -26,8 +26,7 @@ class Verdict(Enum):
     """Outcome of the row analysis."""
 
     PROVED = 'proved'
-    UNKNOWN = 'unknown'  # an operator without a rule: compare once with a run alone
-    DEPENDENT = 'dependent'  # rows depend on each other: never batch
+    DEPENDENT = 'dependent'  # rows depend on each other, or an operator has no rule
     STATISTICS = 'statistics'  # and what is kept would depend on the batch, too
 
 
@@ -35,7 +34,7 @@ class RowwiseResult(NamedTuple):
     """What the row analysis found out about a Symbol."""
 
     verdict: Verdict
-    reason: str  # the operator and the rule it breaks, or the operators without a rule
+    reason: str  # the operator and the rule it breaks or does not have
     factors: list[int]  # rows of each output per row of input (if not dependent)
 
 
@@ -57,7 +56,6 @@ def analyse(graph: Subgraph, row_shapes: dict[str, Shape], training: bool) -> Ro
         return RowwiseResult(
             Verdict.DEPENDENT, f'its shapes do not fit a batch of several calls: {misfit}', []
         )
-    unknown: list[str] = []
     axes: dict[int, Optional[int]] = {}  # of the rows, by node; None of a constant
     try:
         for index, node in enumerate(graph.nodes):
@@ -73,7 +71,7 @@ def analyse(graph: Subgraph, row_shapes: dict[str, Shape], training: bool) -> Ro
                 trials[0][index],
             )
             axes[index] = axis = (
-                _rows_axis(call, {*own} - {None}, training, unknown)
+                _rows_axis(call, {*own} - {None}, training)
                 if any(call.batched) and not _is_of_axis(call)
                 else None
             )
@@ -92,9 +90,6 @@ def analyse(graph: Subgraph, row_shapes: dict[str, Shape], training: bool) -> Ro
             factors.append(_factor('result', 0, *(trial[index][output] for trial in trials)))
     except _Dependent as dependent:
         return RowwiseResult(dependent.verdict, dependent.reason, [])
-    if unknown:
-        names = ', '.join(sorted(set(unknown)))
-        return RowwiseResult(Verdict.UNKNOWN, f'no batching rule is declared for {names}', factors)
     return RowwiseResult(Verdict.PROVED, '', factors)
 
 
@@ -143,7 +138,7 @@ def _is_of_axis(call: OpCall) -> bool:
     return axis is not None and axis % len(call.inputs[0]) != 0
 
 
-def _rows_axis(call: OpCall, axes: set[Any], training: bool, unknown: list[str]) -> int:
+def _rows_axis(call: OpCall, axes: set[Any], training: bool) -> int:
     """Return the axis that the rows have in the results; `axes` are those of the inputs."""
     op = op_of(call.op)
     if op.statistics is not None and op.statistics(call.attrs, training):
@@ -159,10 +154,10 @@ def _rows_axis(call: OpCall, axes: set[Any], training: bool, unknown: list[str])
             moved = axis
         if moved is not None:
             return moved
-    if axes != {0} or (op.rows is not None and not op.rows(call)):
+    if op.rows is None and axes == {0}:
+        raise _Dependent(f'no batching rule is declared for {call.op}')
+    if op.rows is None or axes != {0} or not op.rows(call):
         raise _Dependent(f'{call.op}{_shown(call)} mixes the rows of the batch')
-    if op.rows is None:
-        unknown.append(call.op)
     return 0
 
 

@@ -34,15 +34,8 @@ _PRODUCT = 'FullyConnected'
 def horizontal(graph: Subgraph) -> Subgraph:
     """Fuse products with the same input, and elementwise operators on their results.
 
-    Parameters
-    ----------
-    graph : Subgraph
-
-    Returns
-    -------
-    Subgraph
-        `graph` itself if there is nothing to fuse. Otherwise new variables stand for several
-        parameters, concatenated along axis 0; see `packs`.
+    Return the graph itself if there is nothing to fuse. Otherwise new variables stand for several
+    parameters, concatenated along axis 0; see `packs`.
     """
     nodes, apart = graph.nodes, set[int]()
     while True:
