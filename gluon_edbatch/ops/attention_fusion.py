@@ -37,11 +37,11 @@ def positions(call: LoweredCall) -> None:
 def look_up(call: LoweredCall) -> None:
     """Lower a look-up of positions in a table."""
     index, table = call.inputs
-    if index.arrangement is not Arrangement.POSITIONS or index.shape or table.parameter < 0:
+    if index.arrangement is not Arrangement.POSITIONS or index.shape:
         raise Unsupported(f'has {call.op} by heads')
+    parameter = call.low.parameter(table)
     width = width_of(table.shape[1:])
     view = call.low.new(width, True)
-    parameter = call.low.parameter(table)
     numbers = table.shape[0], width
     call.low.emit(Opcode.LOOKUP, view, index.view, parameter=parameter, numbers=numbers)
     call.give(index._replace(shape=table.shape[1:], view=view))

@@ -41,8 +41,7 @@ def convolution(call: LoweredCall) -> None:
     (step,), (before,) = attrs.integers('dilate') or (1,), attrs.integers('pad') or (0,)
     fewer = step * (size - 1) - 2 * before
     if (
-        any(value.parameter < 0 for value in weights)
-        or attrs.integers('stride') not in ((), (1,))
+        attrs.integers('stride') not in ((), (1,))
         or attrs.integer('num_group', 1) != 1
         or (x.tail and before)  # which would see values that are none
         or fewer < 0

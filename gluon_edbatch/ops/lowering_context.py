@@ -160,7 +160,10 @@ class LoweringContext:
         self.emit(Opcode.BINARY, out, a, b, numbers=(ADD.number, Spread.SAME, Spread.SAME))
 
     def parameter(self, value: Value) -> int:
-        """Return the program's number of a parameter that is read in place."""
+        """Return the program's number of a parameter that is read in place; raise `Unsupported` for
+        a value that is none."""
+        if value.parameter < 0:
+            raise Unsupported('has a weight or table that is no parameter')
         if value.line:
             raise Unsupported('takes some columns of a parameter')
         key = value.parameter, value.begin

@@ -187,8 +187,7 @@ def fully_connected(call: LoweredCall) -> None:
 
 def dot(call: LoweredCall) -> None:
     """Lower a product of rows and a parameter's matrix, transposed or not."""
-    matrix = call.inputs[1]
-    if matrix.parameter < 0 or len(matrix.shape) != 2 or call.attrs.flag('transpose_a'):
+    if len(call.inputs[1].shape) != 2 or call.attrs.flag('transpose_a'):
         raise Unsupported('has dot of something else than rows and a matrix')
     _emit_product(call, call.out(call.x.ragged), turned=not call.attrs.flag('transpose_b'))
 
@@ -203,8 +202,6 @@ def _emit_product(
     call: LoweredCall, out: View, accumulate: bool = False, turned: bool = False
 ) -> None:
     weights, low = call.inputs[1:], call.low
-    if any(value.parameter < 0 for value in weights):
-        raise Unsupported('has FullyConnected of a weight that is no parameter')
     if call.inputs[0] is None:
         _emit_products_of_pieces(call, out, accumulate)
         return
@@ -398,10 +395,9 @@ def embedding(call: LoweredCall) -> None:
 
 
 def _look_up(call: LoweredCall, table: Value, index: Value) -> None:
-    if table.parameter < 0:
-        raise Unsupported(f'has {call.op} from something else than a parameter')
+    parameter = call.low.parameter(table)
     numbers = table.shape[0], width_of(table.shape[1:])
-    call.emit(Opcode.LOOKUP, index, parameter=call.low.parameter(table), numbers=numbers)
+    call.emit(Opcode.LOOKUP, index, parameter=parameter, numbers=numbers)
 
 
 def stop_gradient(call: LoweredCall) -> None:
@@ -547,8 +543,6 @@ def layer_norm(call: LoweredCall) -> None:
         raise Unsupported(f'has {call.op} along another axis')
     if call.attrs.flag('output_mean_var'):
         raise Unsupported(f'has {call.op} that gives mean and variance')
-    if any(value.parameter < 0 for value in weights):
-        raise Unsupported(f'has {call.op} of a scale or shift that is no parameter')
     gamma, beta = map(call.low.parameter, weights)
     epsilon = call.attrs.single('eps', 1e-5)
     numbers = (x.shape[-1],)

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import mxnet as mx
 
@@ -188,22 +188,21 @@ class Subgraph:
 
     def with_variables(self, renamed: Mapping[str, str]) -> 'Subgraph':
         """Return the graph with some variables renamed."""
-        return self._with(lambda node: node._replace(name=renamed.get(node.name, node.name)))
+        nodes = [
+            node._replace(name=renamed.get(node.name, node.name)) if node.is_variable else node
+            for node in self.nodes
+        ]
+        return Subgraph.of(nodes, self.heads)
 
     def with_dtypes(self, dtypes: Mapping[str, Any]) -> 'Subgraph':
         """Return the graph with dtypes written at some variables, as Gluon does at parameters."""
-
-        def changed(node: Node) -> Node:
-            if node.name not in dtypes:
-                return node
-            number = str(dtype_number(dtypes[node.name]))
-            return node._replace(attrs=Attrs(node.attrs, __dtype__=number))
-
-        return self._with(changed)
-
-    def _with(self, changed: Callable[[Node], Node]) -> 'Subgraph':
-        """Return the graph with a function applied to each variable."""
-        nodes = [changed(node) if node.is_variable else node for node in self.nodes]
+        numbers = {name: str(dtype_number(dtype)) for name, dtype in dtypes.items()}
+        nodes = [
+            node._replace(attrs=Attrs(node.attrs, __dtype__=numbers[node.name]))
+            if node.is_variable and node.name in numbers
+            else node
+            for node in self.nodes
+        ]
         return Subgraph.of(nodes, self.heads)
 
     def ancestors(self, heads: Iterable[Entry]) -> set[int]:

@@ -78,8 +78,6 @@ class PQTree:
         ------
         NotConsecutive
             If there is no such frontier.
-        ValueError
-            If an element is not in the universe.
         """
         wanted = frozenset(elements)
         *above, old = self._path(wanted)
@@ -113,8 +111,6 @@ class PQTree:
 
     def _path(self, wanted: _Leaves) -> list['PQTree']:
         """Return the nodes from this one down to the lowest that has all wanted leaves."""
-        for unknown in wanted - self.leaves:
-            raise ValueError(f'{unknown!r} is not in the universe of the tree')
         path = [self]
         while True:
             inside = [child for child in path[-1].children if wanted <= child.leaves]
