@@ -13,7 +13,6 @@ from .padding_rules import DecompositionRule, LinksRule, PaddingRule
 from .row_rules import MovedRows, RowsRule
 from .whole import WholeRule
 
-Affine = Callable[[Attrs], tuple[float, float]]  # what it multiplies by, and adds
 ModeRule = Callable[[Attrs, bool], bool]  # of attributes, and whether in training mode
 _NOISE = ('_random_', '_sample_', '_image_random_')  # begin names of operators that draw
 
@@ -61,12 +60,8 @@ class Op:
     # of those that are not: for which attributes each value of a ragged first input gives its own
     # result
     by_value: Callable[[Attrs], bool] = lambda attrs: False
-    # of a product or sum with a number: what it multiplies by, and adds
-    affine: Optional[Affine] = None
     arithmetic: Optional[Arithmetic] = None
-    # broadcasting, aligned: of arithmetic and comparisons: the operator that broadcasts, and the
-    # one that takes equal shapes only
-    broadcasting: Optional[str] = None
+    # of arithmetic and comparisons of two arrays: the operator that takes equal shapes only
     aligned: Optional[str] = None
     # of those that read nothing of their input but the length of one axis: which, if any
     of_axis: Callable[[Attrs], Optional[int]] = lambda attrs: None

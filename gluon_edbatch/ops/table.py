@@ -1,6 +1,6 @@
 """The entries of all operators that are known, family by family."""
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from . import (
     attention_fusion,
@@ -14,12 +14,13 @@ from . import (
 from . import padding_rules as padding
 from . import row_rules as rows
 from .attention_fusion import by_heads
+from .attrs import Attrs
 from .instructions import ADD, AFFINE, COPY, Function, Opcode, binary_function, unary_function
 from .lowering_context import ORDERS, Arrangement
 from .native import inverse, scalar
 from .numbers import NUMPY_ARITHMETIC, operand
 from .padding_rules import At, AxisLink, finite, keeps, known_links, only_at, same_axes
-from .registry import Affine, Arithmetic, Op, always, register
+from .registry import Arithmetic, Op, always, register
 
 
 def _each(names: str, **facts: Any) -> None:
@@ -37,8 +38,9 @@ def _unary(names: str, **facts: Any) -> None:
 _AT_ONE = only_at(At.ONE, At.FINITE)
 
 
-def _affine(names: str, affine: Affine, **facts: Any) -> None:
-    _unary(names, affine=affine, native=native.unary(AFFINE, affine), **facts)
+def _affine(name: str, terms: Callable[[Attrs], tuple[float, float]], **facts: Any) -> None:
+    """Declare a product or sum with a number; `terms` are what it multiplies by, and adds."""
+    _unary(name, native=native.unary(AFFINE, terms), **facts)
 
 
 for _name, _at in {'tanh': keeps, 'relu': keeps, 'softsign': keeps, 'sigmoid': finite}.items():
@@ -170,7 +172,6 @@ def _binary(aligned: str, broadcasting: str, **facts: Any) -> None:
         elementwise=True,
         aligned=aligned,
         whole=whole.elementwise(broadcasting),
-        broadcasting=broadcasting,
         **facts,
     )
 
@@ -212,7 +213,6 @@ _each(
     elementwise=True,
     arithmetic=Arithmetic.SUM,
     aligned='elemwise_add',
-    broadcasting='broadcast_add',
 )
 _each(
     'add_n',

@@ -27,9 +27,9 @@ def is_addition(graph: Subgraph) -> bool:
     operators = [node for node in graph.nodes if not node.is_variable]
     if len(operators) != 1 or len({*operators[0].inputs}) != len(operators[0].inputs):
         return False
-    op = op_of(operators[0].op)
-    adds_nothing = op.affine is not None and op.affine(operators[0].attrs) == (1.0, 0.0)
-    return op.arithmetic is Arithmetic.SUM or adds_nothing
+    op, attrs = operators[0].op, operators[0].attrs
+    adds_nothing = op == '_plus_scalar' and attrs.number('scalar', 1) == 0
+    return op_of(op).arithmetic is Arithmetic.SUM or adds_nothing
 
 
 def kind_of_addition(
@@ -43,18 +43,8 @@ def kind_of_addition(
     """Return a number that types share whose calls may be parts of one call; 0 for other types.
 
     The number is odd for ``add_n`` and ``Concat`` along axis 0, as each call of these may have any
-    number of arguments.
-
-    Parameters
-    ----------
-    graph : Subgraph
-    arguments : sequence of (ArenaKey or None)
-        Where the rows of each argument live; None for an argument that is not a single value.
-    mode : Mode
-    options : CompileOptions
-    results : sequence of ArenaKey
-    joins : bool
-        Whether it puts the rows of its arguments one after the other.
+    number of arguments. An argument that is not a single value is None. `joins` says whether calls
+    put the rows of their arguments one after the other.
     """
     if {*arguments} != {*results} or len(arguments) != len(graph.variables) or results[0].eager:
         return 0

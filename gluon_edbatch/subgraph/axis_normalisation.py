@@ -148,7 +148,7 @@ def _moved(
         return _RULES[node.op](call)
     if op.is_view and len(call.inputs) == 1 and op.padding is not None:
         return _view(call)
-    if op.broadcasting is not None:
+    if op.aligned is not None:
         return _broadcast(call)
     if op.by_value(node.attrs):
         return _by_value(call)

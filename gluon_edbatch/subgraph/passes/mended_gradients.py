@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Optional, Union
 
-from ...ops import Arithmetic, op_of
+from ...ops import op_of
 from ..ir import Shape, Subgraph
 from ..rewrite import NodeView, Operand, Rewriter, rewrite
 
@@ -54,7 +54,7 @@ def _added(
     if not any(added):
         return None
     op = op_of(node.op)
-    if op.arithmetic is Arithmetic.SUM and op.broadcasting not in (None, node.op):
+    if node.op in ('elemwise_add', '_grad_add'):
         return rewriter.instead(node, 'add_n', num_args=2)
     if op.never_adds or not op.batches:
         inputs = [
