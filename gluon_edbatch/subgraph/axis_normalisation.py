@@ -61,16 +61,9 @@ class _EntryAxes(NamedTuple):
 
 
 def values_first(graph: Subgraph, shapes: Mapping[str, Shape], ragged: set[str]) -> Subgraph:
-    """Return the graph with all ragged entries as (N, K, ...). Return the graph itself if they are,
-    or if an operator on others has no rule.
-
-    Parameters
-    ----------
-    graph : Subgraph
-    shapes : dict
-        Shapes of the inputs for some numbers of rows and values.
-    ragged : set of str
-        Names of inputs (N, K, ...).
+    """Return the graph with all ragged entries as (N, K, ...), like its inputs in `ragged`. Return
+    the graph itself if they are, or if an operator on others has no rule. `shapes` are those of the
+    inputs for some numbers of rows and values.
     """
     try:
         layouts = _layouts(graph, shapes, ragged)

@@ -26,21 +26,11 @@ class _NotCovered(Exception):
 
 
 def by_segments(graph: Subgraph, shapes: dict[str, Shape], ragged: set[str]) -> Optional[Subgraph]:
-    """Return the subgraph with inputs (M, H) in place of (N, K, H).
+    """Return the subgraph with ragged inputs (M, H) in place of (N, K, H), and the further inputs
+    `SEGMENTS` and `PARENTS`; None if an operator has no rule.
 
-    Parameters
-    ----------
-    graph : Subgraph
-    shapes : dict
-        Shapes of its inputs for some N and K, from which ranks are taken.
-    ragged : set of str
-        Names of the ragged inputs; all have the same lengths in each call, and no result has
-        their axis 1 (see `padding_proof`).
-
-    Returns
-    -------
-    Subgraph or None
-        The graph has the further inputs `SEGMENTS` and `PARENTS`; None if an operator has no rule.
+    `shapes` are those of the inputs for some N and K. The ragged inputs have the same lengths in
+    each call, and no result has their axis 1 (see `padding_proof`).
     """
     if any(len(shapes.get(name, ())) != 3 for name in ragged):
         return None

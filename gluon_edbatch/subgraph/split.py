@@ -53,12 +53,7 @@ def _once(
 def hoisted(node_type: NodeType, positions: frozenset[int], fused: bool) -> Optional[Split]:
     """Split off what depends only on the arguments at these positions; None if that has no product.
 
-    Parameters
-    ----------
-    node_type : NodeType
-    positions : frozenset of int
-    fused : bool
-        Whether horizontal fusion comes first (see `passes.horizontal`): one result for all gates.
+    If `fused`, horizontal fusion comes first (see `passes.horizontal`): one result for all gates.
     """
     return _once(node_type, (positions, fused), lambda: _hoisted(node_type, positions, fused))
 
@@ -109,14 +104,11 @@ def has_sparse_gradient(parameter: gluon.Parameter) -> bool:
 
 
 def looked_up(node_type: NodeType) -> Optional[Split]:
-    """Split off the ids of tables whose gradients are row_sparse.
+    """Split off the ids of tables whose gradients are row_sparse; None if autograd does not record
+    the type, or it has no such tables.
 
-    Returns
-    -------
-    Split or None
-        None if autograd does not record the type, or it has no such tables. Look-ups whose ids are
-        random, or not one line for each row of the arguments, stay: their tables get dense
-        gradients, which are converted.
+    Look-ups whose ids are random, or not one line for each row of the arguments, stay: their tables
+    get dense gradients, which are converted.
     """
     if not node_type.mode.recording or node_type.tables or node_type.eager:
         return None

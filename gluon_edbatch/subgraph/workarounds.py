@@ -10,20 +10,11 @@ from .rewrite import NodeView, Operand, Rewriter, Rule, rewrite
 
 
 def mended(graph: Subgraph, shapes: dict[str, Shape], trial: bool = False) -> Subgraph:
-    """Return the subgraph with harmful operators replaced by equal ones.
+    """Return the subgraph with harmful operators replaced by equal ones. Raise RecordError if none
+    can replace one.
 
-    Parameters
-    ----------
-    graph : Subgraph
-    shapes : dict
-        Shapes of the inputs for some number of rows.
-    trial : bool, default False
-        Whether `shapes` are made up, because the lengths of ragged arguments differ.
-
-    Raises
-    ------
-    RecordError
-        If no operator can replace a harmful one.
+    `shapes` are those of the inputs for some number of rows. In a trial they are made up, because
+    the lengths of ragged arguments differ.
     """
 
     def rule(rewriter: Rewriter, node: NodeView) -> Any:

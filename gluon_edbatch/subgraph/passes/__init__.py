@@ -43,22 +43,9 @@ def apply_passes(
 ) -> tuple[Subgraph, list[str]]:
     """Apply the passes that are switched on, and made for the device, one after the other.
 
-    Parameters
-    ----------
-    graph : Subgraph
-    shapes : dict
-        Shapes of its inputs for some number of rows, from which ranks are taken.
-    options : CompileOptions
-    device : str
-        ``'cpu'`` or ``'gpu'``
-    dtypes : dict, optional
-        Dtypes of the inputs, to be written in the graph as parameters' dtypes are.
-
-    Returns
-    -------
-    graph : Subgraph
-    changed : list of str
-        The options whose passes changed something.
+    `shapes` are those of the inputs for some number of rows. `dtypes` of the inputs are written in
+    the graph, as parameters' dtypes are. Returns the graph, and the options whose passes changed
+    something.
     """
     facts = frozenset((dtypes or {}).items()), frozenset(graph.known(shapes).items())
     key = (graph.structure, *facts, options, device)
