@@ -12,7 +12,7 @@ from gluon_edbatch.subgraph.ir import Subgraph
 from gluon_edbatch.subgraph.options import CompileOptions
 from gluon_edbatch.subgraph.passes import PASSES, apply_passes
 from gluon_edbatch.subgraph.passes.faster_operators import operators
-from gluon_edbatch.subgraph.passes.mended_gradients import added_inputs, embeddings
+from gluon_edbatch.subgraph.passes.mended_gradients import gradients
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.cases import in_one_test
 from tests.support.models import started
@@ -34,7 +34,7 @@ def ops(symbol):
 
 def with_fix(one):
     """A pass and the one that always runs."""
-    return lambda symbol, shapes: added_inputs(one(symbol, shapes), shapes)
+    return lambda symbol, shapes: gradients(one(symbol, shapes), shapes)
 
 
 @pytest.mark.parametrize('one', PASSES, ids=lambda one: one.option or one.apply.__name__)
@@ -74,8 +74,8 @@ def test_random_blocks_by_all_passes(symbol):
             ['FullyConnected', 'broadcast_add'],
         ),
         (operators, F.tanh(ANY), None),
-        (added_inputs, X + Y, ['add_n']),
-        (added_inputs, F.tanh(X) + F.tanh(Y), None),
+        (gradients, X + Y, ['add_n']),
+        (gradients, F.tanh(X) + F.tanh(Y), None),
     ],
 )
 def test_what_becomes_what(one, before, after):
@@ -159,8 +159,8 @@ def test_graphs_with_graphs_inside_are_not_told_apart_by_their_operators():
 
 def test_every_pass_has_an_option():
     assert {one.option for one in PASSES} - {None} <= set(CompileOptions.names())
-    assert [one.apply for one in PASSES if one.option is None] == [embeddings, added_inputs]
-    assert PASSES[-1].apply is added_inputs and H == 4
+    assert [one.apply for one in PASSES if one.option is None] == [gradients]
+    assert PASSES[-1].apply is gradients and H == 4
 
 
 @pytest.mark.parametrize(

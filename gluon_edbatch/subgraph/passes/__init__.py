@@ -7,7 +7,7 @@ from ... import debug
 from ..ir import Shape, Subgraph
 from ..options import CompileOptions
 from .faster_operators import operators
-from .mended_gradients import added_inputs, embeddings
+from .mended_gradients import gradients
 
 Shapes = dict[str, Shape]
 
@@ -24,8 +24,7 @@ class Pass(NamedTuple):
 
 PASSES = (
     Pass('operators', operators, ('cpu',)),
-    Pass(None, embeddings),
-    Pass(None, added_inputs),  # last: others make sums, too
+    Pass(None, gradients),  # last: others make sums, too
 )
 
 
