@@ -32,13 +32,8 @@ def in_terms_of_nd(
 ) -> StaticGraph:
     """Return a graph traced in NumPy mode with operators of ``mx.nd`` where they are equal.
 
-    Parameters
-    ----------
-    graph : StaticGraph
-    shapes, dtypes : dict
-        Shapes and dtypes of the inputs, as the user sees them.
-    others : sequence of dict
-        Further shapes of inputs for which the graph must be right.
+    `shapes` and `dtypes` are those of the inputs, as the user sees them; `others` are further
+    shapes for which the graph must be right.
     """
     if graph.subgraph.infer(shapes) is None:
         return graph._replace(scalars=(False,) * len(graph.subgraph.heads))

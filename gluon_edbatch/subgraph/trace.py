@@ -103,17 +103,8 @@ def trace_block(block: gluon.HybridBlock, template: tuple, inputs: int) -> Stati
 def trace_operator(
     op: str, attrs: Sequence[tuple[str, str]], inputs: int, shared: Optional[dict[int, Any]] = None
 ) -> StaticGraph:
-    r"""Trace one operator of MXNet's registry, with its attributes.
-
-    Parameters
-    ----------
-    op : str
-    attrs : sequence of (str, str)
-    inputs : int
-        Number of arrays that it is applied to.
-    shared : dict, optional
-        Further arguments, `SharedArray`\ s by their position among all.
-    """
+    """Trace one operator of MXNet's registry, applied to a number of arrays, and to shared ones:
+    each a `SharedArray`, by its position among all arguments."""
     shared = shared or {}
     variables = [mx.sym.var(INPUT % i) for i in range(inputs)]
     for position, parameter in sorted(shared.items()):
@@ -138,17 +129,8 @@ Operator = tuple[str, tuple[tuple[str, str], ...], tuple[int, ...]]  # name, att
 
 
 def trace_operators(name: str, operators: Sequence[Operator], inputs: int) -> StaticGraph:
-    """Trace several operators as one graph, whose result is that of the last one.
-
-    Parameters
-    ----------
-    name : str
-    operators : sequence of (str, tuple, tuple of int)
-        Name, attributes and inputs of each. An input is the position of an array, or ~i for the
-        result of operator i.
-    inputs : int
-        Number of arrays.
-    """
+    """Trace several operators on a number of arrays as one graph, whose result is that of the last
+    one. An input of an operator is the position of an array, or ~i for the result of operator i."""
     arrays = [mx.sym.var(INPUT % i) for i in range(inputs)]
     results: list[mx.sym.Symbol] = []
     for op, attrs, read in operators:
