@@ -21,7 +21,6 @@ NAMES = (
     'mx.ndarray_api',
     'subgraph.fingerprint',
     'graph.edges',
-    'plan.rows',
     'plan.layout',
     'execute.native.run_table',
     'record.indexing',

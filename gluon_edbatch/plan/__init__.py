@@ -2,5 +2,4 @@
 
 from ..compiled import load
 
-for _name in ('rows', 'layout'):
-    load(f'{__name__}.{_name}')
+load(f'{__name__}.layout')
