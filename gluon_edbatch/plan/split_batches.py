@@ -26,10 +26,10 @@ def hoist(plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers) ->
         parts = _parts(group, own)
         distinct = _distinct(group, parts, deduplication) if parts and own.shares else None
         if parts and distinct:
-            first, group = _once(plan, group, parts, indices, distinct)
+            first, group = _apart(plan, group, parts, indices, True, distinct)
             early.append(first)
         elif parts and _mean(group) < own.hoisted_below:
-            first, group = _apart(plan, group, parts, indices, in_one_batch=True)
+            first, group = _apart(plan, group, parts, indices, True)
             early.append(first)
         groups.append(group)
     return _with_early(plan, groups, early, indices)
@@ -75,65 +75,47 @@ def look_ups_apart(plan: Plan) -> Plan:
 
 
 def _apart(
-    plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], in_one_batch: bool
+    plan: Plan,
+    group: Group,
+    parts: Split,
+    indices: list[np.ndarray],
+    in_one_batch: bool,
+    distinct: Optional[Distinct] = None,
 ) -> tuple[Group, Group]:
     """Return the early part of a group, in one batch or in as many as the group, and the group
-    without it. Results of the early part get their own arenas, the last of the plan."""
+    without it. Results of the early part get their own arenas, the last of the plan. If `distinct`
+    is given, one batch computes these rows only, and the group reads its results by index."""
+    at = 0 if distinct is None else _add_indices(distinct.which, indices)
     writes, found = [], []
     for spec in parts.found:
         rows = np.full(group.size, spec.rows) if parts.early.alone else group.rows
         ends = np.cumsum(rows)
-        place = _new_arena(plan, ArenaPlan(spec.arena, private=True), int(ends[-1]))
-        found.append(Read(place, np.zeros(group.size, bool), ends - rows, ends))
-        begin, end = (np.array([0]), ends[-1:]) if in_one_batch else (ends - rows, ends)
+        total = ends[-1:] if distinct is None else np.array([len(distinct.first)])
+        arena = ArenaPlan(spec.arena, private=distinct is None, shared=distinct is not None)
+        place = _new_arena(plan, arena, int(total[0]))
+        by_index: np.ndarray = np.full(group.size, distinct is not None)
+        found.append(Read(place, by_index, at + ends - rows, at + ends))
+        begin, end = (np.array([0]), total) if in_one_batch else (ends - rows, ends)
         writes.append(Write(place, begin, end))
-    reads = [group.reads[position] for position in parts.positions]
-    first = group._replace(
-        node_type=parts.early, reads=tuple(reads), writes=tuple(writes), hoisted=True
-    )
-    if in_one_batch:
-        first = first._replace(
-            numbers=group.numbers[:1],
-            rows=group.rows.sum(keepdims=True),
-            bounds=group.bounds[[0, -1]],
-            reads=tuple(_read_all(plan, read, indices) for read in reads),
-        )
-    return first, _late(group, parts, found, in_one_batch)
-
-
-def _once(
-    plan: Plan, group: Group, parts: Split, indices: list[np.ndarray], distinct: Distinct
-) -> tuple[Group, Group]:
-    """Return the early part of a group for distinct rows, in one batch, and the group without it,
-    which reads the early results by index."""
-    count, ends = np.array([len(distinct.first)]), np.cumsum(group.rows)
-    read = group.reads[parts.positions[0]]
-    rows = rows_read(plan.indices, read)[distinct.first]
-    at = _add_indices(distinct.which, indices)
-    writes, found = [], []
-    for spec in parts.found:
-        place = _new_arena(plan, ArenaPlan(spec.arena, shared=True), int(count[0]))
-        found.append(Read(place, np.ones(group.size, bool), at + ends - group.rows, at + ends))
-        writes.append(Write(place, np.array([0]), count))
     first = group._replace(
         node_type=parts.early,
-        numbers=group.numbers[:1],
-        rows=count,
-        nodes=group.nodes[distinct.first],
-        bounds=np.array([0, count[0]]),
-        reads=(_by_index(read.arena, rows, indices),),
+        reads=tuple([group.reads[position] for position in parts.positions]),
         writes=tuple(writes),
         hoisted=True,
     )
-    return first, _late(group, parts, found, known=True)
-
-
-def _late(group: Group, parts: Split, found: Sequence[Read], known: bool) -> Group:
-    """Return a group's batches without the early part. They read its results as `found` says."""
+    if in_one_batch:
+        nodes = group.nodes if distinct is None else group.nodes[distinct.first]
+        first = first._replace(
+            numbers=group.numbers[:1],
+            rows=group.rows.sum(keepdims=True) if distinct is None else total,
+            nodes=nodes,
+            bounds=np.array([0, len(nodes)]),
+            reads=tuple([_read_all(plan, read, indices, distinct) for read in first.reads]),
+        )
     assert parts.late is not None  # else there is nothing to tell apart
     reads = group.reads + tuple(found)
-    before = group.known.union(range(len(group.reads), len(reads))) if known else group.known
-    return group._replace(node_type=parts.late, reads=reads, known=before)
+    known = group.known.union(range(len(group.reads), len(reads))) if in_one_batch else group.known
+    return first, group._replace(node_type=parts.late, reads=reads, known=known)
 
 
 def _new_arena(plan: Plan, arena: ArenaPlan, rows: int) -> int:
@@ -142,17 +124,19 @@ def _new_arena(plan: Plan, arena: ArenaPlan, rows: int) -> int:
     return len(plan.arenas) - 1
 
 
-def _read_all(plan: Plan, read: Read, indices: list[np.ndarray]) -> Read:
-    """Return one read that covers what several batches read one after the other."""
-    if not read.gather.any() and (read.end[:-1] == read.begin[1:]).all():
+def _read_all(
+    plan: Plan, read: Read, indices: list[np.ndarray], distinct: Optional[Distinct]
+) -> Read:
+    """Return one read that covers what several batches read one after the other, or the distinct
+    rows among it."""
+    is_slice = not read.gather.any() and (read.end[:-1] == read.begin[1:]).all()
+    if is_slice and distinct is None:
         return Read(read.arena, np.zeros(1, bool), read.begin[:1], read.end[-1:])
-    return _by_index(read.arena, rows_read(plan.indices, read), indices)
-
-
-def _by_index(arena: int, rows: np.ndarray, indices: list[np.ndarray]) -> Read:
-    """Return the read of one batch, by index."""
+    rows = rows_read(plan.indices, read)
+    if distinct is not None:
+        rows = rows[distinct.first]
     begin = _add_indices(rows, indices)
-    return Read(arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
+    return Read(read.arena, np.ones(1, bool), np.array([begin]), np.array([begin + len(rows)]))
 
 
 def _add_indices(rows: np.ndarray, indices: list[np.ndarray]) -> int:
