@@ -60,6 +60,7 @@ class ContinuousBatching:
         done: list[Request] = []
         if requests:
             if self._newest is None or self._newest.is_full:
+                self.close(only_empty=True)
                 self._newest = self._add()
             self._admit(self._newest, requests, done)
         return done
@@ -76,7 +77,7 @@ class ContinuousBatching:
             except Exception as error:
                 self._split(batch, error, done)
             else:
-                if not len(batch) and (batch is not self._newest or not batch.may_stay):
+                if not len(batch) and batch is not self._newest:
                     self._drop(batch)
         return done
 

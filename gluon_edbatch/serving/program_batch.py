@@ -20,7 +20,7 @@ class ProgramBatch:
     stream of new samples would starve the others: no more join when a running sample was passed
     over more than `PASSED_OVER` times."""
 
-    may_stay, is_beginning = True, False
+    is_beginning = False
 
     def __init__(self, program: Union[Program, ControlFlowProgram]):
         self._run = program.running()

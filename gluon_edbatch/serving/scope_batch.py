@@ -81,19 +81,15 @@ class ScopeBatch:
         return bool(self._beginning)
 
     @property
-    def may_stay(self) -> bool:
-        """Return whether to keep the scope for the next samples while it has none."""
-        return self._scope.calls_recorded <= _MOST_CALLS_OVER
-
-    @property
     def is_full(self) -> bool:
-        """Return whether new samples need another scope: this one holds too much, or a parameter
-        was written since calls read it."""
+        """Return whether new samples need another scope: this one holds too much, or it has no
+        samples and a new one costs less, or a parameter was written since calls read it."""
         scope = self._scope
         return (
             scope.calls_kept > MOST_CALLS
             or scope.calls_recorded > MOST_CALLS_FORGOTTEN
             or scope.bytes_given() > MOST_BYTES_GIVEN
+            or (not len(self) and scope.calls_recorded > _MOST_CALLS_OVER)
             or (not len(self) and self._run_inside(_parameters_were_written))
         )
 
