@@ -1,70 +1,58 @@
-# The types of edges.py for Cython; without it the module is ordinary Python.
+# Types of edges.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
-@cython.locals(count=Py_ssize_t, kinds='const long long[::1]', stops='const long long[::1]',
+@cython.locals(kinds='const long long[::1]', stops='const long long[::1]',
                numbers='long long[::1]', firsts='long long[::1]', starts='long long[::1]',
                bounds='long long[::1]', counts='const long long[::1]',
                lengths='const long long[::1]', tapes='const long long[::1]',
                begins='const long long[::1]', given='const long long[::1]',
-               known='long long[::1]', marks='unsigned char[::1]', call=Py_ssize_t,
-               form=Py_ssize_t, place=Py_ssize_t, begin='long long', argument='long long',
-               value=Py_ssize_t)
+               known='long long[::1]', marks='unsigned char[::1]', begin='long long',
+               argument='long long', value=Py_ssize_t)
 cpdef number_calls(object forms, object ends, object table, tuple first, object rows, object taped)
 
-@cython.locals(count=Py_ssize_t, several=Py_ssize_t, kinds='int[::1]',
-               given='const long long[::1]', all_forms='const long long[::1]',
-               of_form='int[::1]', form_of=dict, serials=list, call=Py_ssize_t, form=Py_ssize_t)
+@cython.locals(kinds='int[::1]', given='const long long[::1]', all_forms='const long long[::1]',
+               of_form='int[::1]')
 cpdef kinds_of(object forms, object types)
 
-@cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
+@cython.locals(first='const long long[::1]', values='const long long[::1]',
                firsts='const long long[::1]', there='const int[::1]', bounds='long long[::1]',
-               producers='int[::1]', base=Py_ssize_t, makers='int[::1]', found=Py_ssize_t,
-               call=Py_ssize_t, place=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t)
+               producers='int[::1]', makers='int[::1]')
 cpdef among(object offsets, object args, object outputs, object evaluation)
 
-@cython.locals(count=Py_ssize_t, end=Py_ssize_t, first='const long long[::1]',
-               sources='const int[::1]', firsts='const long long[::1]', there='const int[::1]',
+@cython.locals(first='const long long[::1]', sources='const int[::1]',
+               firsts='const long long[::1]', there='const int[::1]',
                values='const long long[::1]', asked='unsigned char[::1]',
-               marks='unsigned char[::1]', found='long long[::1]', free=Py_ssize_t,
-               place=Py_ssize_t, call=Py_ssize_t, edge=Py_ssize_t, value=Py_ssize_t)
+               marks='unsigned char[::1]', found='long long[::1]')
 cpdef needed(object offsets, object producers, object outputs, object evaluation, object wanted)
 
-@cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
+@cython.locals(first='const long long[::1]', values='const long long[::1]',
                firsts='const long long[::1]', kinds='const long long[::1]',
-               groups='const long long[::1]', base='long long',
-               end='long long', readers='int[::1]', makers='int[::1]',
+               groups='const long long[::1]', readers='int[::1]', makers='int[::1]',
                uses='const long long[::1]', asked='const long long[::1]', above='int[::1]',
-               roots='int[::1]', tops='unsigned char[::1]', call=Py_ssize_t, place=Py_ssize_t,
-               group='long long', value='long long', maker=int, found=Py_ssize_t)
+               roots='int[::1]', tops='unsigned char[::1]')
 cpdef addition_trees(object calls, object additions, object read, object wanted)
 
-@cython.locals(count=Py_ssize_t, first='const long long[::1]', values='const long long[::1]',
+@cython.locals(first='const long long[::1]', values='const long long[::1]',
                firsts='const long long[::1]', kinds='const long long[::1]', top='const int[::1]',
                sums='const long long[::1]', bounds='const long long[::1]',
-               counts='const long long[::1]', base='long long', makers='int[::1]',
+               counts='const long long[::1]', makers='int[::1]',
                positions='long long[::1]', new_kinds='long long[::1]', ends='long long[::1]',
                stops='long long[::1]', new_values='long long[::1]', new_counts='long long[::1]',
-               waiting='long long[::1]', found=Py_ssize_t, filled=Py_ssize_t, noted=Py_ssize_t,
-               call=Py_ssize_t, begin=Py_ssize_t, left=Py_ssize_t, place=Py_ssize_t,
-               value='long long', maker=int)
+               waiting='long long[::1]')
 cpdef with_sums(object calls, object roots, object sum_forms)
 
-@cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, producer=int, before=int,
-               first='const long long[::1]', producers='const int[::1]', places='int[::1]',
-               waiting='int[::1]', found='int[::1]', total=int)
+@cython.locals(first='const long long[::1]', producers='const int[::1]', places='int[::1]',
+               waiting='int[::1]', found='int[::1]')
 cpdef consumers(object offsets, object inputs)
 
-@cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, above=int, deepest=int,
-               first='const long long[::1]', producers='const int[::1]', depth='int[::1]')
+@cython.locals(first='const long long[::1]', producers='const int[::1]', depth='int[::1]')
 cpdef depths(object offsets, object inputs)
 
-@cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, below=int,
-               first='const long long[::1]', producers='const int[::1]', height='int[::1]')
+@cython.locals(first='const long long[::1]', producers='const int[::1]', height='int[::1]')
 cpdef heights(object offsets, object inputs)
 
-@cython.locals(count=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t, column=Py_ssize_t,
-               begin=Py_ssize_t, above=Py_ssize_t, first='const long long[::1]',
-               producers='const int[::1]', own='const int[::1]', most='int[::1]')
+@cython.locals(first='const long long[::1]', producers='const int[::1]', own='const int[::1]',
+               most='int[::1]')
 cpdef most_on_paths(object offsets, object inputs, object columns, Py_ssize_t width)
 
 cdef class Countdown:
@@ -73,6 +61,5 @@ cdef class Countdown:
     cdef object _counts
     @cython.locals(other=Countdown)
     cpdef copy(self)
-    @cython.locals(place=Py_ssize_t, edge=Py_ssize_t, node=int, reader=int, found=Py_ssize_t)
     cpdef Py_ssize_t release(self, const int[::1] nodes, Py_ssize_t begin, Py_ssize_t end,
                              int[::1] ready) except -1

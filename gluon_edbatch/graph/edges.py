@@ -1,3 +1,4 @@
+# cython: infer_types=True
 """Loops over calls and edges of an evaluation. Needs NumPy only.
 
 Cython compiles this module where a compiler is present (the types are in ``edges.pxd``). Otherwise

@@ -1,4 +1,4 @@
-# The types of frontier.py for Cython; without it the module is ordinary Python.
+# Types of frontier.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
 from gluon_edbatch.graph.edges cimport Countdown
@@ -20,28 +20,23 @@ cdef class Frontier:
     cdef object _order, _memory
     cdef Countdown countdown
     cdef dict _heaps
-    @cython.locals(count=Py_ssize_t, kinds=Py_ssize_t, memory='int[::1]', parts='int[::1]')
+    @cython.locals(memory='int[::1]', parts='int[::1]')
     cdef _divide(self)
-    @cython.locals(waiting='const int[::1]', kind=Py_ssize_t, node=Py_ssize_t)
+    @cython.locals(waiting='const int[::1]')
     cdef int _begin(self) except -1
     @cython.locals(other=Frontier)
     cpdef copy(self)
     cpdef bint is_ready(self, Py_ssize_t kind) noexcept
-    @cython.locals(found=list, place=Py_ssize_t)
     cpdef tuple kinds(self)
     cpdef tuple by_size(self)
     cpdef ready(self, Py_ssize_t kind)
     cpdef schedule(self)
     cpdef finish(self, Rule rule)
-    @cython.locals(begin=Py_ssize_t, end=Py_ssize_t)
     cpdef take(self, Py_ssize_t kind)
-    @cython.locals(begin=Py_ssize_t, end=Py_ssize_t, found=Py_ssize_t, place=Py_ssize_t)
     cpdef Py_ssize_t advance(self, Py_ssize_t kind) except -1
-    @cython.locals(end=Py_ssize_t, place=Py_ssize_t, node=int, at=Py_ssize_t, ascending=bint)
+    @cython.locals(ascending=bint)
     cdef _list(self, Py_ssize_t kind, object array, int[::1] nodes, Py_ssize_t begin)
-    @cython.locals(other=Py_ssize_t)
     cdef void _remove(self, Py_ssize_t kind) noexcept
-    @cython.locals(kind=Py_ssize_t)
     cdef int _add(self, Py_ssize_t node) except -1
 
 cdef class Run:
@@ -50,11 +45,9 @@ cdef class Run:
     cdef list _safe
     @cython.locals(other=Run)
     cpdef copy(self)
-    @cython.locals(frontier=Frontier)
     cpdef bint settle(self) except -1
     cpdef finish(self, Rule rule)
     cpdef take(self, Py_ssize_t kind)
     cpdef Py_ssize_t advance(self, Py_ssize_t kind) except -1
     cpdef schedule(self)
-    @cython.locals(frontier=Frontier, place=Py_ssize_t, kind=Py_ssize_t)
     cdef int _find_safe(self) except -1

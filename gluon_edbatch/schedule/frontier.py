@@ -1,3 +1,4 @@
+# cython: infer_types=True
 """The frontier: the nodes that could run next, by type; and runs, which choose where they can.
 
 A scheduler looks at the ready types, chooses one, and takes all its ready nodes as one batch.

@@ -1,3 +1,4 @@
+# cython: infer_types=True
 """The sufficient condition for a batch without extra cost, and the scheduler that uses it.
 
 The first nodes of a type are those that have not run and wait for no other node of the type.
