@@ -1,8 +1,7 @@
-# The types of rules.py for Cython; without it the module is ordinary Python.
+# Types of rules.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 cimport libc.math as math
 
-from gluon_edbatch.graph.edges cimport Countdown
 from gluon_edbatch.schedule.frontier cimport Frontier, Rule
 
 cdef Py_ssize_t _FORGOTTEN
@@ -16,13 +15,9 @@ cdef class LeastDeep(Rule):
     cdef double[::1] _total, _mean
     cdef int[::1] _count
     cdef Py_ssize_t _seen
-    @cython.locals(frontier=Frontier, best=Py_ssize_t, kind=Py_ssize_t, place=Py_ssize_t,
-                   better=bint)
     cpdef Py_ssize_t choose(self) except -1
-    @cython.locals(types='const int[::1]', node=Py_ssize_t, kind=Py_ssize_t)
+    @cython.locals(types='const int[::1]')
     cdef int _sum_up(self) except -1
-    @cython.locals(frontier=Frontier, begin=Py_ssize_t, end=Py_ssize_t, kind=Py_ssize_t,
-                   place=Py_ssize_t)
     cdef int _catch_up(self) except -1
 
 cdef class LongestWay(Rule):
@@ -31,14 +26,10 @@ cdef class LongestWay(Rule):
     cdef const double[::1] _weights
     cdef int[::1] _seen, _taken, _longest
     cdef double[::1] _mass, _slack
-    @cython.locals(frontier=Frontier, best=Py_ssize_t, kind=Py_ssize_t, place=Py_ssize_t)
     cpdef Py_ssize_t choose(self) except -1
-    @cython.locals(found=list, state=list, place=Py_ssize_t, kind=Py_ssize_t, longest=Py_ssize_t,
-                   before=Py_ssize_t)
+    @cython.locals(kind=Py_ssize_t, longest=Py_ssize_t, before=Py_ssize_t)
     cpdef tuple state(self)
-    @cython.locals(frontier=Frontier, node=Py_ssize_t)
     cdef _look_at(self, Py_ssize_t kind)
-    @cython.locals(height=Py_ssize_t, behind=Py_ssize_t)
     cdef _weigh(self, Py_ssize_t kind, Py_ssize_t node)
 
 cdef class LookAhead(LongestWay):
@@ -46,21 +37,15 @@ cdef class LookAhead(LongestWay):
     cdef int[::1] _near, _near_before, _head, _nodes, _next
     cdef double[::1] _gain
     cdef double _best
-    @cython.locals(frontier=Frontier, place=Py_ssize_t, kind=Py_ssize_t, node=Py_ssize_t)
     cpdef Py_ssize_t choose(self) except -1
-    @cython.locals(row=Py_ssize_t, total=double, kind=Py_ssize_t, other=Py_ssize_t, _=Py_ssize_t)
+    @cython.locals(kind=Py_ssize_t)
     cdef void _search(self, Py_ssize_t step, double gained) noexcept
-    @cython.locals(found=Py_ssize_t, kind=Py_ssize_t, gain=double)
+    @cython.locals(found=Py_ssize_t)
     cdef Py_ssize_t _following(self, Py_ssize_t row, Py_ssize_t before) noexcept
     cdef void _judge(self, double gained) noexcept
-    @cython.locals(row=Py_ssize_t, following=Py_ssize_t, used=Py_ssize_t, other=Py_ssize_t)
     cdef void _run(self, Py_ssize_t step, Py_ssize_t kind, double gained) noexcept
-    @cython.locals(countdown=Countdown, link=Py_ssize_t, node=Py_ssize_t, edge=Py_ssize_t,
-                   reader=Py_ssize_t)
     cdef void _count_down(self, Py_ssize_t place, Py_ssize_t row, int by) noexcept
-    @cython.locals(behind=Py_ssize_t, place=Py_ssize_t)
     cdef void _push(self, Py_ssize_t row, Py_ssize_t node) noexcept
-    @cython.locals(behind=Py_ssize_t)
     cdef _weigh(self, Py_ssize_t kind, Py_ssize_t node)
 
 cdef class LookUp(Rule):

@@ -1,3 +1,4 @@
+# cython: infer_types=True
 """Rules that choose among ready types, and the look-up of a state in a table.
 
 Cython compiles this module by ``rules.pxd`` where there is a compiler.
