@@ -18,22 +18,12 @@ def number_calls(
     rows: np.ndarray,
     taped: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Number new calls and their results, and note what is known about the results.
+    """Number new calls and their results; return ids, outputs, offsets and length offsets, as in
+    `collect.Calls`.
 
-    Parameters
-    ----------
-    forms, ends : numpy.ndarray
-        (n,) int64, for each call: its form, and the end of its arguments among those of all calls.
-    table : FormTable
-    first : tuple of int
-        The number of the first call, of its first argument, and of its first output.
-    rows, taped : numpy.ndarray
-        int64 and bool by value, as in `record.stores.Locations`; the function fills them.
-
-    Returns
-    -------
-    ids, outputs, offsets, length_offsets : numpy.ndarray
-        Columns of `collect.Calls`.
+    `forms` and `ends` (int64) have the form of each call, and the end of its arguments among those
+    of all calls; `first` has the numbers of the first call, its first argument and its first
+    output. `rows` (int64) and `taped`, as in `record.stores.Locations`, are filled for the results.
     """
     count = len(forms)
     ids, outputs = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -58,16 +48,9 @@ def number_calls(
 
 
 def kinds_of(forms: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, Any]:
-    """Number the types of calls with these forms. `forms`, (n,), and `types`, the serial of each
-    form's type, are int64.
-
-    Returns
-    -------
-    kinds : numpy.ndarray
-        (n,) int32, the place of each call's type among those that occur, by ascending serial.
-    found : list of int
-        A form of each of these.
-    """
+    """Number the types of calls, which have these forms, by ascending serial. Return (n,) int32,
+    the number of each call's type, and a list with a form of each type. `forms`, (n,), and `types`,
+    the serial of each form's type, are int64."""
     count, several = len(forms), len(types)
     result, places = np.empty(count, np.int32), np.full(several, -1, np.int32)
     kinds, given, all_forms, of_form = result.data, types.data, forms.data, places.data
@@ -154,16 +137,10 @@ def addition_trees(
 ) -> tuple[np.ndarray, int]:
     """Find additions that can run as one sum, because nothing else reads their partial sums.
 
-    `additions` are int64 by form, as in `collect.FormTable`. `read`, int64, are the values that
-    waiting calls read, and `wanted`, int64, those that others read.
-
-    Returns
-    -------
-    roots : numpy.ndarray
-        (n,) int32, the position of the last addition of the tree that each call belongs to; -1 for
-        calls that stay as they are.
-    found : int
-        The number of trees.
+    Return (n,) int32, the position of the last addition of the tree that each call belongs to, or
+    -1 for calls that stay as they are; and the number of trees. `additions` are int64 by form, as
+    in `collect.FormTable`. `read`, int64, are the values that waiting calls read, and `wanted`,
+    int64, those that others read.
     """
     count = len(calls.forms)
     first, values, firsts = calls.offsets.data, calls.args.data, calls.outputs.data
@@ -345,19 +322,10 @@ def most_on_paths(
 
 
 class Countdown:
-    """Counts for every node the inputs that have not run yet.
+    """Counts, for each node of a graph, the inputs that have not run yet: `waiting` (n,), int32.
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph, of which no node has run.
-
-    Attributes
-    ----------
-    offsets, readers : memoryview
-        int32, the readers of each node, see `Consumers`.
-    waiting : memoryview
-        (n,) int32, how many of the inputs of each node have not run.
+    `offsets` and `readers` are the readers of each node (see `Consumers`). No node has run at
+    first.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -375,21 +343,8 @@ class Countdown:
         return other
 
     def release(self, nodes: Any, begin: int, end: int, ready: Any) -> int:
-        """Note that nodes have run; each node may be released once.
-
-        Parameters
-        ----------
-        nodes : memoryview
-            int32, distinct; those from `begin` to before `end` have run.
-        ready : memoryview
-            int32, as long as the graph. The function writes the nodes that waited for these only,
-            each once, in the order of their release.
-
-        Returns
-        -------
-        int
-            Number of nodes written to `ready`.
-        """
+        """Note that ``nodes[begin:end]`` (int32) have run, each once. Write the nodes that waited
+        for these only to `ready` (int32), in the order of their release; return how many."""
         found = 0
         for place in range(begin, end):
             node = nodes[place]

@@ -16,18 +16,7 @@ _FEW = 1024  # positions that cost less than another batch
 
 def without_much_padding(schedule: Schedule, lengths: np.ndarray) -> Schedule:
     """Return a schedule whose batches are, with their padding, at most twice as large, or small.
-
-    Parameters
-    ----------
-    schedule : Schedule
-    lengths : numpy.ndarray
-        (n,) the length to which each node's arguments are padded, 0 for a node without padding.
-
-    Returns
-    -------
-    Schedule
-        The schedule itself if no batch has to be split.
-    """
+    `lengths`, (n,), has the length to which each node's arguments are padded, or 0."""
     batches: list[np.ndarray] = []
     for batch in schedule:
         batches += _parts(batch, lengths[batch])
