@@ -205,7 +205,7 @@ class Evaluator:
         read = self.pending.calls(recording, table).args
         numbers = [recording.locations.evaluation[read[read >= 0]]]
         left = self.pending.left_out()
-        if left is not None and recording.closed:
+        if recording.closed:
             numbers.append(recording.locations.evaluation[left.args[left.args >= 0]])
         read_later = np.zeros(len(recording.ran) + 1, bool)
         read_later[np.maximum(np.concatenate(numbers), -1)] = True  # -1 is the last

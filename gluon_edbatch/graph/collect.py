@@ -129,14 +129,14 @@ class Pending:
 
     def __init__(self):
         self._seen_nodes = self._seen_lengths = self._seen_values = 0
-        self._waiting: Optional[Calls] = None
+        self._waiting = _NO_CALLS
         self._left_out: list[tuple[int, Calls, np.ndarray]] = []  # by which evaluation, which calls
 
     def calls(self, recording: 'Recording', table: FormTable) -> Calls:
         """Return all calls that wait, including those recorded since the last call."""
         begin = self._seen_nodes
         if begin == len(recording.node_forms):
-            return self._waiting if self._waiting is not None else _NO_CALLS
+            return self._waiting
         forms = recording.node_forms.since(begin)
         first = recording.node_ends[begin - 1] if begin else 0
         values = recording.node_args.since(first)
@@ -155,15 +155,13 @@ class Pending:
         self._seen_nodes += len(forms)
         self._seen_lengths += len(lengths)
         self._seen_values = recording.next_value
-        self._waiting = new if self._waiting is None else _joined(self._waiting, new)
+        self._waiting = _joined(self._waiting, new) if len(self._waiting) else new
         return self._waiting
 
     def ran(self, calls: Calls) -> None:
         """Remove calls that have run."""
-        if self._waiting is None or len(calls) == len(self._waiting):
-            self._waiting = None
-            return
-        if not len(calls):
+        if len(calls) == len(self._waiting):
+            self._waiting = _NO_CALLS
             return
         left = np.ones(len(self._waiting), bool)
         left[np.searchsorted(self._waiting.ids, calls.ids)] = False
@@ -174,7 +172,7 @@ class Pending:
 
         `merged` are the calls that evaluation `number` will run.
         """
-        waiting: Any = self._waiting
+        waiting = self._waiting
         inner = np.searchsorted(waiting.ids, sums.inner)
         if not len(inner):
             return 0
@@ -186,13 +184,12 @@ class Pending:
             self._waiting = waiting.select(np.delete(np.arange(len(waiting)), inner))
         return len(inner)
 
-    def left_out(self) -> Optional[Calls]:
-        """Return all recorded calls that evaluations skipped, in order; None without any."""
-        found: Optional[Calls] = None
+    def left_out(self) -> Calls:
+        """Return all recorded calls that evaluations skipped, in order."""
+        found = _NO_CALLS
         for _, calls, places in self._left_out:
-            left = calls.select(places)
-            found = left if found is None else _joined(found, left)
-        return None if found is None else _in_order(found)
+            found = _joined(found, calls.select(places))
+        return _in_order(found) if len(found) else found
 
     def forms_left_out(self) -> set[int]:
         """Return the forms of the calls that were left out."""
@@ -202,15 +199,12 @@ class Pending:
             for form in np.flatnonzero(np.bincount(calls.forms[places])).tolist()
         }
 
-    def restore(self, evaluation: np.ndarray) -> Calls:
-        """Let the calls that were left out wait as usual; return all calls that wait."""
+    def restore(self, evaluation: np.ndarray) -> None:
+        """Let the calls that were left out wait as usual."""
         left = self.left_out()
-        if left is not None:
-            evaluation[left.outputs] = -1
-            waiting = self._waiting
-            self._waiting = left if waiting is None else _in_order(_joined(left, waiting))
-            self._left_out = []
-        return _NO_CALLS if self._waiting is None else self._waiting
+        evaluation[left.outputs] = -1
+        self._waiting = _in_order(_joined(left, self._waiting))
+        self._left_out = []
 
     def forget(self, number: int) -> int:
         """Drop the calls that evaluations before `number` left out; return how many."""
