@@ -17,7 +17,7 @@ from .plan import Capabilities, Group, Plan, Read
 # gradients added row by row.
 _PAYS = 0.5
 _WORDS = 1 << 18  # numbers below are words, most often
-_BITS_OF_WORDS = np.float32(_WORDS).view(np.int32)
+_BITS_OF_WORDS = np.float32(_WORDS).view(np.uint32)
 
 Numbers = Callable[[int, int], np.ndarray]
 
@@ -112,9 +112,9 @@ def _is_of_rows(group: Group) -> bool:
 
 def _keys(numbers: np.ndarray) -> np.ndarray:
     """Return a small integer for each float32 number, equal for equal bits. Words are themselves:
-    the bits of numbers ascend as they do, and those of -0.0 and NaN are beyond them."""
-    bits = numbers.view(np.int32)
-    if bits.min(initial=0) >= 0 and bits.max(initial=0) < _BITS_OF_WORDS:
+    the bits of numbers ascend as they do, and those of NaN and of what has a sign are above."""
+    bits = numbers.view(np.uint32)
+    if bits.max(initial=0) < _BITS_OF_WORDS:
         whole = numbers.astype(np.int64)
         if (whole == numbers).all():
             return whole
