@@ -1,7 +1,6 @@
 """Keep what a sample recorded, and append it again when the sample comes back."""
 
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any, Callable, Optional
@@ -14,14 +13,8 @@ from ..subgraph.node_type import Mode
 from ..subgraph.options import CompileOptions
 
 
-class _Circumstances:
-    """Hold what a sample's recording depends on besides its key; hashed by identity, for speed."""
-
-    def __init__(self, of: tuple[Callable[..., Any], Mode, CompileOptions]):
-        self.of = of
-
-
-_Name = tuple[Hashable, _Circumstances]
+# What a recording depends on: the key, the function, autograd's mode and the options.
+_Name = tuple[Hashable, Callable[..., Any], Mode, CompileOptions]
 
 
 class Reuse:
@@ -76,12 +69,7 @@ class Reuse:
         self.check_every = check_every
         self.recorded = self.reused = self.checked = 0
         self._kinds = PortableForms()
-        self._fragments: OrderedDict[tuple, ReplayFragment] = OrderedDict()
-        # as long as fragments have them in their names
-        self._circumstances: weakref.WeakValueDictionary[tuple, _Circumstances] = (
-            weakref.WeakValueDictionary()
-        )
-        self._last: Optional[_Circumstances] = None
+        self._fragments: OrderedDict[_Name, ReplayFragment] = OrderedDict()
         self._lock = threading.Lock()  # around what several threads change in these
         self._uses = 0
 
@@ -100,8 +88,7 @@ class Reuse:
         recording = current_recording()
         if recording is None:
             return function(*args)
-        of, last = (function, recording.mode, recording.options), self._last
-        name = key, last if last is not None and last.of == of else self._circumstances_of(of)
+        name = key, function, recording.mode, recording.options
         with self._lock:
             fragment = self._fragments.get(name)
             if fragment is not None:
@@ -116,12 +103,6 @@ class Reuse:
             self._uses += 1
             return self._check(recording, name, fragment, function, args)
         return self._record(recording, name, function, args)[0]
-
-    def _circumstances_of(self, of: tuple) -> _Circumstances:
-        """Return the one object for equal circumstances."""
-        with self._lock:
-            last = self._last = self._circumstances.setdefault(of, _Circumstances(of))
-        return last
 
     def _record(
         self, recording: Recording, name: _Name, function: Callable[..., Any], args: Sequence[Any]
