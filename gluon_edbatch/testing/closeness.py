@@ -132,21 +132,20 @@ def _difference(
 
 def judge(
     suspects: Sequence[Suspect],
-    eager: Sequence[Measured],
+    eager: Measured,
     exact: Measured,
     in_float64: Union[Measured, Exception, None],
 ) -> list[Fault]:
     """Return what rounding does not explain: suspects further from float64 than eager and than the
     tolerance, or different in float64, too.
 
-    Eager Gluon's distance from float64 is the largest of its runs. `in_float64` is a batched run,
-    or why there is none."""
+    `in_float64` is a batched run, or why there is none."""
     faults = []
     for suspect in suspects:
         name = suspect.name
         wanted = exact.arrays[name]
         batched = _distance(suspect.found, wanted)
-        distance = max([_distance(run.arrays[name], wanted) for run in eager])
+        distance = _distance(eager.arrays[name], wanted)
         largest = _scale(wanted)
         scale = max(largest, exact.added.get(name, 0.0)) or _SMALLEST_SCALE
         allowed = max(_NEARER * distance, suspect.tolerance * scale + suspect.atol)

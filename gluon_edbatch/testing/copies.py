@@ -1,8 +1,8 @@
-"""Copy a model and its samples to float64, or with other last bits, to see what rounding can do."""
+"""Copy a model and its samples to float64, to see what rounding can do."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 from mxnet import gluon
@@ -10,30 +10,6 @@ from mxnet.ndarray import NDArray
 
 from ..mx.arrays import new_array
 from ..subgraph.structure import flatten, unflatten
-
-Copy = Callable[[NDArray], NDArray]
-
-
-def in_float64(array: NDArray) -> NDArray:
-    """Return a copy of an array in float64."""
-    return array.astype('float64')
-
-
-def nudged(seed: int) -> Copy:
-    """Return a function that copies arrays and changes the last bit of half of the numbers."""
-    generator = np.random.RandomState(seed)
-
-    def copy(array: NDArray) -> NDArray:
-        values = array.asnumpy()
-        steps = np.nextafter(
-            values,
-            np.where(generator.rand(*values.shape) < 0.5, values, np.inf).astype(values.dtype),
-        )
-        made = new_array(steps, array.ctx, array.dtype)
-        return made if array.stype == 'default' else made.tostype(array.stype)
-
-    return copy
-
 
 def parameters_of(blocks: Sequence[gluon.Block]) -> list[gluon.Parameter]:
     """Return the parameters of some blocks, each once."""
@@ -46,17 +22,17 @@ def unique(items: Sequence[Any]) -> list[Any]:
 
 
 @contextmanager
-def other_parameters(blocks: Sequence[gluon.Block], copy: Copy) -> Iterator[None]:
-    """Replace the parameters of some blocks by copies with their own gradients inside the ``with``.
-    All of a parameter is restored afterwards: its arrays stay the same."""
+def parameters_in_float64(blocks: Sequence[gluon.Block]) -> Iterator[None]:
+    """Replace the parameters of some blocks by float64 copies, with their own gradients, inside the
+    ``with``. All of a parameter is restored afterwards: its arrays stay the same."""
     before: list[tuple[gluon.Parameter, dict[str, Any]]] = []
     try:
         for parameter in parameters_of(blocks):
             if parameter._data is not None and _is_floating(parameter):
                 before.append((parameter, dict(parameter.__dict__)))
                 # As `Parameter.cast` does.
-                parameter._data = list(map(copy, parameter._data))
-                parameter.dtype, parameter._var = parameter._data[0].dtype, None
+                parameter._data = [array.astype('float64') for array in parameter._data]
+                parameter.dtype, parameter._var = np.float64, None
                 if parameter.grad_req != 'null':
                     parameter._init_grad()
         yield
@@ -66,19 +42,19 @@ def other_parameters(blocks: Sequence[gluon.Block], copy: Copy) -> Iterator[None
             parameter.__dict__.update(attributes)
 
 
-def other_samples(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
-    """Copy the floating-point arrays in nested lists, tuples and dicts.
+def samples_in_float64(value: Any, copies: dict[int, NDArray]) -> Any:
+    """Copy the floating-point arrays in nested lists, tuples and dicts to float64.
 
     Copies of NDArrays are added to `copies`, by the ids of the originals."""
     leaves: list[Any] = []
     template = flatten(value, object, leaves)
-    return unflatten(template, iter([_copied(leaf, copy, copies) for leaf in leaves]))
+    return unflatten(template, iter([_copied(leaf, copies) for leaf in leaves]))
 
 
-def _copied(value: Any, copy: Copy, copies: dict[int, NDArray]) -> Any:
+def _copied(value: Any, copies: dict[int, NDArray]) -> Any:
     if isinstance(value, NDArray) and _is_floating(value):
         if id(value) not in copies:
-            copies[id(value)] = copy(value.detach())
+            copies[id(value)] = value.detach().astype('float64')
             if value.grad is not None:
                 copies[id(value)].attach_grad()
         return copies[id(value)]

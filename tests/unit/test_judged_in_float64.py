@@ -256,7 +256,7 @@ def test_what_cancels_is_judged_by_the_scale_of_what_was_added(added, accepted):
     suspects = differences(found, expected, 'case', None, 0.0)
     exact = Measured({'w': np.array([1e-6, 0])}, added={'w': added})
     assert len(suspects) == 1
-    assert (judge(suspects, [expected], exact, None) == []) is accepted
+    assert (judge(suspects, expected, exact, None) == []) is accepted
 
 
 @pytest.mark.parametrize(
@@ -273,8 +273,8 @@ def test_three_times_as_far_as_eager_is_as_near(batched, eager_value, accepted):
     one, other = gradient_run(batched), gradient_run(eager_value)
     exact = Measured({'w': np.array([1.0, 0])}, added={'w': 1.0})
     suspect = closeness.Suspect('w', one.arrays['w'], other.arrays['w'], 1e-3, 1e-5, 1e-5, 0.0)
-    assert (judge([suspect], [other], exact, None) == []) is accepted
+    assert (judge([suspect], other, exact, None) == []) is accepted
     # Whatever the rounding, in float64 there is hardly any.
     right, wrong = gradient_run(1.0), gradient_run(1.01)
-    assert (judge([suspect], [other], exact, right) == []) is accepted
-    assert judge([suspect], [other], exact, wrong)
+    assert (judge([suspect], other, exact, right) == []) is accepted
+    assert judge([suspect], other, exact, wrong)
