@@ -12,7 +12,6 @@ from ..record.replay import Mark, PortableForms, ReplayFragment
 from ..subgraph.node_type import Mode
 from ..subgraph.options import CompileOptions
 
-
 # What a recording depends on: the key, the function, autograd's mode and the options.
 _Name = tuple[Hashable, Callable[..., Any], Mode, CompileOptions]
 

@@ -11,6 +11,7 @@ from mxnet.ndarray import NDArray
 from ..mx.arrays import new_array
 from ..subgraph.structure import flatten, unflatten
 
+
 def parameters_of(blocks: Sequence[gluon.Block]) -> list[gluon.Parameter]:
     """Return the parameters of some blocks, each once."""
     return unique([one for block in blocks for one in block.collect_params().values()])
@@ -60,7 +61,7 @@ def _copied(value: Any, copies: dict[int, NDArray]) -> Any:
         return copies[id(value)]
     if isinstance(value, np.ndarray) and _is_floating(value):
         dtype = np.float32 if value.dtype == np.float64 else value.dtype
-        return copy(new_array(value, None, dtype))
+        return new_array(value, None, dtype).astype('float64')
     return value
 
 

@@ -95,6 +95,15 @@ def test_samples_that_are_objects():
     )
 
 
+class FromNumPy(edb.AutoBatchMixin, Pointer):
+    """`Pointer` for NumPy arrays, which the mixin converts."""
+
+
+def test_samples_of_numpy():
+    samples = [tuple(array.asnumpy() for array in pair) for pair in pairs(3000)]
+    assert_matches_eager(started(FromNumPy()), samples, unpack=True)
+
+
 MODELS = {
     'dense': (lambda: nn.Dense(3, in_units=4), lambda: [(x,) for x in ndarrays(6, (1, 4))]),
     'tree': (TreeLSTM, lambda: [(tree,) for tree in random_trees(6)]),
