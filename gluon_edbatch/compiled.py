@@ -20,6 +20,7 @@ from typing import Optional
 NAMES = (
     'mx.ndarray_api',
     'subgraph.fingerprint',
+    'recorded_columns',
     'graph.edges',
     'plan.layout',
     'execute.native.run_table',

@@ -14,18 +14,17 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / 'gluon_edbatch'
 PACKAGE = HERE / 'gluon_edbatch_runtime'
 PACKAGES = 'branching', 'bundle', 'graph', 'schedule'
-MODULES = 'short_repr.py', 'compiled.py', 'errors.py', 'version.py'
-COMPILED = 'graph.', 'schedule.'  # of what gluon_edbatch compiles
+MODULES = 'short_repr compiled errors version recorded_columns'.split()
+COMPILED = 'recorded_columns', 'graph.', 'schedule.'  # of what gluon_edbatch compiles
 OWN = ('calls',)  # what is compiled besides
 
 
 def files() -> Iterator[Path]:
     """Yield the files to copy, relative to the package."""
-    for package in PACKAGES:
-        for path in sorted((SOURCE / package).glob('*.p*')):
+    for pattern in (*[f'{package}/*' for package in PACKAGES], *[f'{name}.*' for name in MODULES]):
+        for path in sorted(SOURCE.glob(pattern)):
             if path.suffix in ('.py', '.pxd'):
                 yield path.relative_to(SOURCE)
-    yield from map(Path, MODULES)
 
 
 def take(target: Path = PACKAGE) -> None:

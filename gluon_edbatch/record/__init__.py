@@ -2,6 +2,7 @@
 
 from ..compiled import load
 
+load('gluon_edbatch.recorded_columns')
 load(f'{__name__}.indexing')
 load(f'{__name__}.stores')
 load(f'{__name__}.scopes')

@@ -6,6 +6,7 @@ cimport gluon_edbatch.record.interpreter as interpreter
 cimport gluon_edbatch.mx.ndarray_memory as ndarray_memory
 cimport gluon_edbatch.record.scopes as scopes
 cimport gluon_edbatch.record.stores as stores
+from gluon_edbatch.recorded_columns cimport Ints
 from gluon_edbatch.record.scopes cimport Entered, current_recording
 from gluon_edbatch.record.stores cimport Store
 
@@ -24,17 +25,6 @@ cdef class Nothing:
 
 cdef class End:
     pass
-
-@cython.final
-cdef class Ints:
-    cdef long long[::1] items  # of the buffer
-    cdef object buffer
-    cdef public Py_ssize_t size, room
-    cpdef int append(self, long long item) except -1
-    @cython.locals(count=Py_ssize_t, size=Py_ssize_t, place=Py_ssize_t)
-    cdef copy_from(self, const long long[::1] items)
-    cpdef make_room(self, Py_ssize_t more)
-    cpdef since(self, Py_ssize_t begin)
 
 @cython.final
 cdef class CallColumns:

@@ -10,7 +10,7 @@ import weakref
 from array import array as Column
 from collections.abc import Sequence
 from functools import partial, wraps
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 import numpy as np
@@ -23,6 +23,7 @@ from ..mx.invoke import invoke
 from ..mx.methods import unhooked
 from ..mx.mutation_guard import GuardedArray, GuardedNumpyArray
 from ..mx.ndarray_memory import IN_C
+from ..recorded_columns import Ints
 from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy
@@ -84,56 +85,6 @@ class Nothing:
 
 class End:
     """Mark the end of a list or tuple of arguments."""
-
-
-class Ints:
-    """An append-only array of 64-bit integers, in one piece of memory."""
-
-    def __init__(self):
-        self.size = 0
-        self.room = 256
-        self.items = self.buffer = np.empty(self.room, np.int64)
-
-    def append(self, item):
-        """Append one integer."""
-        if self.size == self.room:
-            self.make_room(1)
-        self.items[self.size] = item
-        self.size += 1
-
-    def extend(self, items: Union[Sequence[int], np.ndarray]) -> None:
-        """Append several integers."""
-        size = self.size + len(items)
-        if size > self.room:
-            self.make_room(len(items))
-        self.buffer[self.size : size] = items
-        self.size = size
-
-    def copy_from(self, items):
-        """Append several integers from a buffer in memory."""
-        count, size = len(items), self.size
-        if size + count > self.room:
-            self.make_room(count)
-        for place in range(count):
-            self.items[size + place] = items[place]
-        self.size = size + count
-
-    def make_room(self, more):
-        """Grow the buffer so that at least `more` integers can be appended."""
-        self.room = max(2 * self.room, self.size + more)
-        buffer = np.empty(self.room, np.int64)
-        buffer[: self.size] = self.since(0)
-        self.items = self.buffer = buffer
-
-    def since(self, begin: int) -> np.ndarray:
-        """Return the integers from position `begin` on; later appends do not change the array."""
-        return self.buffer[begin : self.size]
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, position):
-        return int(self.buffer[: self.size][position])
 
 
 class CallColumns:

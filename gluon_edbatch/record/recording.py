@@ -17,6 +17,7 @@ from ..mx.modes import numpy_shapes
 from ..mx.mutation_guard import release_all
 from ..mx.ndarray_memory import node_offset
 from ..ops import op_of
+from ..recorded_columns import Ints, Locations
 from ..short_repr import brief
 from ..subgraph.empty import WithoutValues
 from ..subgraph.fingerprint import exact, state_of
@@ -26,7 +27,7 @@ from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in, unflatten
 from ..subgraph.trace import describe
 from . import control_flow
-from .calls import ANY, Form, Ints, Nothing, Number, Ragged
+from .calls import ANY, Form, Nothing, Number, Ragged
 from .each import for_each, holds_each
 from .element_calls import element_calls, rearranged, stacked, store_of_stacked, taken
 from .expressions import (
@@ -54,7 +55,7 @@ from .scalar_promotion import Varying, with_number
 from .several import concat, concat_form, form_of_any_number, ragged_unknown
 from .shared import Sharing
 from .sites import current_site
-from .stores import Arena, EagerArena, Locations, Store
+from .stores import Arena, EagerArena, Store
 
 _MOST_EXPRESSIONS = 4096
 

@@ -10,10 +10,11 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
+from ..recorded_columns import Ints
 from ..subgraph.fingerprint import contents, has_hooks
 from ..subgraph.node_type import NodeType
 from ..subgraph.structure import LEAF, builder, flatten
-from .calls import CallColumns, Form, Ints
+from .calls import CallColumns, Form
 from .lazy import LazyArray
 from .recording import Recording
 from .remembered import Remembered

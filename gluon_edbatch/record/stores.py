@@ -13,6 +13,7 @@ from ..mx.arrays import alias, concatenated, detached, keep_on_tape, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
+from ..recorded_columns import Locations
 from ..subgraph.sentences import inverse, lengths_first
 from ..subgraph.spec import Spec
 from .sites import Site, current_site
@@ -108,55 +109,6 @@ class EagerArena:
             values = list(map(keep_on_tape, values))
         with modes(taped):
             return concatenated(values)
-
-
-_OF_NONE = tuple([np.zeros(0, dtype) for dtype in (np.int32, np.int64, np.int64, np.bool_)])
-
-
-class Locations:
-    """Tell where the values of one recording are: arrays indexed by value."""
-
-    # int32, the evaluation that computed it; -1 before, and -2 for a partial sum that was left out
-    evaluation: np.ndarray
-    row: np.ndarray  # int64, its first row in the arena of its kind
-    rows: np.ndarray  # int64, how many rows it has
-    taped: np.ndarray  # bool, whether it was recorded under ``autograd.record()``
-
-    def __init__(self):
-        self.evaluation, self.row, self.rows, self.taped = _OF_NONE
-        self._copies = np.zeros(0, np.int64)
-
-    def copies(self) -> np.ndarray:
-        """Return (values,) int64, in which a plan notes where its copies of earlier results are."""
-        if len(self._copies) < len(self.row):
-            self._copies = np.empty(len(self.row), np.int64)
-        return self._copies
-
-    def grow(self, values: int) -> None:
-        """Make room for this many values, while other threads may read those that are known."""
-        known = len(self.evaluation)
-        if values <= known:
-            return
-        room = max(values, known + known // 2)
-        evaluation, taped = np.empty(room, np.int32), np.zeros(room, bool)
-        evaluation.fill(-1)  # np.full takes three times as long
-        row, rows = np.zeros(room, np.int64), np.zeros(room, np.int64)
-        if known:
-            evaluation[:known], row[:known] = self.evaluation, self.row
-            rows[:known], taped[:known] = self.rows, self.taped
-        self.row, self.rows, self.taped, self.evaluation = row, rows, taped, evaluation
-
-    def known(self, value: int) -> bool:
-        """Return whether the value was computed."""
-        return value < len(self.evaluation) and self.evaluation.item(value) >= 0
-
-    def unknown(self, values: np.ndarray) -> np.ndarray:
-        """Return the values that were not computed yet, without what the user gave (below 0)."""
-        size = len(self.evaluation)
-        known = values < 0
-        inside = ~known & (values < size)
-        known[inside] = self.evaluation[values[inside]] >= 0
-        return values[~known]
 
 
 class ShownAs(NamedTuple):

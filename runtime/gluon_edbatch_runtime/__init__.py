@@ -6,6 +6,7 @@ Cells need NumPy only; ONNX Runtime runs the networks of programs.
 from . import compiled
 from .compiled import load
 
+load(f'{__name__}.recorded_columns')
 load(f'{__name__}.calls')
 
 from . import nd

@@ -1,15 +1,9 @@
 # The types of calls.py for Cython; without it the module is ordinary Python.
 cimport cython
 
-cdef object _current, _RAGGED, _NOTHING, _BEGIN, _END, _NUMBER
+from gluon_edbatch_runtime.recorded_columns cimport Ints
 
-cdef class Ints:
-    cdef public Py_ssize_t size, room
-    cdef long long[::1] items
-    cdef public object buffer
-    cdef int append(self, long long item) except -1
-    cdef int grow(self) except -1
-    cpdef since(self, Py_ssize_t begin)
+cdef object _current, _RAGGED, _NOTHING, _BEGIN, _END, _NUMBER
 
 cdef class Store:
     cdef public object row_shape, dtype, arena

@@ -9,41 +9,10 @@ from typing import Any, Optional
 
 import numpy as np
 
+from .recorded_columns import Ints
+
 CURRENT: ContextVar = ContextVar('gluon_edbatch_runtime', default=None)
 _current = CURRENT.get
-
-
-class Ints:
-    """An append-only array of 64-bit integers, in one piece of memory."""
-
-    def __init__(self):
-        self.size = 0
-        self.room = 256
-        self.items = self.buffer = np.empty(self.room, np.int64)
-
-    def append(self, item):
-        """Append one integer."""
-        if self.size == self.room:
-            self.grow()
-        self.items[self.size] = item
-        self.size += 1
-
-    def grow(self):
-        """Double the buffer."""
-        self.room *= 2
-        buffer = np.empty(self.room, np.int64)
-        buffer[: self.size] = self.since(0)
-        self.items = self.buffer = buffer
-
-    def since(self, begin: int) -> np.ndarray:
-        """Return the integers from position `begin` on; later appends do not change the array."""
-        return self.buffer[begin : self.size]
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, position):
-        return int(self.buffer[: self.size][position])
 
 
 class Store:

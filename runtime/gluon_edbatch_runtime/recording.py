@@ -15,26 +15,8 @@ from .graph.edges import kinds_of
 from .graph.graph import Graph, expand
 from .layout import Group, Layout, Read, by_length
 from .projections import project, run_distinct
+from .recorded_columns import Locations
 from .schedule import FSMScheduler, Schedule, Scheduler
-
-
-class Locations:
-    """Where values are: by value, the evaluation that computed it (-1 before), its first row in the
-    arena of its kind, and its number of rows. `taped` is false, as there are no gradients here."""
-
-    def __init__(self) -> None:
-        self.evaluation = np.zeros(0, np.int32)
-        self.row = self.rows = np.zeros(0, np.int64)
-        self.taped = np.zeros(0, bool)
-
-    def grow(self, values: int) -> None:
-        """Make room for this many values."""
-        more = values - len(self.row)
-        if more > 0:
-            self.evaluation = np.append(self.evaluation, np.full(more, -1, np.int32))
-            none = np.zeros(more, np.int64)
-            self.row, self.rows = np.append(self.row, none), np.append(self.rows, none)
-            self.taped = np.zeros(values, bool)
 
 
 class Arena:
@@ -121,15 +103,10 @@ class Recording(CallLog):
         """Return the numbers of a value; run all that waits if they are not computed."""
         if value.number < 0:
             return self.arrays[-value.number // 2 - 1].copy()
-        if not self.knows(value.number):
+        if not self.locations.known(value.number):
             self.evaluate()
         row = int(self.locations.row[value.number])
         return self._arenas[value.store.arena].memory[row : row + value.store.rows].copy()
-
-    def knows(self, number: int) -> bool:
-        """Return whether a value was computed."""
-        known = self.locations.evaluation
-        return number < len(known) and known[number] >= 0
 
     def evaluate(self, wanted: Optional[Sequence[int]] = None) -> None:
         """Compute the values `wanted`, or all that wait."""

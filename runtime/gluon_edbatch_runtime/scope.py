@@ -73,7 +73,9 @@ def forward(values: Any) -> Any:
     template = flatten(values, (Value, np.ndarray), leaves)
     wanted: dict = {}
     for value in leaves:
-        if isinstance(value, Value) and value.number >= 0 and not value.log.knows(value.number):
+        if not isinstance(value, Value) or value.number < 0:
+            continue
+        if not value.log.locations.known(value.number):
             wanted.setdefault(value.log, []).append(value.number)
     for log, numbers in wanted.items():
         log.evaluate(numbers)

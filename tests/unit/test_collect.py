@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gluon_edbatch.graph.collect import Calls, FormTable, Pending, ancestors
-from gluon_edbatch.record.calls import Ints
-from gluon_edbatch.record.stores import Locations
+from gluon_edbatch.recorded_columns import Ints, Locations
 
 FORMS = FormTable(
     *map(
