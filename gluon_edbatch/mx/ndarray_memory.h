@@ -1,5 +1,5 @@
 /* Make, slice, read and write small arrays by MXNet's C API, which ndarray_memory.py finds; and
-   tell what NumPy's arrays hold. Cython includes it in what it makes of ndarray_api.py and
+   compare NumPy's arrays. Cython includes it in what it makes of ndarray_api.py and
    calls.py. */
 #pragma once
 
@@ -201,48 +201,20 @@ static inline PyObject *edb_read(PyObject *array, Py_ssize_t most, Py_ssize_t no
                        (Py_ssize_t)(*(void **)entry ? EDB_ENTRY : 0));
 }
 
-/* Of a NumPy array whose elements lie one behind the other: its shape, dtype and elements. */
-static inline int edb_plain(PyObject *array, Py_buffer *view) {
-  if (!PyObject_GetBuffer(array, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)) return 1;
-  PyErr_Clear();
-  return 0;
-}
-
-static inline Py_ssize_t edb_head_size(const Py_buffer *view) {
-  return (Py_ssize_t)((1 + view->ndim) * sizeof(Py_ssize_t) + strlen(view->format) + 1);
-}
-
-/* None for any other. */
-static inline PyObject *edb_contents(PyObject *array) {
-  Py_buffer view;
-  PyObject *contents;
-  if (!edb_plain(array, &view)) Py_RETURN_NONE;
-  contents = PyBytes_FromStringAndSize(NULL, edb_head_size(&view) + view.len);
-  if (contents) {
-    char *to = PyBytes_AS_STRING(contents);
-    Py_ssize_t axes = view.ndim;
-    memcpy(to, &axes, sizeof(axes));
-    memcpy(to + sizeof(axes), view.shape, axes * sizeof(axes));
-    strcpy(to + (1 + axes) * sizeof(axes), view.format);
-    memcpy(to + edb_head_size(&view), view.buf, view.len);
+/* Whether a NumPy array has the shape, dtype and elements of a copy. */
+static inline int edb_holds(PyObject *array, PyObject *copy) {
+  Py_buffer one, other;
+  int same = 0, flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT;
+  if (!PyObject_GetBuffer(array, &one, flags)) {
+    if (!PyObject_GetBuffer(copy, &other, flags)) {
+      same = one.ndim == other.ndim && one.len == other.len &&
+             !memcmp(one.shape, other.shape, one.ndim * sizeof(*one.shape)) &&
+             !strcmp(one.format, other.format) && !memcmp(one.buf, other.buf, one.len);
+      PyBuffer_Release(&other);
+    }
+    PyBuffer_Release(&one);
   }
-  PyBuffer_Release(&view);
-  return contents;
-}
-
-/* Whether that is what `edb_contents` would give. */
-static inline int edb_holds(PyObject *array, PyObject *contents) {
-  Py_buffer view;
-  int same;
-  Py_ssize_t axes;
-  const char *held = PyBytes_AS_STRING(contents);
-  if (!edb_plain(array, &view)) return 0;
-  memcpy(&axes, held, sizeof(axes));
-  same = axes == view.ndim && PyBytes_GET_SIZE(contents) == edb_head_size(&view) + view.len &&
-         !memcmp(held + sizeof(axes), view.shape, axes * sizeof(axes)) &&
-         !strcmp(held + (1 + axes) * sizeof(axes), view.format) &&
-         !memcmp(held + edb_head_size(&view), view.buf, view.len);
-  PyBuffer_Release(&view);
+  PyErr_Clear();
   return same;
 }
 

@@ -6,6 +6,5 @@ cdef extern from "ndarray_memory.h":
     object wait "edb_wait" (list handles)
     object run "edb_run" (size_t address, object words, list handles)
     object read "edb_read" (object array, Py_ssize_t most, Py_ssize_t node_at)
-    object contents "edb_contents" (object array)
-    bint holds "edb_holds" (object array, bytes contents)
+    bint holds "edb_holds" (object array, object copy)
     int prepare "edb_prepare" (tuple given) except -1

@@ -96,16 +96,10 @@ def read(array: NDArray, most: int, node_at: int) -> Optional[tuple[bytes, bytes
     return pack(f'{len(kind)}i', *kind), values.tobytes(), entry if any(entry[:8]) else b''
 
 
-def contents(array: np.ndarray) -> Optional[bytes]:
-    """Return a NumPy array's shape, dtype and contents as bytes; None unless it is contiguous."""
-    if not array.flags.c_contiguous:
-        return None
-    return repr((array.shape, array.dtype.str)).encode() + array.tobytes()
-
-
-def holds(array: np.ndarray, held: bytes) -> bool:
-    """Return whether `contents` would return `held` for an array."""
-    return contents(array) == held
+def holds(array: np.ndarray, copy: np.ndarray) -> bool:
+    """Return whether an array has the shape, dtype and contents of a copy."""
+    is_alike = array.dtype == copy.dtype and array.shape == copy.shape
+    return is_alike and array.tobytes() == copy.tobytes()
 
 
 def prepare(given: tuple) -> None:

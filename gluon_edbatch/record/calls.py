@@ -316,7 +316,7 @@ class CallLog(Entered):
         self.taped = False
         self.copied_below = _LARGE  # NDArrays with fewer elements are copied, others watched
         self._node_at = -1  # see `ndarray_memory.node_offset`
-        self._met: dict[int, tuple] = {}  # NumPy arrays by id, what they held, values that they are
+        self._met: dict[int, tuple] = {}  # NumPy arrays by id, copies of them, values that they are
         self._read: dict[tuple, Any] = {}  # small arrays as values, by what they hold
         self.constants: dict[tuple, tuple] = {}  # store and value of each; see `constant_hooks`
         self._numbers: Optional[Store] = None  # of numbers, once it is known where these go
@@ -663,10 +663,7 @@ class CallLog(Entered):
         known = self._met.get(id(array))
         if known is None:
             return self._meet(array)
-        value = known[2]
-        if value is not None and ndarray_memory.holds(array, known[1]):
-            return value
-        return None
+        return known[2] if ndarray_memory.holds(array, known[1]) else None
 
     def _meet(self, array):
         """Make a value of a NumPy array and remember it, to find it again. None for a large one,
@@ -675,8 +672,7 @@ class CallLog(Entered):
             return None
         value = self.given(array)
         if value is not None:
-            held = ndarray_memory.contents(array)
-            self._met[id(array)] = array, held, None if held is None else value
+            self._met[id(array)] = array, array.copy(), value
         return value
 
     def read(self, array, data=False):
