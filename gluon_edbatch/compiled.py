@@ -34,6 +34,10 @@ NAMES = (
     'schedule.sufficient',
 )
 
+_NOT_COMPILED = (
+    'was not compiled: installing needs a C compiler, and a checkout `python setup.py build_ext '
+    '--inplace`. If the package is installed, run Python in another folder than the checkout'
+)
 _ROOT = Path(__file__).parent
 _why_not: dict[str, Optional[str]] = {}  # by module, why it is not the compiled form
 
@@ -102,7 +106,7 @@ def _load_compiled(name: str) -> Optional[str]:
     spec = importlib.util.find_spec(name)
     extension = None if spec is None else spec.origin
     if extension is None or extension == str(_source(name)):
-        return _not_compiled(name)
+        return _NOT_COMPILED
     if _changed():
         return f'runs as Python, as {_changed()} was changed: `python setup.py build_ext --inplace`'
     try:
@@ -124,32 +128,6 @@ def _changed() -> str:
             ):
                 return name
     return ''
-
-
-def _not_compiled(name: str) -> str:
-    """Return why there is no compiled form, and what to do about it."""
-    installed = _installed_elsewhere(name)
-    if installed is not None:
-        return (
-            f'is imported from the sources in {_ROOT.parent}, in place of the compiled package at '
-            f'{installed}: run Python in another folder, or compile the sources with '
-            f'`python setup.py build_ext --inplace`'
-        )
-    if (_ROOT.parent / 'setup.py').exists():
-        return 'was not compiled: `python setup.py build_ext --inplace`, which needs a C compiler'
-    return 'was not compiled, for which installing needs a C compiler'
-
-
-def _installed_elsewhere(name: str) -> Optional[Path]:
-    """Return another folder of the package on Python's path that has the module's compiled form."""
-    for folder in sys.path:
-        root = Path(folder, _ROOT.name).resolve()
-        module = root.joinpath(*name.split('.')[1:])
-        if root != _ROOT.resolve() and any(
-            [module.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES]
-        ):
-            return root
-    return None
 
 
 def _load_source(name: str) -> None:
