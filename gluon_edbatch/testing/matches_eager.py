@@ -147,7 +147,7 @@ class _Comparison:
     def run(self, train: bool, active: bool, schedulers: Sequence[Any]) -> None:
         """Compare all schedulers with one eager run, in which nothing is hybridized."""
         mode = 'training' if train else 'inference'
-        eager = [self.model.eager(train)]
+        eager = self.model.eager(train)
         if active and self.model.blocks:
             self._compare_hybridized(eager, train, mode)
         for number, scheduler in enumerate(schedulers):
@@ -162,7 +162,7 @@ class _Comparison:
                 fault = self._fault(found, eager, train, case, scheduler)
                 ensure(not fault, f'{fault}\n  {KNOBS}')
 
-    def _compare_hybridized(self, eager: list[Measured], train: bool, mode: str) -> None:
+    def _compare_hybridized(self, eager: Measured, train: bool, mode: str) -> None:
         """Warn if hybridized blocks give something else in eager Gluon, too."""
         case = f'eager Gluon, hybridized, {mode}'
         try:
@@ -182,23 +182,21 @@ class _Comparison:
         return differences(found, expected, case, self.rtol, self.atol, self.model.is_narrow())
 
     def _fault(
-        self, found: Measured, eager: list[Measured], train: bool, case: str, scheduler: Any = None
+        self, found: Measured, eager: Measured, train: bool, case: str, scheduler: Any = None
     ) -> str:
-        """Return what is wrong with a run, or nothing; append the eager runs that this needs."""
-        suspects = self._differences(found, eager[0], case)
+        """Return what is wrong with a run, or nothing."""
+        suspects = self._differences(found, eager, case)
         if not suspects:
             return ''
         exact = _alike(self.exact(train), found)
-        if len(eager) == 1:
-            eager.append(self.model.eager(train))
-        if self._differences(eager[1], eager[0], f'{case}: eager'):
+        if self._differences(self.model.eager(train), eager, f'{case}: eager'):
             exact = ValueError('eagerly it gives something else each time it is called')
         if isinstance(exact, Exception):
             return worst(judge_without_float64(suspects, exact), case)
         again = None
         if scheduler is not None:
             again = _alike(self.model.batched_in_float64(train, scheduler), found)
-        return worst(judge(suspects, eager[0], exact, again), case)
+        return worst(judge(suspects, eager, exact, again), case)
 
 
 def _alike(run: Union[Measured, Exception], other: Measured) -> Union[Measured, Exception]:
