@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import coroutine
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 import numpy as np
 from mxnet.ndarray import NDArray
@@ -22,7 +22,7 @@ from ..record.lazy import VALUES
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
-from .functional import compute, store_of_all
+from .functional import compute
 from .mixin import eagerly
 
 
@@ -211,13 +211,8 @@ def _flush_if_asked(values: list[Any]) -> None:
         recording.flush()
 
 
-class _Wanted(NamedTuple):
-    """Locate wanted values of one store in one arena: their positions in the list of wanted values,
-    and their first rows."""
-
-    store: Store
-    positions: list[int]
-    begins: np.ndarray
+# Wanted values of one store in one arena: their positions among all, and their first rows.
+_Wanted = tuple[Store, list[int], np.ndarray]
 
 
 def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
@@ -225,15 +220,11 @@ def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
     compute(leaves)
     found = list(leaves)
     by_store: dict[Store, list[int]] = {}
-    only = store_of_all(leaves)
-    if only is not None and min([leaf._id for leaf in leaves]) >= 0:  # most often
-        by_store[only] = list(range(len(leaves)))
-    else:
-        for position, leaf in enumerate(leaves):
-            if leaf.__class__ in VALUES and leaf._id >= 0:
-                by_store.setdefault(leaf._store, []).append(position)
-            elif isinstance(leaf, NDArray):
-                found[position] = leaf.asnumpy()
+    for position, leaf in enumerate(leaves):
+        if leaf.__class__ in VALUES and leaf._id >= 0:
+            by_store.setdefault(leaf._store, []).append(position)
+        elif isinstance(leaf, NDArray):
+            found[position] = leaf.asnumpy()
     pieces: dict[Arena, list[_Wanted]] = {}
     for store, positions in by_store.items():
         values = np.array([leaves[position]._id for position in positions])
@@ -242,7 +233,7 @@ def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
             some = np.flatnonzero(evaluations == number)
             own, arena = [positions[place] for place in some.tolist()], store.arena(number)
             if isinstance(arena, Arena):
-                pieces.setdefault(arena, []).append(_Wanted(store, own, begins[some]))
+                pieces.setdefault(arena, []).append((store, own, begins[some]))
             else:
                 for position in own:
                     found[position] = leaves[position].asnumpy()
@@ -254,8 +245,8 @@ def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
 def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: list[Any]) -> None:
     """Copy values of one arena to NumPy with one copy of its rows. Rows between the values are
     copied along, which costs less than an operator that picks rows."""
-    first = min([int(piece.begins.min()) for piece in pieces])
-    end = max([int(piece.begins.max()) + piece.store.spec.rows for piece in pieces])
+    first = min([int(begins.min()) for _, _, begins in pieces])
+    end = max([int(begins.max()) + store.spec.rows for store, _, begins in pieces])
     block = arena.raw._slice(first, end).asnumpy()
     for store, positions, begins in pieces:
         # Rows of their own, as a user may write into what is theirs: scores[0, illegal] = -inf.
