@@ -2,7 +2,6 @@
 
 import colorsys
 import io
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ _STYLE = {
 
 
 def draw(path: Union[str, Path], fill: Callable[['Page'], None]) -> None:
-    """Write the page that `fill` draws on; a complete new file replaces an older one."""
+    """Write the page that `fill` draws on, once it is complete."""
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -30,20 +29,14 @@ def draw(path: Union[str, Path], fill: Callable[['Page'], None]) -> None:
         raise ImportError(
             "edb.visualize needs matplotlib: `pip install '.[cpu,pictures]'`"
         ) from None
-    path = Path(path)
-    temporary = path.with_name(f'{path.name}.{os.getpid()}.part')
-    try:
-        with style.context(['default', _STYLE]), warnings.catch_warnings():
-            # A viewer's fonts can have letters that matplotlib's own font lacks.
-            warnings.filterwarnings('ignore', 'Glyph')
-            page = Page(Figure(figsize=(1, 1)).add_axes((0, 0, 1, 1)), _DPI, _DPI)
-            page.axes.axis('off')
-            fill(page)
-            temporary.write_text(page.svg(), encoding='utf-8')
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with style.context(['default', _STYLE]), warnings.catch_warnings():
+        # A viewer's fonts can have letters that matplotlib's own font lacks.
+        warnings.filterwarnings('ignore', 'Glyph')
+        page = Page(Figure(figsize=(1, 1)).add_axes((0, 0, 1, 1)), _DPI, _DPI)
+        page.axes.axis('off')
+        fill(page)
+        made = page.svg()
+    Path(path).write_text(made, encoding='utf-8')
 
 
 class Page:
