@@ -4,6 +4,7 @@ from . import compiled
 from .mx.require import require_mxnet
 
 require_mxnet()
+compiled.load(f'{__name__}.mx.arrays')
 
 from . import data, distributed, estimator, rnn, serving, testing
 from .api import nd

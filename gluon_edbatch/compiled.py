@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Optional
 
 NAMES = (
-    'mx.ndarray_api',
+    'mx.arrays',
     'subgraph.fingerprint',
     'recorded_columns',
     'graph.edges',

@@ -10,8 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..graph.collect import Calls
-from ..mx import ndarray_api
-from ..mx.arrays import detached
+from ..mx.arrays import detached, wait_for
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
@@ -112,7 +111,7 @@ class ExecutionState:
         the user waits for results, and Python cannot run ahead."""
         late = [source for source in sources if not source.is_over]
         if late and self.is_quiet and not self.recording.closed:
-            ndarray_api.wait([source.raw.handle for source in late])
+            wait_for([source.raw.handle for source in late])
             for source in late:
                 source.is_over = True
         for source in sources:

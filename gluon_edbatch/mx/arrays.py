@@ -1,4 +1,7 @@
-"""Arrays by their handles: aliases, memory and gradients, unseen by `mutation_guard`."""
+"""Arrays by their handles: aliases, memory and gradients, unseen by `mutation_guard`.
+
+Cython compiles this module by ``arrays.pxd`` where there is a compiler.
+"""
 
 import ctypes
 import math
@@ -9,7 +12,7 @@ from typing import Any, Callable, Optional
 
 import mxnet as mx
 import numpy as np
-from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.base import _LIB, MXNetError, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import (
     _DTYPE_NP_TO_MX,
@@ -18,15 +21,12 @@ from mxnet.ndarray.ndarray import (
     _new_alloc_handle,
 )
 
-from ..compiled import load
+from . import ndarray_memory
 from .invoke import invoke, operator_handle
 from .modes import modes
+from .ndarray_memory import IN_C
 
-load('gluon_edbatch.mx.ndarray_api')
-
-from . import ndarray_api  # noqa: E402
-from .ndarray_api import rows_of  # noqa: E402, F401
-
+ndarray_memory.prepare(IN_C)
 _one_at_a_time = threading.RLock()
 
 _LARGEST = 2**31 - 1  # elements of an array, but in some builds
@@ -99,7 +99,32 @@ def empty(shape: Sequence[int], dtype: Any, ctx: mx.Context, late: bool = True) 
     if math.prod(shape) > _LARGEST:
         return NDArray(_new_alloc_handle(tuple(shape), ctx, late, dtype))
     number = dtype_number(dtype)
-    return ndarray_api.empty(tuple(shape), ctx.device_typeid, ctx.device_id, late, number)
+    return ndarray_memory.empty(tuple(shape), ctx.device_typeid, ctx.device_id, late, number)
+
+
+def rows_of(array, begin, end):
+    """Return the view ``array[begin:end]``, on a tape if autograd records."""
+    return ndarray_memory.rows_of(array, begin, end)
+
+
+def write(array, begin, rows, dtype):
+    """Copy rows, whose dtype is MXNet's number, to an array's rows from `begin` on. Return False,
+    and do nothing, if they do not fit or the array is not in host memory."""
+    return ndarray_memory.write(array, begin, rows, dtype)
+
+
+def wait_for(handles):
+    """Wait until the engine has written these arrays."""
+    ndarray_memory.wait(handles)
+
+
+def run_native(address, words, handles):
+    """Call a function of ``execute/native/src/calls_from_python.h`` at an address, with int64 words
+    and handles of arrays (or None). Raise `MXNetError` with its message if it fails."""
+    result = ndarray_memory.run(address, words, handles)
+    if type(result) is str:
+        raise MXNetError(f"gluon_edbatch's native operators: {result}")
+    return result
 
 
 def gradient_stype(array: NDArray) -> Optional[str]:

@@ -13,8 +13,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
-from . import ndarray_api
-from .arrays import DTYPE_NUMBERS, empty
+from .arrays import DTYPE_NUMBERS, empty, write
 
 allocated = partial(empty, late=False)  # its memory is allocated already, as `write_new` needs it
 
@@ -29,7 +28,7 @@ def upload(values: np.ndarray, ctx: mx.Context) -> NDArray:
 def write_new(array: NDArray, begin: int, rows: np.ndarray) -> None:
     """Write rows, from `begin` on, of an array of `allocated` that the engine has not used."""
     number = DTYPE_NUMBERS.get(rows.dtype)
-    if number is not None and ndarray_api.write(array, begin, rows, number):
+    if number is not None and write(array, begin, rows, number):
         return
     if array.ctx.device_type != 'cpu':
         array._slice(begin, begin + len(rows))._sync_copyfrom(rows)

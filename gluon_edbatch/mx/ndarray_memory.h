@@ -1,5 +1,5 @@
 /* Make, slice, read and write small arrays by MXNet's C API, which ndarray_memory.py finds; and
-   compare NumPy's arrays. Cython includes it in what it makes of ndarray_api.py and
+   compare NumPy's arrays. Cython includes it in what it makes of arrays.py and
    calls.py. */
 #pragma once
 

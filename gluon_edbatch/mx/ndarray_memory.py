@@ -22,7 +22,7 @@ _ENTRY = 24  # bytes of a place on the tape: a node, and which of its outputs
 
 
 def empty(shape: tuple[int, ...], device: int, number: int, late: bool, dtype: int) -> NDArray:
-    """Return an uninitialised array (see `ndarray_api.empty`)."""
+    """Return an uninitialised array."""
     handle = NDArrayHandle()
     check_call(
         _LIB.MXNDArrayCreateEx(
@@ -39,25 +39,25 @@ def empty(shape: tuple[int, ...], device: int, number: int, late: bool, dtype: i
 
 
 def rows_of(array: NDArray, begin: int, end: int) -> NDArray:
-    """Return the view ``array[begin:end]`` (see `ndarray_api.rows_of`)."""
+    """Return the view ``array[begin:end]``."""
     handle = NDArrayHandle()
     check_call(_LIB.MXNDArraySlice(array.handle, begin, end, ctypes.byref(handle)))
     return NDArray(handle)
 
 
 def write(array: NDArray, begin: int, rows: np.ndarray, dtype: int) -> bool:
-    """Return False: this form writes nothing (see `ndarray_api.write`)."""
+    """Return False: this form writes nothing (see `arrays.write`)."""
     return False
 
 
 def wait(handles: list[NDArrayHandle]) -> None:
-    """Wait until the engine has written these arrays (see `ndarray_api.wait`)."""
+    """Wait until the engine has written these arrays."""
     for handle in handles:
         check_call(_LIB.MXNDArrayWaitToRead(handle))
 
 
 def run(address: int, words: np.ndarray, handles: list[Any]) -> Union[bool, str]:
-    """Call a native function (see `ndarray_api.run`); return True, or the message if it failed."""
+    """Call a native function (see `arrays.run_native`); return the message if it failed."""
     message = _Message()
     result = _RUN(address)(
         _FOR_RUNS,

@@ -483,7 +483,7 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
     """`autograd.grad` asks for the gradients of its variables only."""
     net = started(Shared())
     wanted = net.one.weight.data()
-    call, runs = native_run.ndarray_api.run, []
+    call, runs = native_run.run_native, []
 
     def watched(function, words, handles):
         if function == library.address('edb_push_backward'):
@@ -501,7 +501,7 @@ def test_gradients_that_nobody_asks_for_are_left_out(monkeypatch):
         return autograd.grad(loss, [wanted])[0].asnumpy()
 
     expected = gradient(contextlib.nullcontext)
-    monkeypatch.setattr(native_run.ndarray_api, 'run', watched)
+    monkeypatch.setattr(native_run, 'run_native', watched)
     np.testing.assert_allclose(gradient(edb.batching), expected, rtol=1e-5, atol=1e-6)
     # Of the arena's gradient, and of the weights': what is wanted is in two types.
     assert runs == [[False, True, None, None, None, False, None]]

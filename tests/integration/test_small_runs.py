@@ -24,7 +24,7 @@ WIDTH, WIDE = 8, 64
 @pytest.fixture
 def given_to_engine(monkeypatch):
     """How many runs and gathers MXNet's engine got."""
-    names, call = [], native_run.ndarray_api.run
+    names, call = [], native_run.run_native
 
     def noted(name, *args, **options):
         names.append(name)
@@ -36,7 +36,7 @@ def given_to_engine(monkeypatch):
 
     for module in ('library', 'native_run'):
         monkeypatch.setattr(f'gluon_edbatch.execute.native.{module}.run_for_effect', noted)
-    monkeypatch.setattr(native_run.ndarray_api, 'run', noted_call)
+    monkeypatch.setattr(native_run, 'run_native', noted_call)
     return names
 
 
@@ -138,7 +138,7 @@ def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
     net, samples = dense(), ndarrays(3, (1, WIDTH))
     ran(net, samples), ran(net, samples)
     before, now_running, touched = net.weight.data().asnumpy(), threading.Event(), []
-    run = native_run.ndarray_api.run
+    run = native_run.run_native
 
     def touch():
         now_running.wait()
@@ -151,7 +151,7 @@ def test_whoever_touches_a_parameter_waits_for_a_run(monkeypatch):
         assert not touched
         return run(*args)
 
-    monkeypatch.setattr(native_run.ndarray_api, 'run', slowly)
+    monkeypatch.setattr(native_run, 'run_native', slowly)
     thread = threading.Thread(target=touch)
     thread.start()
     found = ran(net, samples)

@@ -28,7 +28,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ...mx import ndarray_api
+from ...mx.arrays import run_native, wait_for
 from ...mx.host import upload
 from ...mx.invoke import load_operators, run_for_effect
 from .compiler import (
@@ -69,7 +69,7 @@ def loaded() -> Optional[Path]:
 
 @cache
 def address(name: str) -> int:
-    """Return the address of a C function of the loaded library, for `ndarray_api.run`."""
+    """Return the address of a C function of the loaded library, for `mx.arrays.run_native`."""
     return ctypes.cast(getattr(ctypes.CDLL(str(loaded())), name), ctypes.c_void_p).value or 0
 
 
@@ -214,8 +214,8 @@ def gather(
     table[3::2] = rows[0] if len(rows) == 1 else np.concatenate(rows)
     if now:
         handles = [source.handle for source in sources]
-        ndarray_api.wait(handles)  # a user may have written to them
-        ndarray_api.run(address('edb_gather_inline'), table, [*handles, target.handle])
+        wait_for(handles)  # a user may have written to them
+        run_native(address('edb_gather_inline'), table, [*handles, target.handle])
         return True
     arrays = [upload(table, target.ctx), *sources, target]
     run_for_effect(

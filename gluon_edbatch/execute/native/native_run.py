@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional, Union
 import mxnet as mx
 import numpy as np
 
-from ...mx import ndarray_api
+from ...mx.arrays import run_native, wait_for
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
 from ...mx.modes import modes
@@ -96,11 +96,11 @@ class NativeRun:
             return False
         handles = [each.handle() for each in self._weights]
         handles += [array.handle for array in self._arenas]
-        ndarray_api.wait(handles)  # not under the lock: what writes a parameter may need that
+        wait_for(handles)  # not under the lock: what writes a parameter may need that
         with no_touches():
             if any([each.touched for each in self._weights]):
                 return False
-            return ndarray_api.run(address('edb_run_inline'), self._words, handles)
+            return run_native(address('edb_run_inline'), self._words, handles)
 
     def forward(self) -> bool:
         """Run the batches into the arenas; return whether they can be differentiated."""
@@ -123,7 +123,7 @@ class NativeRun:
         wanted += [gradients.of_input(place) for place in self._inputs]
         arrays = [self.table, *self._arenas, self._workspace.array]
         written = [mode == WRITTEN for _, mode in wanted]
-        ndarray_api.run(
+        run_native(
             address('edb_push_backward'),
             np.array([self._ctx.device_typeid, self._ctx.device_id, len(self._arenas), *written]),
             [array.handle for array in arrays]

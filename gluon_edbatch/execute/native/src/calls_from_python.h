@@ -1,4 +1,4 @@
-// Functions that Python calls (see mx/ndarray_api.py). Small forward runs, and what they gather,
+// Functions that Python calls (see mx/arrays.py). Small forward runs, and what they gather,
 // run inline in the calling thread. MXNet's engine runs the gradients of a run later.
 //
 // They give 0 or 1, or -1 and what is wrong in `message`.

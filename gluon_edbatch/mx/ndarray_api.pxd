@@ -1,8 +1,0 @@
-# The types of ndarray_api.py for Cython; without it the module is ordinary Python.
-cimport gluon_edbatch.mx.ndarray_memory as ndarray_memory
-
-cpdef empty(tuple shape, int device, int number, bint late, int dtype)
-cpdef rows_of(object array, Py_ssize_t begin, Py_ssize_t end)
-cpdef wait(list handles)
-cpdef run(object address, object words, list handles)
-cpdef bint write(object array, Py_ssize_t begin, object rows, int dtype) except -1
