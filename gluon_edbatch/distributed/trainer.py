@@ -10,7 +10,8 @@ from mxnet.ndarray import NDArray
 
 from ..errors import DistributedError
 from ..mx.parameters import arrays_of, has_new_gradient, note_new_gradient
-from .workers import Workers, padded
+from ..mx.pool import rounded
+from .workers import Workers
 
 
 class Trainer(gluon.Trainer):
@@ -142,7 +143,7 @@ class Trainer(gluon.Trainer):
         counts = np.split(self._workers.sum_numbers(np.concatenate(marks)), ends)
         met = [np.flatnonzero(each) for each in counts]
         parts = [
-            _spread(each.list_grad()[0], np.searchsorted(union, ids), padded(len(union)))
+            _spread(each.list_grad()[0], np.searchsorted(union, ids), rounded(max(1, len(union))))
             for each, ids, union in zip(parameters, own, met)
         ]
         for parameter, union, total in zip(parameters, met, self._workers.sum(parts)):

@@ -13,6 +13,7 @@ from mxnet.ndarray import NDArray
 
 from ..errors import DistributedError
 from ..mx import kvstore
+from ..mx.pool import rounded
 from .launch import RANK
 
 _SYNCHRONOUS = ('dist_sync', 'dist_device_sync')
@@ -195,15 +196,9 @@ class Workers:
         counts = np.zeros(self.size, np.float64)
         counts[self.rank] = len(rows)
         ends = np.cumsum(self.sum_numbers(counts)).astype(int)
-        joined = np.zeros((padded(ends[-1]), *rows.shape[1:]), rows.dtype)
+        joined = np.zeros((rounded(max(1, int(ends[-1]))), *rows.shape[1:]), rows.dtype)
         joined[ends[self.rank] - len(rows) : ends[self.rank]] = rows
         return self.sum_numbers(joined)[: ends[-1]]
-
-
-def padded(size: int) -> int:
-    """Return a size at most an eighth larger, so that varying sizes need few keys."""
-    step = max(1, 1 << max(0, int(size).bit_length() - 4))
-    return max(1, -(-int(size) // step) * step)
 
 
 def _give_up() -> NoReturn:

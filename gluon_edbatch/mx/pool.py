@@ -43,7 +43,7 @@ class Memory:
             return
         self._pool = _pool
         self._ticket = _pool.ticket()  # before the piece, or an interrupt would leave it lent
-        piece = _pool.take(self._ticket, (_rounded(size), np.dtype(dtype), ctx), idle)
+        piece = _pool.take(self._ticket, (rounded(size), np.dtype(dtype), ctx), idle)
         self.array = reshaped(rows_of(piece, 0, size), shape)
 
     def __del__(self):
@@ -57,7 +57,7 @@ class Memory:
         return not self.handed
 
 
-def _rounded(size: int) -> int:
+def rounded(size: int) -> int:
     """Return a size at most an eighth larger, so that memory fits arrays of about this size."""
     step = 1 << max(0, size.bit_length() - 4)
     return -(-size // step) * step

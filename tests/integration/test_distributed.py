@@ -18,8 +18,8 @@ from mxnet import gluon
 from gluon_edbatch.distributed import Trainer, connect
 from gluon_edbatch.distributed import process_guard as guard
 from gluon_edbatch.distributed.launch import _address, _reserved, read_hosts
-from gluon_edbatch.distributed.workers import padded
 from gluon_edbatch.errors import DistributedError
+from gluon_edbatch.mx.pool import rounded
 from tests.support.jobs import LAUNCHER, is_alive, processes_of, run_job, start_job
 from tests.support.processes import HANG, run, run_python, start
 from tests.support.sshd import start_sshd
@@ -610,6 +610,6 @@ def test_sparse_gradients_ask_for_one_context():
 
 
 def test_padded_sizes_are_few_and_near():
-    sizes = [padded(size) for size in range(1, 5000)]
+    sizes = [rounded(size) for size in range(1, 5000)]
     assert all(size <= larger <= size * 1.13 + 1 for size, larger in zip(range(1, 5000), sizes))
     assert len(set(sizes)) < 90
