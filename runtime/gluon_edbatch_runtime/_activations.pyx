@@ -34,17 +34,18 @@ cdef bint _run(bint is_tanh, object x, object out) except -1:
     return True
 
 
+cdef _activated(bint is_tanh, object in_numpy, object x, object out):
+    if x.dtype is not _single or x.ndim != 2 or (out is not None and out.dtype is not _single):
+        return in_numpy(x, out)
+    result = _empty(x.shape, _single) if out is None else out
+    return result if _run(is_tanh, x, result) else in_numpy(x, out)
+
+
 def sigmoid(x, out=None):
     """As `bundle.numpy_operators.sigmoid`."""
-    if x.dtype is not _single or x.ndim != 2 or (out is not None and out.dtype is not _single):
-        return sigmoid_in_numpy(x, out)
-    result = _empty(x.shape, _single) if out is None else out
-    return result if _run(False, x, result) else sigmoid_in_numpy(x, out)
+    return _activated(False, sigmoid_in_numpy, x, out)
 
 
 def tanh(x, out=None):
     """As ``numpy.tanh``."""
-    if x.dtype is not _single or x.ndim != 2 or (out is not None and out.dtype is not _single):
-        return np.tanh(x, out=out)
-    result = _empty(x.shape, _single) if out is None else out
-    return result if _run(True, x, result) else np.tanh(x, out=out)
+    return _activated(True, np.tanh, x, out)

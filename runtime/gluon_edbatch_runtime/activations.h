@@ -50,24 +50,16 @@ static inline __attribute__((always_inline)) float edb_one_tanh(float x) {
 }
 
 /* `x` and `y` are the same rows or none that overlap. */
-EDB_CLONES
-static void edb_sigmoid(const float *x, ptrdiff_t x_step, float *y, ptrdiff_t y_step,
-                        ptrdiff_t rows, ptrdiff_t columns) {
-  for (ptrdiff_t row = 0; row < rows; ++row) {
-    const float *from = x + row * x_step;
-    float *to = y + row * y_step;
-#pragma GCC ivdep
-    for (ptrdiff_t i = 0; i < columns; ++i) to[i] = edb_one_sigmoid(from[i]);
+#define EDB_OF_ROWS(name, one)                                                                   \
+  EDB_CLONES                                                                                     \
+  static void name(const float *x, ptrdiff_t x_step, float *y, ptrdiff_t y_step, ptrdiff_t rows, \
+                   ptrdiff_t columns) {                                                          \
+    for (ptrdiff_t row = 0; row < rows; ++row) {                                                 \
+      const float *from = x + row * x_step;                                                      \
+      float *to = y + row * y_step;                                                              \
+      _Pragma("GCC ivdep") for (ptrdiff_t i = 0; i < columns; ++i) to[i] = one(from[i]);         \
+    }                                                                                            \
   }
-}
 
-EDB_CLONES
-static void edb_tanh(const float *x, ptrdiff_t x_step, float *y, ptrdiff_t y_step, ptrdiff_t rows,
-                     ptrdiff_t columns) {
-  for (ptrdiff_t row = 0; row < rows; ++row) {
-    const float *from = x + row * x_step;
-    float *to = y + row * y_step;
-#pragma GCC ivdep
-    for (ptrdiff_t i = 0; i < columns; ++i) to[i] = edb_one_tanh(from[i]);
-  }
-}
+EDB_OF_ROWS(edb_sigmoid, edb_one_sigmoid)
+EDB_OF_ROWS(edb_tanh, edb_one_tanh)
