@@ -20,22 +20,13 @@ LIBRARIES = (
 DRIVER = 'libcuda.so.1'
 
 
-def folders() -> list[str]:
-    """Return the folders of NVIDIA's packages that have libraries, if they are installed."""
-    packages = find_spec('nvidia')
-    return [
-        str(folder)
-        for package in ((packages and packages.submodule_search_locations) or ())
-        for folder in Path(package).glob('*/lib')
-    ]
-
-
 def load_libraries() -> None:
     """Load the installed CUDA libraries, so that MXNet finds them without ``LD_LIBRARY_PATH``."""
+    packages = find_spec('nvidia')
+    folders = (packages and packages.submodule_search_locations) or ()
     for name in LIBRARIES:
-        for folder in folders():
-            path = Path(folder, name)
-            if path.exists():
+        for folder in folders:
+            for path in Path(folder).glob(f'*/lib/{name}'):
                 ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
 
 
