@@ -347,14 +347,12 @@ def ragged(
         if len(kinds) > 1:
             raise RecordError(one_kind_needed(kinds))
         compute(values)
-        shape, dtype, ctx = values[0].shape, values[0].dtype, values[0].ctx
-    elif not shape:
+        return _eager_ragged(mx.nd.stack(*[each.as_nd_ndarray() for each in values], axis=1))
+    if not shape:
         raise RecordError(
             f'ragged() of no values needs their shape: ragged(values, shape=(1, '
             f'hidden_size))\n  called at {current_site()}'
         )
-    if values:
-        return _eager_ragged(mx.nd.stack(*[each.as_nd_ndarray() for each in values], axis=1))
     spec = spec_of(tuple(shape), dtype, ctx or mx.current_context())
     return without_elements((spec.rows, 0) + spec.row_shape, spec)
 

@@ -98,8 +98,6 @@ class BalancedSampler:
         list of list of int
             Indices of the samples of each step.
         """
-        if self.num_workers == 1:
-            return [step.tolist() for step in self._joined(number)]
         return [self.deal(step)[self.rank] for step in self._joined(number)]
 
     def deal(self, joined: np.ndarray) -> list[list[int]]:
