@@ -16,6 +16,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..branching.host_arithmetic import NUMBERS
 from ..branching.program_graph import (
     Calculate,
     Choose,
@@ -155,18 +156,16 @@ def _separated(items: Sequence[str]) -> str:
 def _block(number: int, block: ProgramBlock, graph: ProgramGraph, numbers: dict[Pair, int]) -> str:
     """Return the function of a block; its values are numbered as in ``print(program)``."""
     read = set(read_by(block.end)).union(*map(read_by, block.steps))
-    lines = [
-        f'const auto& v{place} = m.{_taken(spec)}({place});'
-        for place, spec in enumerate(block.takes)
-        if place in read
-    ]
+    lines = [_taken(place, spec) for place, spec in enumerate(block.takes) if place in read]
     lines += [_step(step, numbers) for step in block.steps]
     lines += _end(block.end, graph)
     return f'void block{number}(Machine& m) {{\n' + ''.join(f'  {each}\n' for each in lines) + '}\n'
 
 
-def _taken(spec: Spec) -> str:
-    return f'numbers<{_NUMBERS[spec.kind]}>' if isinstance(spec, NumberSpec) else 'tensor'
+def _taken(place: int, spec: Spec) -> str:
+    if isinstance(spec, NumberSpec):
+        return f'const auto v{place} = m.read<{_NUMBERS[spec.kind]}>(m.tensor({place}));'
+    return f'const auto& v{place} = m.tensor({place});'
 
 
 def _step(step: Step, numbers: dict[Pair, int]) -> str:
@@ -176,12 +175,7 @@ def _step(step: Step, numbers: dict[Pair, int]) -> str:
         return f'const auto [{made}] = m.run<{len(step.outputs)}>({number}, {{{given}}});'
     if isinstance(step, Calculate):
         function, first = _CALCULATED[step.op]
-        operands = [
-            f'same<{_NUMBERS[_kind(place[0])]}>({_literal(place[0])})'
-            if isinstance(place, tuple)
-            else f'v{place}'
-            for place in step.operands
-        ]
+        operands = map(_operand, step.operands)
         given = ', '.join([f'm.at({_text(step.line)})', *filter(None, [first]), *operands])
         return f'const auto v{step.output} = {function}({given});'
     if isinstance(step, ReadNumber):
@@ -189,7 +183,8 @@ def _step(step: Step, numbers: dict[Pair, int]) -> str:
         made = f'const auto v{step.output} = m.read<{_NUMBERS[step.kind]}>(v{step.input});'
         return made + ''.join(noted)
     if isinstance(step, GiveTensor):
-        return f'const auto v{step.output} = m.give({_dtype(step.dtype)}, v{step.input});'
+        spec = _spec(TensorSpec((1,), step.dtype))
+        return f'const auto v{step.output} = m.give({spec}, v{step.input});'
     return f'const auto v{step.output} = m.fill({step.constant});'
 
 
@@ -217,13 +212,14 @@ def _end(end: Any, graph: ProgramGraph) -> list[str]:
         else:
             values.append(place)
             texts.append('')
-    return [f'm.finish({{{", ".join(map(_text, texts))}}}, {{{_values(values)}}});']
+    results = ', '.join([f'm.result(v{place})' for place in values])
+    return [f'm.finish({{{", ".join(map(_text, texts))}}}, {{{results}}});']
 
 
 def _way(to: Goto, graph: ProgramGraph) -> str:
     values = [
-        f'm.filled<{_NUMBERS[spec.kind]}>({_literal(place[0])})'
-        if isinstance(place, tuple) and isinstance(spec, NumberSpec)
+        f'm.give({_spec(TensorSpec((), np.dtype(NUMBERS[spec.kind]).name))}, {_operand(place)})'
+        if isinstance(spec, NumberSpec)
         else f'v{place}'
         for place, spec in zip(to.values, graph.blocks[to.block].takes)
     ]
@@ -256,12 +252,8 @@ def _json(template: tuple) -> Iterator[Any]:
 
 
 def _entry(number: int, block: ProgramBlock) -> str:
-    kinds = [
-        f'Kind::k{spec.kind.capitalize() if isinstance(spec, NumberSpec) else "Tensor"}'
-        for spec in block.takes
-    ]
     line = _text(block.end.line) if isinstance(block.end, Choose) else 'nullptr'
-    return f'{{block{number}, {_text(block.name)}, {{{", ".join(kinds)}}}, {line}}}'
+    return f'{{block{number}, {_text(block.name)}, {line}}}'
 
 
 def _network(network: Network, symbol: str, parameters: str) -> str:
@@ -295,8 +287,11 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _kind(value: Any) -> str:
-    return type(_plain(value)).__name__
+def _operand(place: Any) -> str:
+    if not isinstance(place, tuple):
+        return f'v{place}'
+    kind = type(_plain(place[0])).__name__
+    return f'same<{_NUMBERS[kind]}>({_literal(place[0])})'
 
 
 def _literal(value: Any) -> str:

@@ -42,22 +42,12 @@ const T* append_axes(std::string& text, const T* elements, const std::vector<uin
   return elements;
 }
 
-// What a sample has in a value.
-void append_json(std::string& text, const Value& value, size_t sample) {
-  if (const Tensor* tensor = std::get_if<Tensor>(&value)) {
-    const Spec& spec = tensor->spec();
-    tensor->elements([&](const auto* elements, size_t) {
-      append_axes(text, elements + sample * spec.elements(), spec.shape, 0);
-    });
-  } else {
-    std::visit(
-        [&](const auto& numbers) {
-          using T = std::decay_t<decltype(numbers)>;
-          if constexpr (!std::is_same_v<T, Tensor>)
-            append_number<typename T::value_type>(text, numbers[sample]);
-        },
-        value);
-  }
+// What a sample has in a tensor.
+void append_json(std::string& text, const Tensor& tensor, size_t sample) {
+  const Spec& spec = tensor.spec();
+  tensor.elements([&](const auto* elements, size_t) {
+    append_axes(text, elements + sample * spec.elements(), spec.shape, 0);
+  });
 }
 
 // --- samples that wait ---
@@ -68,34 +58,16 @@ Group together(std::vector<Group> groups) {
   Group made;
   for (const Group& group : groups)
     made.samples.insert(made.samples.end(), group.samples.begin(), group.samples.end());
-  for (size_t place = 0; place < groups[0].values.size(); ++place)
-    made.values.push_back(std::visit(
-        [&](const auto& first) -> Value {
-          using T = std::decay_t<decltype(first)>;
-          std::vector<const T*> parts;
-          for (const Group& group : groups) parts.push_back(&std::get<T>(group.values[place]));
-          return joined(parts);
-        },
-        groups[0].values[place]));
+  for (size_t place = 0; place < groups[0].values.size(); ++place) {
+    const Tensor all(groups[0].values[place].spec(), made.samples.size());
+    size_t first = 0;
+    for (const Group& group : groups) {
+      all.copy(first, group.values[place].data(), group.samples.size());
+      first += group.samples.size();
+    }
+    made.values.push_back(all);
+  }
   return made;
-}
-
-template <class To, class From>
-Value as_numbers(const From& value) {
-  if constexpr (std::is_same_v<From, Tensor>) throw Error("a tensor goes where a number is taken");
-  else return Numbers<To>(value.begin(), value.end());
-}
-
-// Bools and integers may go where integers and floats are taken.
-Value as_kind(Value value, Kind kind) {
-  if (value.index() == static_cast<size_t>(kind)) return value;
-  return std::visit(
-      [&](const auto& found) -> Value {
-        if (kind == Kind::kFloat) return as_numbers<double>(found);
-        if (kind == Kind::kInt) return as_numbers<int64_t>(found);
-        return as_numbers<bool>(found);
-      },
-      value);
 }
 
 }  // namespace
@@ -114,9 +86,8 @@ std::vector<std::string> Machine::run(std::vector<Tensor> arguments, size_t samp
   finished_.assign(samples, "");
   steps_.assign(samples, 0);
   waiting_.clear();
-  Group all;
+  Group all{{}, std::move(arguments)};
   for (size_t sample = 0; sample < samples; ++sample) all.samples.push_back(sample);
-  for (Tensor& argument : arguments) all.values.emplace_back(std::move(argument));
   waiting_[0].push_back(std::move(all));
   while (!waiting_.empty()) {
     const auto next = waiting_.begin();
@@ -164,13 +135,6 @@ Tensor Machine::fill(size_t constant) const {
   return take(constants_[constant], std::vector<size_t>(now_.samples.size(), 0));
 }
 
-void Machine::send(Way way, const std::vector<size_t>& samples) {
-  const std::vector<Kind>& takes = kProgram.blocks[way.block].takes;
-  for (size_t place = 0; place < takes.size(); ++place)
-    way.values[place] = as_kind(std::move(way.values[place]), takes[place]);
-  waiting_[way.block].push_back({samples, std::move(way.values)});
-}
-
 void Machine::choose(const Numbers<bool>& condition, Way then, Way other) {
   std::array<std::vector<size_t>, 2> places;
   for (size_t i = 0; i < condition.size(); ++i) places[condition[i] ? 0 : 1].push_back(i);
@@ -180,17 +144,18 @@ void Machine::choose(const Numbers<bool>& condition, Way then, Way other) {
     report.chosen[block_][side] += chosen.size();
     if (chosen.empty()) continue;
     if (chosen.size() < condition.size())
-      for (Value& value : ways[side]->values)
-        value = std::visit([&](const auto& all) -> Value { return take(all, chosen); }, value);
-    send(std::move(*ways[side]), take(now_.samples, chosen));
+      for (Tensor& value : ways[side]->values) value = take(value, chosen);
+    Group group{{}, std::move(ways[side]->values)};
+    for (const size_t place : chosen) group.samples.push_back(now_.samples[place]);
+    waiting_[ways[side]->block].push_back(std::move(group));
   }
 }
 
-void Machine::finish(std::initializer_list<const char*> texts, const std::vector<Value>& values) {
+void Machine::finish(std::initializer_list<const char*> texts, const std::vector<Tensor>& values) {
   for (size_t i = 0; i < now_.samples.size(); ++i) {
     std::string& result = finished_[now_.samples[i]];
     auto text = texts.begin();
-    for (const Value& value : values) {
+    for (const Tensor& value : values) {
       result += *text++;
       append_json(result, value, i);
     }

@@ -19,7 +19,6 @@ class Machine;
 struct Block {
   void (*run)(Machine&);
   const char* name;  // the user's line
-  std::vector<Kind> takes;
   const char* line;  // where it chooses, or nothing
 };
 
@@ -36,13 +35,13 @@ extern const Program kProgram;
 // On to a block, with values for what it takes.
 struct Way {
   size_t block;
-  std::vector<Value> values;
+  std::vector<Tensor> values;
 };
 
 // Samples that are together, and what they have.
 struct Group {
   std::vector<size_t> samples;
-  std::vector<Value> values;
+  std::vector<Tensor> values;
 };
 
 // What samples did: for each block, how many went on by the condition and by its contrary.
@@ -63,11 +62,7 @@ class Machine {
 
   // --- for blocks; values are those of the samples that are in the block ---
 
-  const Tensor& tensor(size_t place) const { return std::get<Tensor>(now_.values[place]); }
-  template <class T>
-  const Numbers<T>& numbers(size_t place) const {
-    return std::get<Numbers<T>>(now_.values[place]);
-  }
+  const Tensor& tensor(size_t place) const { return now_.values[place]; }
   Place at(const char* line) { return {line, now_.samples, report.near}; }
 
   template <size_t kOutputs>
@@ -83,24 +78,26 @@ class Machine {
   }
   // Notes samples of which the two largest elements are as good as equal.
   void note_rivals(const char* line, const Tensor& tensor);
-  // Tensors of shape (1,).
-  template <class T>
-  Tensor give(DType dtype, const Numbers<T>& numbers) const {
-    Tensor made({dtype, {1}}, numbers.size());
-    made.elements(
-        [&](auto* elements, size_t) { std::copy(numbers.begin(), numbers.end(), elements); });
+  // Numbers, or a constant, as a tensor of one element.
+  template <class A>
+  Tensor give(const Spec& spec, const A& numbers) const {
+    Tensor made(spec, now_.samples.size());
+    made.elements([&](auto* elements, size_t count) {
+      for (size_t i = 0; i < count; ++i) elements[i] = numbers[i];
+    });
     return made;
   }
-  Tensor fill(size_t constant) const;
   template <class T>
-  Numbers<T> filled(T number) const {
-    return Numbers<T>(now_.samples.size(), number);
+  Tensor result(const Numbers<T>& numbers) const {
+    return give({number_dtype<T>, {}}, numbers);
   }
+  const Tensor& result(const Tensor& tensor) const { return tensor; }
+  Tensor fill(size_t constant) const;
 
-  void go(Way way) { send(std::move(way), now_.samples); }
+  void go(Way way) { waiting_[way.block].push_back({now_.samples, std::move(way.values)}); }
   void choose(const Numbers<bool>& condition, Way then, Way other);
   // Texts of JSON, and between them the results.
-  void finish(std::initializer_list<const char*> texts, const std::vector<Value>& values);
+  void finish(std::initializer_list<const char*> texts, const std::vector<Tensor>& values);
 
  private:
   template <size_t kOutputs, size_t... kPlaces>
@@ -110,7 +107,6 @@ class Machine {
   }
   std::vector<Tensor> results(size_t network, const std::vector<Tensor>& inputs);
   void count_steps(const Block& block);
-  void send(Way way, const std::vector<size_t>& samples);
 
   const std::string folder_;
   const size_t most_, max_steps_;

@@ -7,8 +7,8 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace edb {
@@ -68,7 +68,6 @@ class Tensor {
         data_(new char[bytes_ * samples], std::default_delete<char[]>()) {}
 
   const Spec& spec() const { return spec_; }
-  size_t samples() const { return samples_; }
   char* data(size_t sample = 0) const { return data_.get() + sample * bytes_; }
 
   // f(elements, how many), all samples together.
@@ -89,45 +88,19 @@ class Tensor {
   std::shared_ptr<char> data_;
 };
 
-// A number of each sample: double, int64_t or bool, as Python's float, int and bool.
+// A number of each sample: double, int64_t or bool, as Python's float, int and bool. From block to
+// block they are tensors without axes.
 template <class T>
 using Numbers = std::vector<T>;
+template <class T>
+constexpr DType number_dtype = std::is_same_v<T, double> ? DType::kFloat64
+                               : std::is_same_v<T, bool> ? DType::kBool
+                                                         : DType::kInt64;
 
-// In the order of Kind.
-using Value = std::variant<Tensor, Numbers<double>, Numbers<int64_t>, Numbers<bool>>;
-enum class Kind { kTensor, kFloat, kInt, kBool };
-
-// Those of some of the samples.
+// The tensors of some of the samples.
 inline Tensor take(const Tensor& tensor, const std::vector<size_t>& places) {
   Tensor made(tensor.spec(), places.size());
   for (size_t i = 0; i < places.size(); ++i) made.copy(i, tensor.data(places[i]), 1);
-  return made;
-}
-
-template <class T>
-Numbers<T> take(const Numbers<T>& numbers, const std::vector<size_t>& places) {
-  Numbers<T> made;
-  made.reserve(places.size());
-  for (const size_t place : places) made.push_back(numbers[place]);
-  return made;
-}
-
-inline Tensor joined(const std::vector<const Tensor*>& parts) {
-  size_t samples = 0;
-  for (const Tensor* part : parts) samples += part->samples();
-  Tensor made(parts[0]->spec(), samples);
-  samples = 0;
-  for (const Tensor* part : parts) {
-    made.copy(samples, part->data(), part->samples());
-    samples += part->samples();
-  }
-  return made;
-}
-
-template <class T>
-Numbers<T> joined(const std::vector<const Numbers<T>*>& parts) {
-  Numbers<T> made;
-  for (const Numbers<T>* part : parts) made.insert(made.end(), part->begin(), part->end());
   return made;
 }
 
