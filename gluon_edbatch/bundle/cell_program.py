@@ -336,9 +336,7 @@ class _ProgramMaker:
         takes_out = known.elementwise or node.op == 'Embedding'
         target = self._target(index) if takes_out else None
         reuse = self._reusable(index, node.inputs) if known.elementwise else None
-        if (target is None and not known.view and function is not copied) or (
-            known.view and self._is_cut_alone(index, node)
-        ):
+        if target is None and not known.view and function is not copied:
             self._owned.add(entry)
         self.steps.append(one_step(function, sources, slot, target, reuse))
 
@@ -354,21 +352,6 @@ class _ProgramMaker:
                 env[slot] = part
 
         self.steps.append(step)
-
-    def _is_cut_alone(self, index: int, node: CellNode) -> bool:
-        """Return whether a slice of columns is the only reader of its part of an array."""
-        source = node.inputs[0]
-        if source not in self._owned or node.op != 'slice_axis':
-            return False
-        cuts = [other for other in self.nodes if source in other.inputs]
-        if source in self.heads or any(
-            other.op != 'slice_axis' or other.attrs['axis'] != node.attrs['axis'] for other in cuts
-        ):
-            return False
-        bounds = sorted((other.attrs['begin'], other.attrs.get('end')) for other in cuts)
-        return all(begin >= 0 and end is not None for begin, end in bounds) and all(
-            one[1] <= other[0] for one, other in zip(bounds, bounds[1:])
-        )
 
     # --- ragged arguments ------------------------------------------------------------------------
 
