@@ -4,6 +4,7 @@ Ragged arguments are ordered by rank (see `cell_program`).
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
@@ -95,12 +96,9 @@ def one_step(
 
     def over_argument(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         arrays, out = [env[source] for source in sources], env[reuse]  # type: ignore[index]
-        if len(arrays) > 1 and np.broadcast_shapes(*[each.shape for each in arrays]) != out.shape:
-            out = None  # the result is wider than the argument
+        if any([each.shape != out.shape for each in arrays]):
+            out = None  # the result may be wider than the argument
         env[slot] = function(*arrays, out=out)
-
-    def unary(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        env[slot] = function(env[sources[0]])
 
     def plain(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
         env[slot] = function(*[env[source] for source in sources])
@@ -109,7 +107,7 @@ def one_step(
         return to_result
     if reuse is not None:
         return over_argument
-    return unary if len(sources) == 1 else plain
+    return plain
 
 
 def of_parents(
@@ -137,29 +135,19 @@ def of_parents(
     return step
 
 
-def _sum(x: np.ndarray, segments: Segments) -> np.ndarray:
-    slices = segments.slices()
-    if slices and slices[0][1] == segments.rows:
-        total = x[: segments.rows].copy()
-        slices = slices[1:]
-    else:
-        total = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
-    for begin, count in slices:
-        part = total[:count]
-        np.add(part, x[begin : begin + count], out=part)
-    return total
-
-
-def _max(x: np.ndarray, segments: Segments) -> np.ndarray:
-    """Return the maximum of each segment; that of an empty segment is 0."""
-    most = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
+def _over_ranks(function: Callable, x: np.ndarray, segments: Segments) -> np.ndarray:
+    """Return a function over the values of each segment; that of an empty segment is 0."""
+    made = np.zeros((segments.rows, *x.shape[1:]), x.dtype)
     for rank, (begin, count) in enumerate(segments.slices()):
-        part, values = most[:count], x[begin : begin + count]
+        part, values = made[:count], x[begin : begin + count]
         if rank:
-            np.maximum(part, values, out=part)
+            function(part, values, out=part)
         else:
             part[...] = values
-    return most
+    return made
+
+
+_sum, _max = partial(_over_ranks, np.add), partial(_over_ranks, np.maximum)
 
 
 def _mean(x: np.ndarray, segments: Segments) -> np.ndarray:
