@@ -92,7 +92,7 @@ class CellProgram:
         weights: Mapping[str, np.ndarray],
         ragged: set[int] = frozenset(),  # type: ignore[assignment]
     ):
-        parsed = [
+        self._nodes = [
             CellNode(
                 node.get('op', ''),
                 node.get('name', ''),
@@ -101,12 +101,37 @@ class CellProgram:
             )
             for node in nodes
         ]
-        maker = _ProgramMaker(parsed, [(head[0], head[1]) for head in heads], weights, ragged)
-        maker.make()
-        self._steps, self._size = maker.steps, maker.size
-        self._inputs, self._constants = maker.inputs, maker.constants
-        self._heads, self._written = maker.head_slots, maker.written
-        self.projections, self.table = maker.projections, maker.table()
+        self._heads = [(head[0], head[1]) for head in heads]
+        self._weights: Mapping[str, np.ndarray] = weights
+        self._ragged = ragged
+        self._steps: list[Step] = []
+        self._size = 0
+        self._inputs: list[tuple[int, int]] = []
+        self._constants: list[tuple[int, np.ndarray]] = []
+        self._written: set[int] = set()
+        self._slots: dict[Entry, int] = {}
+        self._long: set[Entry] = set()
+        self._owned: set[Entry] = set()  # may be written over by who reads them last
+        self._reads = Counter(entry for node in self._nodes for entry in node.inputs)
+        self._reads.update(self._heads)
+        self._last: dict[Entry, int] = {}
+        for index, node in enumerate(self._nodes):
+            for entry in node.inputs:
+                self._last[entry] = index
+        for entry in self._heads:
+            self._last[entry] = len(self._nodes)
+        self._done: set[int] = set()  # products that ran with an earlier one
+        self._biases = {
+            index: self._bias_of(node)
+            for index, node in enumerate(self._nodes)
+            if node.op == 'FullyConnected'
+        }
+        self._zero_tails: set[Entry] = set()  # zeros where calls have no values
+        self.projections: dict[int, Projection] = {}
+        self._make()
+        self._results = [self._slots[entry] for entry in self._heads]
+        self.table = self._table()
+        self._weights = {}  # or weights that were joined would be kept twice
 
     def run(
         self,
@@ -128,57 +153,16 @@ class CellProgram:
             env[slot] = inputs[position]
         for step in self._steps:
             step(env, outs, segments)
-        for place, slot in enumerate(self._heads):
+        for place, slot in enumerate(self._results):
             if place not in self._written:
                 outs[place][...] = env[slot]
 
+    # --- making the steps ------------------------------------------------------------------------
 
-class _ProgramMaker:
-    """Make the steps of a program, node by node."""
-
-    def __init__(
-        self,
-        nodes: list[CellNode],
-        heads: list[Entry],
-        weights: Mapping[str, np.ndarray],
-        ragged: set[int],
-    ):
-        self.nodes, self.heads = nodes, heads
-        self.weights, self.ragged = weights, ragged
-        self.steps: list[Step] = []
-        self.size = 0
-        self.inputs: list[tuple[int, int]] = []
-        self.constants: list[tuple[int, np.ndarray]] = []
-        self.written: set[int] = set()
-        self._slots: dict[Entry, int] = {}
-        self._long: set[Entry] = set()
-        self._owned: set[Entry] = set()  # may be written over by who reads them last
-        self._reads = Counter(entry for node in nodes for entry in node.inputs)
-        self._reads.update(heads)
-        self._last: dict[Entry, int] = {}
-        for index, node in enumerate(nodes):
-            for entry in node.inputs:
-                self._last[entry] = index
-        for entry in heads:
-            self._last[entry] = len(nodes)
-        self._done: set[int] = set()  # products that ran with an earlier one
-        self._biases = {
-            index: self._bias_of(node)
-            for index, node in enumerate(nodes)
-            if node.op == 'FullyConnected'
-        }
-        self._zero_tails: set[Entry] = set()  # zeros where calls have no values
-        self.projections: dict[int, Projection] = {}
-
-    @property
-    def head_slots(self) -> list[int]:
-        """Return the slots of the results."""
-        return [self._slots[entry] for entry in self.heads]
-
-    def make(self) -> None:
+    def _make(self) -> None:
         """Make the steps of all nodes. Raise NotInNumPy if NumPy cannot run them."""
         self._move_biases()
-        for index, node in enumerate(self.nodes):
+        for index, node in enumerate(self._nodes):
             if not node.op:
                 self._variable(index, node)
             elif node.op == 'FullyConnected':
@@ -186,40 +170,39 @@ class _ProgramMaker:
                     self._products(index, node)
             else:
                 self._operator(index, node)
-        for entry in self.heads:
-            if entry in self._long:
-                raise NotInNumPy('a result along the axis of a ragged argument')
+        if not self._long.isdisjoint(self._heads):
+            raise NotInNumPy('a result along the axis of a ragged argument')
 
-    def table(self) -> Optional[np.ndarray]:
+    def _table(self) -> Optional[np.ndarray]:
         """Return the table of a program that only looks up rows; None for other programs."""
-        nodes = [node for node in self.nodes if node.op]
-        if len(nodes) != 1 or nodes[0].op != 'Embedding' or self.heads[0][1]:
+        nodes = [node for node in self._nodes if node.op]
+        if len(nodes) != 1 or nodes[0].op != 'Embedding' or self._heads[0][1]:
             return None
-        return self.weights[self.nodes[nodes[0].inputs[1][0]].name]
+        return self._weights[self._nodes[nodes[0].inputs[1][0]].name]
 
     def _slot(self, entry: Entry) -> int:
-        self._slots[entry] = self.size
-        self.size += 1
+        self._slots[entry] = self._size
+        self._size += 1
         return self._slots[entry]
 
     def _variable(self, index: int, node: CellNode) -> None:
         slot = self._slot((index, 0))
-        if node.name in self.weights:
-            self.constants.append((slot, self.weights[node.name]))
+        if node.name in self._weights:
+            self._constants.append((slot, self._weights[node.name]))
             return
         if not node.name.startswith(INPUT) or not node.name[len(INPUT) :].isdigit():
             raise NotInNumPy(f'a variable {node.name}')
         position = int(node.name[len(INPUT) :])
-        self.inputs.append((slot, position))
-        if position in self.ragged:
+        self._inputs.append((slot, position))
+        if position in self._ragged:
             self._long.add((index, 0))
 
     def _target(self, index: int) -> Optional[int]:
         """Return which of the cell's results a node computes; None if it computes none."""
         entry = (index, 0)
-        if self.heads.count(entry) == 1:
-            place = self.heads.index(entry)
-            self.written.add(place)
+        if self._heads.count(entry) == 1:
+            place = self._heads.index(entry)
+            self._written.add(place)
             return place
         return None
 
@@ -237,7 +220,7 @@ class _ProgramMaker:
         source = node.inputs[0]
         group = [
             place
-            for place, other in enumerate(self.nodes)
+            for place, other in enumerate(self._nodes)
             if other.op == node.op
             and other.inputs[0] == source
             and _is_flat(other) == _is_flat(node)
@@ -258,18 +241,18 @@ class _ProgramMaker:
             self._owned.discard((index, 0))
         joined = Joined(*self._joined(group), _is_flat(node), source in self._zero_tails)
         known = self._projection(source, joined, self._reads[source] == len(group))
-        self.steps.append(product(self._slots[source], slots, joined, target, known))
+        self._steps.append(product(self._slots[source], slots, joined, target, known))
 
     def _projection(self, source: Entry, joined: Joined, suffices: bool) -> Optional[int]:
         """Return a new slot for a plain argument times a weight; None for other values."""
-        for slot, position in self.inputs:
+        for slot, position in self._inputs:
             if slot == self._slots[source] and source not in self._long:
                 if position in self.projections:
                     return None
                 self.projections[position] = Projection(
-                    joined.weight, joined.bias, self.size, suffices
+                    joined.weight, joined.bias, self._size, suffices
                 )
-                self.size += 1
+                self._size += 1
                 return self.projections[position].slot
         return None
 
@@ -277,12 +260,12 @@ class _ProgramMaker:
         """Return a product's bias, zeros if it has none; None if weights are computed."""
         if not all([self._is_weight(entry) for entry in node.inputs[1:]]):
             return None
-        weight, *bias = [self.weights[self.nodes[entry[0]].name] for entry in node.inputs[1:]]
+        weight, *bias = [self._weights[self._nodes[entry[0]].name] for entry in node.inputs[1:]]
         return bias[0] if bias else np.zeros(len(weight), weight.dtype)
 
     def _move_biases(self) -> None:
         """Move both biases of a sum of two products to that of an argument, which may be known."""
-        for node in self.nodes:
+        for node in self._nodes:
             if node.op != 'elemwise_add' or any(self._reads[each] > 1 for each in node.inputs):
                 continue
             places = [entry[0] for entry in node.inputs]
@@ -297,15 +280,17 @@ class _ProgramMaker:
 
     def _is_argument(self, product: int) -> bool:
         """Return whether a product's input is an argument as it is."""
-        source = self.nodes[self.nodes[product].inputs[0][0]]
-        return not source.op and source.name not in self.weights
+        source = self._nodes[self._nodes[product].inputs[0][0]]
+        return not source.op and source.name not in self._weights
 
     def _is_weight(self, entry: Entry) -> bool:
-        return self.nodes[entry[0]].name in self.weights and not self.nodes[entry[0]].op
+        return self._nodes[entry[0]].name in self._weights and not self._nodes[entry[0]].op
 
     def _joined(self, group: Sequence[int]) -> tuple[np.ndarray, Optional[np.ndarray], list[int]]:
         """Return weights (inputs, outputs), biases if there are any, and where the columns end."""
-        weights = [self.weights[self.nodes[self.nodes[place].inputs[1][0]].name] for place in group]
+        weights = [
+            self._weights[self._nodes[self._nodes[place].inputs[1][0]].name] for place in group
+        ]
         joined = np.ascontiguousarray(np.concatenate(weights).T)
         bias = np.concatenate([self._biases[place] for place in group])
         ends = np.cumsum([len(weight) for weight in weights]).tolist()
@@ -338,7 +323,7 @@ class _ProgramMaker:
         reuse = self._reusable(index, node.inputs) if known.elementwise else None
         if target is None and not known.view and function is not copied:
             self._owned.add(entry)
-        self.steps.append(one_step(function, sources, slot, target, reuse))
+        self._steps.append(one_step(function, sources, slot, target, reuse))
 
     def _parts(self, index: int, node: CellNode, function: Callable, source: int) -> None:
         slots = []
@@ -351,7 +336,7 @@ class _ProgramMaker:
             for slot, part in zip(slots, function(env[source])):
                 env[slot] = part
 
-        self.steps.append(step)
+        self._steps.append(step)
 
     # --- ragged arguments ------------------------------------------------------------------------
 
@@ -368,7 +353,7 @@ class _ProgramMaker:
                 made = one_step(BINARY[kind], sources, self._slot(entry), None, reuse)
             else:
                 made = of_parents(BINARY[kind], sources, long, self._slot(entry), reuse)
-            self.steps.append(made)
+            self._steps.append(made)
         elif node.op in ('sum', 'max', 'mean') and node.attrs.get('axis') in (1, [1]):
             if node.attrs.get('exclude'):
                 raise NotInNumPy(f'{node.op} over all axes but that of a ragged argument')
@@ -376,30 +361,30 @@ class _ProgramMaker:
             if node.op == 'sum' and not node.attrs.get('keepdims'):
                 self._zero_tails.add(entry)
             reduce, keep = REDUCTIONS[node.op], bool(node.attrs.get('keepdims'))
-            self.steps.append(reduced(reduce, sources[0], self._slot(entry), keep))
+            self._steps.append(reduced(reduce, sources[0], self._slot(entry), keep))
         elif node.op == 'softmax' and node.attrs.get('axis') == 1 and len(sources) == 1:
             self._long.add(entry)
             self._owned.add(entry)
-            self.steps.append(softmax(sources[0], self._slot(entry)))
+            self._steps.append(softmax(sources[0], self._slot(entry)))
         elif node.op == 'batch_dot':
             first, second = [bool(node.attrs.get(f'transpose_{name}')) for name in 'ab']
             if long == [True, False] and not first:
                 self._long.add(entry)
-                self.steps.append(times_matrix(sources, second, self._slot(entry)))
+                self._steps.append(times_matrix(sources, second, self._slot(entry)))
             elif all(long) and first and not second:
-                self.steps.append(summed_products(sources, self._slot(entry)))
+                self._steps.append(summed_products(sources, self._slot(entry)))
             else:
                 raise NotInNumPy('batch_dot that makes a ragged axis 2')
             self._owned.add(entry)
         elif node.op == 'SequenceMask' and node.attrs.get('axis') == 1 and long == [True, False]:
             self._long.add(entry)
             value = float(node.attrs.get('value', 0))
-            self.steps.append(masked(sources, self._slot(entry), value))
+            self._steps.append(masked(sources, self._slot(entry), value))
         elif node.op == 'Embedding' and long == [True, False]:
             self._long.add(entry)
             self._owned.add(entry)
             function = OPERATORS['Embedding'].make(node.attrs)
-            self.steps.append(one_step(function, sources, self._slot(entry), None, None))
+            self._steps.append(one_step(function, sources, self._slot(entry), None, None))
         else:
             raise NotInNumPy(f'{node.op} of a ragged argument')
 
