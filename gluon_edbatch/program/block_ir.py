@@ -75,20 +75,3 @@ def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:
             kept.append(each)
             wanted.update(read_by(each))
     return tuple(reversed(kept))
-
-
-def graph_key(graph: Subgraph) -> Any:
-    """Return a key that is equal for graphs that differ in the names of operators only."""
-    nodes = tuple(
-        [
-            (
-                node.op,
-                node.is_variable and node.name,
-                tuple(sorted(node.attrs.items())),
-                node.inputs,
-                tuple([str(body.json) for body in node.bodies]),
-            )
-            for node in graph.nodes
-        ]
-    )
-    return nodes, graph.heads

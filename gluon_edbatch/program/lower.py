@@ -26,7 +26,7 @@ from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.lift import lift
 from ..subgraph.rowwise import Verdict, analyse
 from ..subgraph.trace import INPUT
-from .block_ir import Applied, IRBlock, IRBlocks, Made, graph_key
+from .block_ir import Applied, IRBlock, IRBlocks, Made
 
 PARAMETER = 'edb_parameter%d'
 
@@ -142,7 +142,7 @@ class _Networks:
 
     def _number(self, graph: Subgraph, inputs, outputs, parameters) -> int:
         """Return the number of a network; graphs that differ in operators' names share one."""
-        key = graph_key(graph), inputs, outputs, parameters
+        key = graph.structure or graph.symbol.tojson(), inputs, outputs, parameters
         if key not in self._number_of:
             self._number_of[key] = len(self.all)
             self.all.append(_of_batches(graph, inputs, outputs, self._training))
