@@ -1,7 +1,7 @@
 """Step 4: make static networks, each once, of the operators of all blocks."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -60,51 +60,28 @@ def _with_constants(blocks: IRBlocks, constants: list[Any]) -> tuple[IRBlocks, l
     return kept, [constants[number] for number in number_of]
 
 
-class _Level(NamedTuple):
-    """Steps that run together: calculations, then operators, then numbers that are read."""
-
-    before: list[Made]
-    applied: list[Applied]
-    after: list[Made]
-
-
-def _levels(block: IRBlock) -> list[_Level]:
-    """Group steps by level: how many times numbers were read and became arrays before them."""
-    level = dict.fromkeys(range(block.takes), 0)
-    levels: dict[int, _Level] = {}
-    for made in block.made:
-        own = max([level[place] for place in read_by(made)], default=0)
-        found = levels.setdefault(own, _Level([], [], []))
-        if isinstance(made, Applied):
-            found.applied.append(made)
-        elif isinstance(made, ReadNumber):
-            found.after.append(made)
-            own += 1
-        else:
-            found.before.append(made)
-        level.update(dict.fromkeys(written_by(made), own))
-    return [levels[own] for own in sorted(levels)]
+_BEFORE, _APPLIED, _AFTER = range(3)  # calculations, then operators, then numbers that are read
 
 
 def _steps(block: IRBlock, networks: '_Networks') -> list[Step]:
-    """Return the block's steps, with one network for the operators of each level."""
-    wanted = set(read_by(block.end))
+    """Return the block's steps, with one network for the operators of each level: how many times
+    numbers were read and became arrays before them."""
+    level = dict.fromkeys(range(block.takes), 0)
+    groups: dict[tuple[int, int], list[Any]] = {}
     for made in block.made:
-        if not isinstance(made, Applied):
-            wanted.update(read_by(made))
-    levels = _levels(block)
+        own = max([level[place] for place in read_by(made)], default=0)
+        is_read = isinstance(made, ReadNumber)
+        phase = _APPLIED if isinstance(made, Applied) else _AFTER if is_read else _BEFORE
+        groups.setdefault((own, phase), []).append(made)
+        level.update(dict.fromkeys(written_by(made), own + is_read))
     steps: list[Any] = []
-    for number, level in enumerate(levels):
-        steps += level.before
-        if level.applied:
-            later = {
-                place
-                for other in levels[number + 1 :]
-                for made in other.applied
-                for place in made.inputs
-            }
-            steps.append(networks.run(block, level.applied, wanted | later))
-        steps += level.after
+    for key in sorted(groups):
+        if key[1] == _APPLIED:
+            others = [made for other, group in groups.items() if other != key for made in group]
+            wanted = set(read_by(block.end)).union(*map(read_by, others))
+            steps.append(networks.run(block, groups[key], wanted))
+        else:
+            steps += groups[key]
     return steps
 
 
