@@ -121,11 +121,6 @@ class CellProgram:
         for entry in self._heads:
             self._last[entry] = len(self._nodes)
         self._done: set[int] = set()  # products that ran with an earlier one
-        self._biases = {
-            index: self._bias_of(node)
-            for index, node in enumerate(self._nodes)
-            if node.op == 'FullyConnected'
-        }
         self._zero_tails: set[Entry] = set()  # zeros where calls have no values
         self.projections: dict[int, Projection] = {}
         self._make()
@@ -161,7 +156,6 @@ class CellProgram:
 
     def _make(self) -> None:
         """Make the steps of all nodes. Raise NotInNumPy if NumPy cannot run them."""
-        self._move_biases()
         for index, node in enumerate(self._nodes):
             if not node.op:
                 self._variable(index, node)
@@ -256,43 +250,20 @@ class CellProgram:
                 return self.projections[position].slot
         return None
 
-    def _bias_of(self, node: CellNode) -> Optional[np.ndarray]:
-        """Return a product's bias, zeros if it has none; None if weights are computed."""
-        if not all([self._is_weight(entry) for entry in node.inputs[1:]]):
-            return None
-        weight, *bias = [self._weights[self._nodes[entry[0]].name] for entry in node.inputs[1:]]
-        return bias[0] if bias else np.zeros(len(weight), weight.dtype)
-
-    def _move_biases(self) -> None:
-        """Move both biases of a sum of two products to that of an argument, which may be known."""
-        for node in self._nodes:
-            if node.op != 'elemwise_add' or any(self._reads[each] > 1 for each in node.inputs):
-                continue
-            places = [entry[0] for entry in node.inputs]
-            biases = [self._biases.get(place) for place in places]
-            if places[0] == places[1] or biases[0] is None or biases[1] is None:
-                continue
-            if not self._is_argument(places[0]):
-                places.reverse()
-            if self._is_argument(places[0]):
-                self._biases[places[0]] = biases[0] + biases[1]
-                self._biases[places[1]] = np.zeros_like(biases[1])
-
-    def _is_argument(self, product: int) -> bool:
-        """Return whether a product's input is an argument as it is."""
-        source = self._nodes[self._nodes[product].inputs[0][0]]
-        return not source.op and source.name not in self._weights
-
     def _is_weight(self, entry: Entry) -> bool:
         return self._nodes[entry[0]].name in self._weights and not self._nodes[entry[0]].op
 
     def _joined(self, group: Sequence[int]) -> tuple[np.ndarray, Optional[np.ndarray], list[int]]:
         """Return weights (inputs, outputs), biases if there are any, and where the columns end."""
-        weights = [
-            self._weights[self._nodes[self._nodes[place].inputs[1][0]].name] for place in group
-        ]
-        joined = np.ascontiguousarray(np.concatenate(weights).T)
-        bias = np.concatenate([self._biases[place] for place in group])
+        weights: list[np.ndarray] = []
+        biases: list[np.ndarray] = []
+        for place in group:
+            weight, *own = [
+                self._weights[self._nodes[entry[0]].name] for entry in self._nodes[place].inputs[1:]
+            ]
+            weights.append(weight)
+            biases += own or [np.zeros(len(weight), weight.dtype)]
+        joined, bias = np.ascontiguousarray(np.concatenate(weights).T), np.concatenate(biases)
         ends = np.cumsum([len(weight) for weight in weights]).tolist()
         return joined, bias if bias.any() else None, ends
 
