@@ -413,8 +413,6 @@ class _FunctionRewriter:
         return _as_function(made)
 
     def _value_call(self, node: ast.Call) -> ast.expr:
-        if any(isinstance(node.func, ast.Name) and node.func.id == own for own in (ITEMS, MORE)):
-            return node
         function = self._function(node)
         if _may_choose(function):
             chosen = [function.value, function.slice]
@@ -477,19 +475,15 @@ class _FunctionRewriter:
     def _value_compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) == 1:
             return self._with_parts(node)
-        name, after = self._name(), CodeBlock()
-        left: ast.expr = self._keep(self._value(node.left))
-        for place, (op, right) in enumerate(zip(node.ops, node.comparators)):
-            right = self._keep(self._value(right))
-            self._set(name, ast.Compare(left, [op], [right]))
-            if place < len(node.ops) - 1:
-                rest = CodeBlock()
-                self._end(Branch(name, rest, after, self._line))
-                self._start(rest)
-            left = right
-        self._jump(after)
-        self._start(after)
-        return load(name)
+        links: list[ast.expr] = []
+        left = node.left
+        for op, right in zip(node.ops, node.comparators):
+            name = self._name()
+            links.append(
+                ast.Compare(left, [op], [ast.NamedExpr(ast.Name(name, ast.Store()), right)])
+            )
+            left = load(name)
+        return self._value_boolop(ast.BoolOp(ast.And(), links))
 
 
 def _as_function(node: ast.expr) -> ast.expr:
