@@ -83,7 +83,7 @@ class FillTensor(NamedTuple):
     """Give each sample one of the program's constant arrays."""
 
     output: int
-    constant: int
+    constant: Any  # its number; until a program is lowered, the array
 
 
 Step = Union[RunNetwork, ReadNumber, Calculate, GiveTensor, FillTensor]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
+import numpy as np
+
 from ..branching.program_graph import (
     READ_MANY,
     READ_ONE,
@@ -63,6 +65,11 @@ def renamed(each: Any, names: Mapping[int, Place]) -> Any:
         elif name in (*READ_MANY, 'outputs'):
             fields[name] = tuple(map(new, value))
     return each._replace(**fields)
+
+
+def exact_array(array: np.ndarray) -> Any:
+    """Return a key that is equal for equal arrays of one dtype only."""
+    return array.dtype, array.shape, array.tobytes()
 
 
 def needed(made: Sequence[Made], places: Iterable[int]) -> tuple[Made, ...]:

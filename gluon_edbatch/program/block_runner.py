@@ -62,7 +62,6 @@ class BlockRunner:
 
     def __init__(self, net: gluon.Block, training: bool, ctx: mx.Context):
         self._shared = Shared(training, ctx)
-        self.constants = self._shared.constants
         self.foreign: set[int] = containers_within([net], _held)
         self._net = net
         self._calls = ProgramCalls(self.foreign)

@@ -25,17 +25,14 @@ from ..subgraph.structure import flatten, unflatten
 from ..subgraph.trace import INPUT, trace_block
 from ..subgraph.workarounds import mended
 from .abstract_values import Dynamic, SampleNumber, SampleTensor, apply, kind_of
-from .block_ir import Applied, IRBlock, Made, Place, needed
+from .block_ir import Applied, IRBlock, Made, Place, exact_array, needed
 
 
 class Shared:
     """What all blocks of a program have in common."""
 
     def __init__(self, training: bool, ctx: mx.Context):
-        self.ctx = ctx
-        self.constants: list[np.ndarray] = []
-        self._constant_numbers: dict[Any, int] = {}
-        self.training = training
+        self.ctx, self.training = ctx, training
         self._traced: dict[Any, Any] = {}
 
     def traced(self, block: gluon.HybridBlock, template: Any, shapes: Sequence[TensorSpec]) -> Any:
@@ -46,14 +43,6 @@ class Shared:
             graph = graph._replace(subgraph=_harmless(graph.subgraph, shapes))
             self._traced[key] = graph, _specs(graph.subgraph, shapes, graph.parameters)
         return self._traced[key]
-
-    def constant(self, array: np.ndarray) -> int:
-        """Return the number of a constant array; equal arrays have one number."""
-        key = array.dtype, array.shape, array.tobytes()
-        number = self._constant_numbers.setdefault(key, len(self.constants))
-        if number == len(self.constants):
-            self.constants.append(array)
-        return number
 
 
 def _harmless(graph: Subgraph, inputs: Sequence[TensorSpec]) -> Subgraph:
@@ -85,7 +74,7 @@ class Builder:
         self.line = name
         self._specs: list[Spec] = list(takes)
         self._made: list[Made] = []
-        self._filled: dict[int, SampleTensor] = {}
+        self._filled: dict[Any, SampleTensor] = {}
 
     def taken(self) -> list[Dynamic]:
         """Return abstract values for the values that the block takes."""
@@ -155,15 +144,15 @@ class Builder:
     def fill(self, array: Any, anew: bool = False) -> SampleTensor:
         """Add a constant as a tensor, one for equal constants unless it is made `anew`."""
         values = array.asnumpy() if isinstance(array, mx.nd.NDArray) else np.asarray(array)
-        constant = self.shared.constant(values)
-        if anew or constant not in self._filled:
+        key = exact_array(values)
+        if anew or key not in self._filled:
             spec = TensorSpec(values.shape, values.dtype.name)
             place = self._new(spec)
-            self._made.append(FillTensor(place, constant))
+            self._made.append(FillTensor(place, values))
             if anew:
                 return SampleTensor(self, place, spec)
-            self._filled[constant] = SampleTensor(self, place, spec, True)
-        return self._filled[constant]
+            self._filled[key] = SampleTensor(self, place, spec, True)
+        return self._filled[key]
 
     def apply(self, op: str, arguments: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """Add an operator, as ``mx.sym`` has it."""

@@ -26,15 +26,15 @@ from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.lift import lift
 from ..subgraph.rowwise import Verdict, analyse
 from ..subgraph.trace import INPUT
-from .block_ir import Applied, IRBlock, IRBlocks, Made
+from .block_ir import Applied, IRBlock, IRBlocks, Made, exact_array
 
 PARAMETER = 'edb_parameter%d'
 
 
-def lowered(blocks: IRBlocks, constants: list[Any], arguments: Any, training: bool) -> ProgramGraph:
+def lowered(blocks: IRBlocks, arguments: Any, training: bool) -> ProgramGraph:
     """Return the program of finished blocks."""
     networks = _Networks(training)
-    blocks, constants = _with_constants(blocks, list(constants))
+    blocks, constants = _with_constants(blocks)
     finished = [
         ProgramBlock(block.specs[: block.takes], _steps(block, networks), block.end, block.name)
         for block in blocks
@@ -42,22 +42,22 @@ def lowered(blocks: IRBlocks, constants: list[Any], arguments: Any, training: bo
     return ProgramGraph(finished, networks.all, networks.parameters, constants, arguments)
 
 
-def _with_constants(blocks: IRBlocks, constants: list[Any]) -> tuple[IRBlocks, list[Any]]:
-    """Make arrays of constant numbers constants of the program; drop unused constants."""
-    number_of: dict[int, int] = {}
+def _with_constants(blocks: IRBlocks) -> tuple[IRBlocks, list[np.ndarray]]:
+    """Number constant arrays, those of constant numbers included; equal ones have one number."""
+    constants: dict[Any, tuple[int, np.ndarray]] = {}
     kept: IRBlocks = []
     for block in blocks:
         made: list[Made] = []
         for each in block.made:
             if isinstance(each, GiveTensor) and isinstance(each.input, tuple):
-                constants.append(np.array(each.input, each.dtype))
-                each = FillTensor(each.output, len(constants) - 1)
+                each = FillTensor(each.output, np.array(each.input, each.dtype))
             if isinstance(each, FillTensor):
-                number = number_of.setdefault(each.constant, len(number_of))
-                each = each._replace(constant=number)
+                array = each.constant
+                found = constants.setdefault(exact_array(array), (len(constants), array))
+                each = each._replace(constant=found[0])
             made.append(each)
         kept.append(block._replace(made=tuple(made)))
-    return kept, [constants[number] for number in number_of]
+    return kept, [array for _, array in constants.values()]
 
 
 _BEFORE, _APPLIED, _AFTER = range(3)  # calculations, then operators, then numbers that are read

@@ -89,11 +89,9 @@ class Program:
 
     def _of_mode(self, training: bool) -> ControlFlowProgram:
         if training not in self._programs:
-            blocks, constants = specialise(
-                self._net, self._template, self._specs, training, self._ctx
-            )
+            blocks = specialise(self._net, self._template, self._specs, training, self._ctx)
             blocks, self._effects = optimise(blocks, self._without)
-            graph = lowered(blocks, constants, self._template, training)
+            graph = lowered(blocks, self._template, training)
             host = MXNetHost(graph, self._ctx)
             self._programs[training] = ControlFlowProgram(graph, host, self._max_steps)
         return self._programs[training]

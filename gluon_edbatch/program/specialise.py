@@ -40,10 +40,10 @@ _TOO_MANY = (
 
 def specialise(
     net: gluon.Block, arguments: tuple, specs: list[Spec], training: bool, ctx: mx.Context
-) -> tuple[list[IRBlock], list[Any]]:
-    """Return all blocks of a network's call, the entry first, and their constant arrays.
-    `arguments` is the template of the arguments (see `subgraph.structure`), and `specs` describe
-    their arrays. Raise ProgramError for code that cannot be compiled."""
+) -> list[IRBlock]:
+    """Return all blocks of a network's call, the entry first. `arguments` is the template of the
+    arguments (see `subgraph.structure`), and `specs` describe their arrays. Raise ProgramError for
+    code that cannot be compiled."""
     runner = BlockRunner(net, training, ctx)
     entry = runner.entry(arguments, specs)
     decided = _Decided({}, set(), set())
@@ -56,7 +56,7 @@ def specialise(
             pass
         else:
             blocks[0] = blocks[0]._replace(name=describe(net))
-            return blocks, runner.constants
+            return blocks
 
 
 class _Again(Exception):
