@@ -159,7 +159,7 @@ def _mean(x: np.ndarray, segments: Segments) -> np.ndarray:
     return total
 
 
-REDUCTIONS = {'sum': _sum, 'max': _max, 'mean': _mean}
+REDUCTIONS: dict[str, Callable] = {'sum': _sum, 'max': _max, 'mean': _mean}
 
 
 def reduced(function: Callable, source: int, slot: int, keep: bool) -> Step:
