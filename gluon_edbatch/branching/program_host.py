@@ -59,7 +59,9 @@ class Host:
 
     def split(self, array: Any, rows: int, samples: int) -> list[Any]:
         """Return an array for each sample."""
-        return [array[sample * rows : (sample + 1) * rows] for sample in range(samples)]
+        if samples == 1:
+            return [array]
+        return [self._rows(array, sample * rows, (sample + 1) * rows) for sample in range(samples)]
 
     def read(self, array: Any) -> np.ndarray:
         """Return the elements of an array that has one for each sample."""

@@ -31,7 +31,7 @@ class MXNetHost(Host):
         self._constants: dict[int, mx.nd.NDArray] = {}
 
     def _rows(self, array: Any, begin: int, end: int) -> Any:
-        return mx.nd.slice_axis(array, axis=0, begin=begin, end=end)
+        return rows_of(array, begin, end)
 
     def _call(self, run: RunNetwork, inputs: list[Any], alone: bool) -> Sequence[Any]:
         op, sources = self._found(run, alone)
@@ -61,12 +61,6 @@ class MXNetHost(Host):
     def concat(self, arrays: Sequence[Any]) -> Any:
         """Return the concatenated rows of arrays."""
         return mx.nd.concat(*arrays, dim=0)
-
-    def split(self, array: Any, rows: int, samples: int) -> list[Any]:
-        """Return an array for each sample."""
-        if samples == 1:
-            return [array]
-        return [rows_of(array, sample * rows, (sample + 1) * rows) for sample in range(samples)]
 
     def read(self, array: Any) -> np.ndarray:
         """Return the elements as NumPy numbers, one for each sample."""

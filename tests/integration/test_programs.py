@@ -183,6 +183,40 @@ def test_gradients(make):
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
 
 
+class OneByOne(gluon.HybridBlock):
+    """Has an operator that is known for one sample only."""
+
+    def hybrid_forward(self, F, x):
+        return F.SoftmaxActivation(x) * x
+
+
+class Doubles(gluon.Block):
+    """Decides by what is computed sample by sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = OneByOne()
+
+    def forward(self, x):
+        found = self.inner(x)
+        return found * 2 if found.sum().asscalar() > 0 else found
+
+
+def test_networks_that_run_sample_by_sample():
+    net, samples = Doubles(), drawn(5, (2, 3))
+    program = assert_is_eager(net, samples)
+    assert [each.batched for each in program.inference.graph.networks] == [False, True]
+    gradients = []
+    for called in (program, lambda given: [net(each) for each in given]):
+        for sample in samples:
+            sample.attach_grad()
+        with autograd.record():
+            total = sum(result.sum() for result in called(samples))
+        total.backward()
+        gradients.append([sample.grad for sample in samples])
+    assert_same(*gradients)
+
+
 class Written(gluon.Block):
     """A network of one function."""
 
