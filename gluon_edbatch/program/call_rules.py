@@ -323,16 +323,6 @@ def _number(value: Any) -> Any:
     return value.asscalar() if isinstance(value, SampleTensor) else value
 
 
-def _converted(kind: Callable) -> Callable:
-    def convert(builder: Any, *values: Any) -> Any:
-        value = _number(values[0]) if values else None
-        return (
-            calculated(kind.__name__, value) if isinstance(value, SampleNumber) else kind(*values)
-        )
-
-    return convert
-
-
 def _one_of(op: str, own: Callable) -> Callable:
     def choose(builder: Any, *values: Any, **keywords: Any) -> Any:
         items = list(values[0]) if len(values) == 1 else list(values)
@@ -350,9 +340,9 @@ def _one_of(op: str, own: Callable) -> Callable:
 
 def _of_number(op: str, own: Callable) -> Callable:
     def compute(builder: Any, *values: Any, **keywords: Any) -> Any:
-        if isinstance(values[0], SampleTensor) and op == 'abs':
+        if op == 'abs' and isinstance(values[0], SampleTensor):
             return abs(values[0])
-        value = _number(values[0])
+        value = _number(values[0]) if values else None
         if not isinstance(value, SampleNumber):
             return own(*values, **keywords)
         if len(values) > 1 or keywords:
@@ -458,9 +448,9 @@ _SPECIAL: dict[Any, Callable] = {
         if not isinstance(value, Dynamic)
         else abs(calculated('float', _number(value)))
     ),
-    float: _converted(float),
-    int: _converted(int),
-    bool: _converted(bool),
+    float: _of_number('float', float),
+    int: _of_number('int', int),
+    bool: _of_number('bool', bool),
     max: _one_of('max', max),
     min: _one_of('min', min),
     abs: _of_number('abs', abs),
