@@ -346,7 +346,7 @@ def _too_many(max_steps: int, block: ProgramBlock) -> StepsError:
 def leaves_of(number: int, sample: Any, graph: ProgramGraph, host: Host) -> list[Any]:
     """Return the arrays of a sample; raise unless it is like the program's example."""
     leaves: list[Any] = []
-    sample = sample if isinstance(sample, tuple) else (sample,)
+    sample = as_arguments(sample)
     if flatten(sample, host.arrays, leaves) != graph.arguments:
         raise ProgramError(f'sample {number} is not like the example: {brief(sample)}')
     for leaf, spec in zip(leaves, graph.blocks[0].takes):

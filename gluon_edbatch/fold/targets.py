@@ -1,6 +1,5 @@
 """Choose what to call for a noted op, so that a scope records its operators."""
 
-from types import MethodType
 from typing import Any, Callable, Optional
 
 import mxnet as mx
@@ -26,28 +25,19 @@ class Targets:
     def __init__(self, recording: Any, block: Any):
         self._recording = recording
         self._block = block
-        self._targets: dict[Any, tuple[Callable, Optional[Callable]]] = {}
         self._known: dict[int, Any] = {}  # by id; the calls keep the arrays
 
     def of(self, call: NotedCall) -> tuple[Callable, Optional[Callable]]:
         """Return what to call for an op, and a function to convert its other arguments."""
         op = call.op
-        key = op if op.__class__ is str else id(op)
-        target = self._targets.get(key)
-        if target is None:
-            target = self._targets[key] = self._make(op)
-        function, convert = target  # not bound, as a cycle would keep the calls alive
-        return function, None if convert is None else MethodType(convert, self)
-
-    def _make(self, op: Any) -> tuple[Callable, Optional[Callable]]:
-        if op.__class__ is str:
-            return _method(self._block, op), Targets._of_argument
+        if isinstance(op, str):
+            return _method(self._block, op), self._of_argument
         if isinstance(op, gluon.HybridBlock):
             return op, None
         name = getattr(op, '__name__', '')
         if mx.nd.op.__dict__.get(name) is op:
             return _operator(op, getattr(nd, name)), None
-        return op, Targets._of_array
+        return op, self._of_array
 
     def _of_array(self, item: Any) -> Any:
         """Return a dense NDArray as a value; anything else as it is."""
