@@ -227,9 +227,10 @@ class CellProgram:
             raise NotInNumPy('FullyConnected(flatten=True) of a ragged argument')
         self._done.update(group)
         slots = [self._slot((place, 0)) for place in group]
-        for place in group:
-            (self._long if is_long else set()).add((place, 0))
-            self._owned.add((place, 0))
+        made = {(place, 0) for place in group}
+        self._owned |= made
+        if is_long:
+            self._long |= made
         target = self._target(index) if len(group) == 1 else None
         if target is not None:
             self._owned.discard((index, 0))
@@ -274,7 +275,7 @@ class CellProgram:
         if known is None:
             raise NotInNumPy(node.op)
         long = [entry in self._long for entry in node.inputs]
-        if any(long) and not (known.by_value and len(long) == 1):
+        if any(long) and not (known.by_value and not any(long[1:])):
             self._of_ragged(index, node, long)
             return
         try:
@@ -312,52 +313,41 @@ class CellProgram:
     # --- ragged arguments ------------------------------------------------------------------------
 
     def _of_ragged(self, index: int, node: CellNode, long: list[bool]) -> None:
-        entry = (index, 0)
+        entry, attrs = (index, 0), node.attrs
         sources = [self._slots[each] for each in node.inputs]
+        slot, is_long = self._slot(entry), True
         kind = node.op.split('_', 1)[-1]
         if node.op in ('elemwise_' + kind, 'broadcast_' + kind) and kind in BINARY:
-            self._long.add(entry)
-            owned = [each for each, is_long in zip(node.inputs, long) if is_long]
-            reuse = self._reusable(index, owned)
-            self._owned.add(entry)
+            values = [each for each, of_value in zip(node.inputs, long) if of_value]
+            reuse = self._reusable(index, values)
             if all(long):
-                made = one_step(BINARY[kind], sources, self._slot(entry), None, reuse)
+                step = one_step(BINARY[kind], sources, slot, None, reuse)
             else:
-                made = of_parents(BINARY[kind], sources, long, self._slot(entry), reuse)
-            self._steps.append(made)
-        elif node.op in ('sum', 'max', 'mean') and node.attrs.get('axis') in (1, [1]):
-            if node.attrs.get('exclude'):
-                raise NotInNumPy(f'{node.op} over all axes but that of a ragged argument')
-            self._owned.add(entry)
-            if node.op == 'sum' and not node.attrs.get('keepdims'):
+                step = of_parents(BINARY[kind], sources, long, slot, reuse)
+        elif node.op in REDUCTIONS and attrs.get('axis') in (1, [1]) and not attrs.get('exclude'):
+            is_long, keep = False, bool(attrs.get('keepdims'))
+            if node.op == 'sum' and not keep:
                 self._zero_tails.add(entry)
-            reduce, keep = REDUCTIONS[node.op], bool(node.attrs.get('keepdims'))
-            self._steps.append(reduced(reduce, sources[0], self._slot(entry), keep))
-        elif node.op == 'softmax' and node.attrs.get('axis') == 1 and len(sources) == 1:
-            self._long.add(entry)
-            self._owned.add(entry)
-            self._steps.append(softmax(sources[0], self._slot(entry)))
+            step = reduced(REDUCTIONS[node.op], sources[0], slot, keep)
+        elif node.op == 'softmax' and attrs.get('axis') == 1 and len(sources) == 1:
+            step = softmax(sources[0], slot)
         elif node.op == 'batch_dot':
-            first, second = [bool(node.attrs.get(f'transpose_{name}')) for name in 'ab']
+            first, second = [bool(attrs.get(f'transpose_{name}')) for name in 'ab']
             if long == [True, False] and not first:
-                self._long.add(entry)
-                self._steps.append(times_matrix(sources, second, self._slot(entry)))
+                step = times_matrix(sources, second, slot)
             elif all(long) and first and not second:
-                self._steps.append(summed_products(sources, self._slot(entry)))
+                is_long, step = False, summed_products(sources, slot)
             else:
                 raise NotInNumPy('batch_dot that makes a ragged axis 2')
-            self._owned.add(entry)
-        elif node.op == 'SequenceMask' and node.attrs.get('axis') == 1 and long == [True, False]:
-            self._long.add(entry)
-            value = float(node.attrs.get('value', 0))
-            self._steps.append(masked(sources, self._slot(entry), value))
-        elif node.op == 'Embedding' and long == [True, False]:
-            self._long.add(entry)
-            self._owned.add(entry)
-            function = OPERATORS['Embedding'].make(node.attrs)
-            self._steps.append(one_step(function, sources, self._slot(entry), None, None))
+        elif node.op == 'SequenceMask' and attrs.get('axis') == 1 and long == [True, False]:
+            step = masked(sources, slot, float(attrs.get('value', 0)))
         else:
             raise NotInNumPy(f'{node.op} of a ragged argument')
+        self._steps.append(step)
+        if is_long:
+            self._long.add(entry)
+        if node.op != 'SequenceMask':  # which may return its argument
+            self._owned.add(entry)
 
 
 def _is_flat(node: CellNode) -> bool:

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 class Operator(NamedTuple):
     """An operator: its function for some attributes, and facts. `elementwise` lets it overwrite an
     argument of the result's shape. `view` tells that the result may be a view of the first
-    argument, `by_value` that it treats each value of a ragged argument alone."""
+    argument, `by_value` that it treats each value of a ragged first argument alone."""
 
     make: Callable[[Attrs], Function]
     elementwise: bool = False
@@ -331,7 +331,9 @@ OPERATORS: dict[str, Operator] = {
     'clip': Operator(_clip, elementwise=True, by_value=True),
     'batch_dot': Operator(_batch_dot),
     'LayerNorm': Operator(_layer_norm),
-    'Embedding': Operator(lambda attrs: lambda ids, table, out=None: look_up(table, ids, out)),
+    'Embedding': Operator(
+        lambda attrs: lambda ids, table, out=None: look_up(table, ids, out), by_value=True
+    ),
     'take': Operator(_take),
     'Concat': Operator(
         lambda attrs: lambda *arrays: np.concatenate(arrays, axis=attrs.get('dim', 1))
