@@ -63,9 +63,9 @@ _CALCULATED = {
     'ne': ('compare<false>', 'std::not_equal_to<>()'),
     'max': ('extreme', 'std::greater<>()'),
     'min': ('extreme', 'std::less<>()'),
-    'not': ('negation', ''),
-    'bool': ('as_bool', ''),
-    'float': ('as_float', ''),
+    'not': ('each', 'std::logical_not<>()'),
+    'bool': ('each', 'as<bool>'),
+    'float': ('each', 'as<double>'),
     'int': ('as_int', 'std::trunc'),
     'round': ('as_int', 'std::nearbyint'),
     'floor': ('as_int', 'std::floor'),
@@ -75,8 +75,8 @@ _CALCULATED = {
         'partial_function',
         'std::log, std::less_equal<>(), "log of a number that has none"',
     ),
-    'exp': ('function', 'std::exp'),
-    'tanh': ('function', 'std::tanh'),
+    'exp': ('each', 'real<std::exp>'),
+    'tanh': ('each', 'real<std::tanh>'),
 }  # fmt: skip
 
 
@@ -170,13 +170,19 @@ def _taken(place: int, spec: Spec) -> str:
 
 def _step(step: Step, numbers: dict[Pair, int]) -> str:
     if isinstance(step, RunNetwork):
-        made, given = _values(step.outputs), _values(step.inputs)
+        given = ', '.join([f'v{place}' for place in step.inputs])
+        results = f'results{step.outputs[0]}'
         number = numbers[step.network, step.parameters]
-        return f'const auto [{made}] = m.run<{len(step.outputs)}>({number}, {{{given}}});'
+        return f'const auto {results} = m.results({number}, {{{given}}});' + ''.join(
+            [
+                f' const auto& v{place} = {results}[{number}];'
+                for number, place in enumerate(step.outputs)
+            ]
+        )
     if isinstance(step, Calculate):
         function, first = _CALCULATED[step.op]
         operands = map(_operand, step.operands)
-        given = ', '.join([f'm.at({_text(step.line)})', *filter(None, [first]), *operands])
+        given = ', '.join([f'm.at({_text(step.line)})', first, *operands])
         return f'const auto v{step.output} = {function}({given});'
     if isinstance(step, ReadNumber):
         noted = [f' m.note_rivals({_text(step.line)}, v{place});' for place in step.rivals]
@@ -186,10 +192,6 @@ def _step(step: Step, numbers: dict[Pair, int]) -> str:
         spec = _spec(TensorSpec((1,), step.dtype))
         return f'const auto v{step.output} = m.give({spec}, v{step.input});'
     return f'const auto v{step.output} = m.fill({step.constant});'
-
-
-def _values(places: Sequence[int]) -> str:
-    return ', '.join([f'v{place}' for place in places])
 
 
 def _end(end: Any, graph: ProgramGraph) -> list[str]:

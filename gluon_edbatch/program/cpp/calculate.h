@@ -211,17 +211,12 @@ auto extreme(const Place& at, F f, const A& a, const B& b) {
 
 // --- functions -----------------------------------------------------------------------------------
 
-template <class A>
-Numbers<bool> negation(const Place& at, const A& a) {
-  return each(at, [](auto x) { return !x; }, a);
-}
-template <class A>
-Numbers<bool> as_bool(const Place& at, const A& a) {
-  return each(at, [](auto x) { return x != 0; }, a);
-}
-template <class A>
-Numbers<double> as_float(const Place& at, const A& a) {
-  return each(at, [](auto x) { return static_cast<double>(x); }, a);
+// For `each`: a number as a T, and a function (std::exp or the like) of a float.
+template <class T>
+constexpr auto as = [](auto x) { return static_cast<T>(x); };
+template <double (*kFunction)(double)>
+double real(double x) {
+  return kFunction(x);
 }
 
 // An integer, by f (truncation, or the like) of a float.
@@ -239,11 +234,6 @@ Numbers<int64_t> as_int(const Place& at, double (*f)(double), const A& a) {
       a);
 }
 
-// f (std::exp or the like) of a float.
-template <class A>
-Numbers<double> function(const Place& at, double (*f)(double), const A& a) {
-  return each(at, [&](double x) { return f(x); }, a);
-}
 // f of a float; is_outside(x, 0) (std::less or the like) where f has no value.
 template <class F, class A>
 Numbers<double> partial_function(const Place& at, double (*f)(double), F is_outside,

@@ -65,10 +65,8 @@ class Machine {
   const Tensor& tensor(size_t place) const { return now_.values[place]; }
   Place at(const char* line) { return {line, now_.samples, report.near}; }
 
-  template <size_t kOutputs>
-  std::array<Tensor, kOutputs> run(size_t network, const std::vector<Tensor>& inputs) {
-    return first<kOutputs>(results(network, inputs), std::make_index_sequence<kOutputs>());
-  }
+  // Of a network.
+  std::vector<Tensor> results(size_t network, const std::vector<Tensor>& inputs);
   // The only element of each.
   template <class T>
   Numbers<T> read(const Tensor& tensor) const {
@@ -100,12 +98,6 @@ class Machine {
   void finish(std::initializer_list<const char*> texts, const std::vector<Tensor>& values);
 
  private:
-  template <size_t kOutputs, size_t... kPlaces>
-  static std::array<Tensor, kOutputs> first(const std::vector<Tensor>& made,
-                                            std::index_sequence<kPlaces...>) {
-    return {made[kPlaces]...};
-  }
-  std::vector<Tensor> results(size_t network, const std::vector<Tensor>& inputs);
   void count_steps(const Block& block);
 
   const std::string folder_;
