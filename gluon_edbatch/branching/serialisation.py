@@ -1,7 +1,7 @@
 """Encode programs as data, the content of a bundle's manifest, and decode and check them."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
 from ..errors import BundleError
 from .host_arithmetic import KNOWN
@@ -67,7 +67,7 @@ def serialised_block(block: ProgramBlock) -> dict[str, Any]:
     return {
         'name': block.name,
         'takes': list(map(serialised_spec, block.takes)),
-        'steps': [_serialised_step(step) for step in block.steps],
+        'steps': [{'do': _NAMES[type(step)], **_fields(step)} for step in block.steps],
         'end': _serialised_end(block.end),
     }
 
@@ -104,28 +104,23 @@ def _places(places: Sequence[Any]) -> list[Any]:
     return list(map(_place, places))
 
 
-def _serialised_step(step: Step) -> dict[str, Any]:
-    """Return a step as data: its fields by name."""
-    fields = {
-        name: _places(each) if isinstance(each, tuple) else each
-        for name, each in step._asdict().items()
+def _fields(each: Union[Step, Goto]) -> dict[str, Any]:
+    """Return the fields of a step or jump by name."""
+    return {
+        name: _places(field) if isinstance(field, tuple) else field
+        for name, field in each._asdict().items()
     }
-    return {'do': _NAMES[type(step)], **fields}
-
-
-def _serialised_goto(to: Goto) -> dict[str, Any]:
-    return {'block': to.block, 'values': _places(to.values)}
 
 
 def _serialised_end(end: End) -> dict[str, Any]:
     if isinstance(end, Finish):
         return {'finish': serialised(end.template), 'values': _places(end.values)}
     if isinstance(end, Goto):
-        return {'goto': _serialised_goto(end)}
+        return {'goto': _fields(end)}
     return {
         'if': end.condition,
-        'then': _serialised_goto(end.then),
-        'else': _serialised_goto(end.other),
+        'then': _fields(end.then),
+        'else': _fields(end.other),
         'line': end.line,
     }
 
@@ -135,7 +130,7 @@ def _serialised_end(end: End) -> dict[str, Any]:
 
 def _deserialised_block(data: Mapping[str, Any]) -> ProgramBlock:
     takes = tuple(map(deserialised_spec, data['takes']))
-    steps = list(map(_deserialised_step, data['steps']))
+    steps = [_decoded(_STEPS[step['do']], step) for step in data['steps']]
     return ProgramBlock(takes, steps, _deserialised_end(data['end']), str(data['name']))
 
 
@@ -150,16 +145,12 @@ def _values(data: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(map(_value, data))
 
 
-def _deserialised_goto(data: Mapping[str, Any]) -> Goto:
-    return Goto(_value(data['block']), _values(data['values']))
-
-
 def _deserialised_end(data: Mapping[str, Any]) -> End:
     if 'finish' in data:
         return Finish(deserialised(data['finish']), _values(data['values']))
     if 'goto' in data:
-        return _deserialised_goto(data['goto'])
-    then, other = _deserialised_goto(data['then']), _deserialised_goto(data['else'])
+        return _decoded(Goto, data['goto'])
+    then, other = _decoded(Goto, data['then']), _decoded(Goto, data['else'])
     return Choose(_value(data['if']), then, other, str(data['line']))
 
 
@@ -180,7 +171,7 @@ _STEPS: dict[str, type[Any]] = {
 }
 _NAMES = {kind: name for name, kind in _STEPS.items()}
 _FIELDS: dict[str, Callable[[Any], Any]] = {  # all others are one value, or a number of something
-    **dict.fromkeys(('parameters', 'inputs', 'outputs', 'operands', 'rivals'), _values),
+    **dict.fromkeys(('parameters', 'inputs', 'outputs', 'operands', 'rivals', 'values'), _values),
     'op': _one_of(KNOWN),
     'kind': _one_of(_KINDS),
     'dtype': _one_of(_DTYPES),
@@ -188,8 +179,8 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {  # all others are one value, or a n
 }
 
 
-def _deserialised_step(data: Mapping[str, Any]) -> Step:
-    kind = _STEPS[data['do']]  # earlier bundles lack fields that have defaults
+def _decoded(kind: type[Any], data: Mapping[str, Any]) -> Any:
+    """Return a step or jump; earlier bundles lack fields that have defaults."""
     names = [name for name in kind._fields if name in data or name not in kind._field_defaults]
     return kind(**{name: _FIELDS.get(name, _value)(data[name]) for name in names})
 
