@@ -394,22 +394,9 @@ class _FunctionRewriter:
 
     def _with_parts(self, node: ast.expr) -> ast.expr:
         """Split an expression into simple parts."""
-        made = copy.copy(node)
-        fields = [
-            (field, value)
-            for field, value in ast.iter_fields(node)
-            if isinstance(value, ast.expr)
-            or (isinstance(value, list) and value and isinstance(value[0], (ast.expr, type(None))))
-        ]
-        flat = [
-            each for _, value in fields for each in (value if isinstance(value, list) else [value])
-        ]
-        parts = iter(self._values([each for each in flat if each is not None]))
-        for field, value in fields:
-            if isinstance(value, list):
-                setattr(made, field, [each if each is None else next(parts) for each in value])
-            else:
-                setattr(made, field, next(parts))
+        whole = copy.deepcopy(node)
+        inside = [each for each in ast.iter_child_nodes(whole) if isinstance(each, ast.expr)]
+        made: Any = _WithParts(self._values(inside)).generic_visit(whole)
         return _as_function(made)
 
     def _value_call(self, node: ast.Call) -> ast.expr:
@@ -503,6 +490,14 @@ class _AsFunctions(ast.NodeTransformer):
     def visit(self, node: Any) -> Any:
         self.generic_visit(node)
         return _as_function(node)
+
+
+class _WithParts(ast.NodeTransformer):
+    def __init__(self, parts):
+        self._parts = iter(parts)
+
+    def visit(self, node: Any) -> Any:
+        return next(self._parts) if isinstance(node, ast.expr) else node
 
 
 class _Renamed(ast.NodeTransformer):
