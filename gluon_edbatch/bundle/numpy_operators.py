@@ -5,6 +5,7 @@ write there, ``out``.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
@@ -30,11 +31,6 @@ def sigmoid(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
     np.exp(out, out=out)
     np.add(out, 1, out=out)
     return np.reciprocal(out, out=out)
-
-
-def relu(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """Return ``max(x, 0)``."""
-    return np.maximum(x, 0, out=out)
 
 
 def softrelu(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
@@ -76,7 +72,7 @@ def look_up(table: np.ndarray, ids: np.ndarray, out: Optional[np.ndarray] = None
 ACTIVATIONS: dict[str, Function] = {
     'sigmoid': sigmoid,
     'tanh': np.tanh,
-    'relu': relu,
+    'relu': partial(np.maximum, 0),
     'softrelu': softrelu,
     'softsign': softsign,
 }
