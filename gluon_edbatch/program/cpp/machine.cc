@@ -95,19 +95,16 @@ std::vector<std::string> Machine::run(std::vector<Tensor> arguments, size_t samp
     now_ = together(std::move(next->second));
     waiting_.erase(next);
     const Block& block = kProgram.blocks[block_];
-    count_steps(block);
+    ++report.runs;
+    for (const size_t sample : now_.samples)
+      if (++steps_[sample] > max_steps_)
+        throw Error("a sample ran more than " + std::to_string(max_steps_) +
+                    " blocks, the last at " + block.name +
+                    ": a loop that does not end, or --max-steps is to be larger");
     block.run(*this);
   }
   report.samples += samples;
   return std::move(finished_);
-}
-
-void Machine::count_steps(const Block& block) {
-  ++report.runs;
-  for (const size_t sample : now_.samples)
-    if (++steps_[sample] > max_steps_)
-      throw Error("a sample ran more than " + std::to_string(max_steps_) + " blocks, the last at " +
-                  block.name + ": a loop that does not end, or --max-steps is to be larger");
 }
 
 std::vector<Tensor> Machine::results(size_t network, const std::vector<Tensor>& inputs) {
@@ -129,10 +126,6 @@ void Machine::note_rivals(const char* line, const Tensor& tensor) {
       if (are_near(largest, next)) report.near.emplace_back(line, now_.samples[i]);
     }
   });
-}
-
-Tensor Machine::fill(size_t constant) const {
-  return take(constants_[constant], std::vector<size_t>(now_.samples.size(), 0));
 }
 
 void Machine::choose(const Numbers<bool>& condition, Way then, Way other) {

@@ -90,7 +90,9 @@ class Machine {
     return give({number_dtype<T>, {}}, numbers);
   }
   const Tensor& result(const Tensor& tensor) const { return tensor; }
-  Tensor fill(size_t constant) const;
+  Tensor fill(size_t constant) const {
+    return take(constants_[constant], std::vector<size_t>(now_.samples.size(), 0));
+  }
 
   void go(Way way) { waiting_[way.block].push_back({now_.samples, std::move(way.values)}); }
   void choose(const Numbers<bool>& condition, Way then, Way other);
@@ -98,8 +100,6 @@ class Machine {
   void finish(std::initializer_list<const char*> texts, const std::vector<Tensor>& values);
 
  private:
-  void count_steps(const Block& block);
-
   const std::string folder_;
   const size_t most_, max_steps_;
   std::vector<std::unique_ptr<Predictors>> networks_;  // as far as they were needed
