@@ -35,6 +35,7 @@ from .numpy_steps import (
 
 Entry = tuple[int, int]
 INPUT = 'edb_input'
+_NONE = Segments(0, [])
 
 
 class NotInNumPy(Exception):
@@ -147,7 +148,7 @@ class CellProgram:
         for slot, position in self._inputs:
             env[slot] = inputs[position]
         for step in self._steps:
-            step(env, outs, segments)
+            step(env, outs, segments or _NONE)
         for place, slot in enumerate(self._results):
             if place not in self._written:
                 outs[place][...] = env[slot]
@@ -304,7 +305,7 @@ class CellProgram:
             if node.inputs[0] in self._owned and self._reads[node.inputs[0]] == 1:
                 self._owned.add((index, output))
 
-        def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+        def step(env: Env, outs: Outs, segments: Segments) -> None:
             for slot, part in zip(slots, function(env[source])):
                 env[slot] = part
 

@@ -31,7 +31,7 @@ class Segments(NamedTuple):
         return found
 
 
-Step = Callable[[Env, Outs, Optional[Segments]], None]
+Step = Callable[[Env, Outs, Segments], None]
 
 
 class Joined(NamedTuple):
@@ -44,13 +44,13 @@ class Joined(NamedTuple):
     flat: bool
     has_zero_tail: bool
 
-    def of(self, x: np.ndarray, out: Optional[np.ndarray], segments: Optional[Segments]) -> Any:
+    def of(self, x: np.ndarray, out: Optional[np.ndarray], segments: Segments) -> Any:
         """Return the product with an array."""
         if self.flat and x.ndim > 2:
             x = x.reshape(len(x), -1)
         elif x.ndim == 1:
             x = x[:, None]
-        if self.has_zero_tail and segments is not None:
+        if self.has_zero_tail:
             count = segments.counts[0] if segments.counts else 0
             out = np.empty((len(x), len(self.weight[0])), x.dtype) if out is None else out
             np.matmul(x[:count], self.weight, out=out[:count])
@@ -66,7 +66,7 @@ def product(
     """Return a step for products with the same input, which may be known in slot `known`."""
     cuts = list(zip(slots, [0, *joined.ends], joined.ends))
 
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+    def step(env: Env, outs: Outs, segments: Segments) -> None:
         result = None if known is None else env[known]
         if result is None:
             out = None if target is None else outs[target]
@@ -91,16 +91,16 @@ def one_step(
 ) -> Step:
     """Return a step for one function, which writes to a result, an argument, or new memory."""
 
-    def to_result(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+    def to_result(env: Env, outs: Outs, segments: Segments) -> None:
         env[slot] = function(*[env[source] for source in sources], out=outs[target])  # type: ignore
 
-    def over_argument(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+    def over_argument(env: Env, outs: Outs, segments: Segments) -> None:
         arrays, out = [env[source] for source in sources], env[reuse]  # type: ignore[index]
         if any([each.shape != out.shape for each in arrays]):
             out = None  # the result may be wider than the argument
         env[slot] = function(*arrays, out=out)
 
-    def plain(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+    def plain(env: Env, outs: Outs, segments: Segments) -> None:
         env[slot] = function(*[env[source] for source in sources])
 
     if target is not None:
@@ -110,15 +110,24 @@ def one_step(
     return plain
 
 
+def _with_calls(function: Callable, x: Any, y: Any, segments: Segments, result: Any) -> Any:
+    """Apply a function to ragged values and what each call has."""
+    for begin, count in segments.slices():
+        end = begin + count
+        function(x[begin:end], y[:count], out=result[begin:end])
+    return result
+
+
 def of_parents(
     function: Callable, sources: list[int], long: list[bool], slot: int, reuse: Optional[int]
 ) -> Step:
     """Return a step for a function of ragged values and of one row for each call, (n, 1, ...)."""
-    turned = long[1]
-    of_value, of_call = sources[::-1] if turned else sources
+    of_value, of_call = sources[::-1] if long[1] else sources
 
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        assert segments is not None
+    def turned(x: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+        function(y, x, out=out)
+
+    def step(env: Env, outs: Outs, segments: Segments) -> None:
         x, y = env[of_value], env[of_call]
         if y.shape[1] != 1:
             raise ValueError(f'{y.shape} is not one for each call')
@@ -126,11 +135,7 @@ def of_parents(
         shape = (len(x), *np.broadcast_shapes(x.shape[1:], y.shape[1:]))
         wide = reuse is None or shape != x.shape
         result = np.empty(shape, x.dtype) if wide else env[reuse]  # type: ignore[index]
-        for begin, count in segments.slices():
-            part = x[begin : begin + count]
-            both = (y[:count], part) if turned else (part, y[:count])
-            function(*both, out=result[begin : begin + count])
-        env[slot] = result
+        env[slot] = _with_calls(turned if long[1] else function, x, y, segments, result)
 
     return step
 
@@ -165,7 +170,7 @@ REDUCTIONS: dict[str, Callable] = {'sum': _sum, 'max': _max, 'mean': _mean}
 def reduced(function: Callable, source: int, slot: int, keep: bool) -> Step:
     """Return a step for one of `REDUCTIONS`, over the values of each call."""
 
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
+    def step(env: Env, outs: Outs, segments: Segments) -> None:
         result = function(env[source], segments)
         env[slot] = result[:, None] if keep else result
 
@@ -175,18 +180,11 @@ def reduced(function: Callable, source: int, slot: int, keep: bool) -> Step:
 def softmax(source: int, slot: int) -> Step:
     """Return a step for a softmax over the values of each call."""
 
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        assert segments is not None
+    def step(env: Env, outs: Outs, segments: Segments) -> None:
         x = env[source]
-        most, result = _max(x, segments), np.empty_like(x)
-        for begin, count in segments.slices():
-            np.subtract(x[begin : begin + count], most[:count], out=result[begin : begin + count])
+        result = _with_calls(np.subtract, x, _max(x, segments), segments, np.empty_like(x))
         np.exp(result, out=result)
-        total = _sum(result, segments)
-        for begin, count in segments.slices():
-            part = result[begin : begin + count]
-            np.divide(part, total[:count], out=part)
-        env[slot] = result
+        env[slot] = _with_calls(np.divide, result, _sum(result, segments), segments, result)
 
     return step
 
@@ -194,15 +192,11 @@ def softmax(source: int, slot: int) -> Step:
 def times_matrix(sources: list[int], turned: bool, slot: int) -> Step:
     """Return a step for products of ragged values with a matrix of each call, (n, k, l)."""
 
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        assert segments is not None
+    def step(env: Env, outs: Outs, segments: Segments) -> None:
         x, y = env[sources[0]], env[sources[1]]
         y = y.swapaxes(1, 2) if turned else y
         result = np.empty((len(x), 1, y.shape[2]), x.dtype)
-        for begin, count in segments.slices():
-            part = x[begin : begin + count, None]
-            np.matmul(part, y[:count], out=result[begin : begin + count])
-        env[slot] = result[:, 0]
+        env[slot] = _with_calls(np.matmul, x[:, None], y, segments, result)[:, 0]
 
     return step
 
@@ -210,8 +204,7 @@ def times_matrix(sources: list[int], turned: bool, slot: int) -> Step:
 def summed_products(sources: list[int], slot: int) -> Step:
     """Return a step that sums products of two ragged values over each call, to (n, k, l)."""
 
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        assert segments is not None
+    def step(env: Env, outs: Outs, segments: Segments) -> None:
         x, y = env[sources[0]], env[sources[1]]
         env[slot] = _sum(x[:, :, None] * y[:, None], segments)
 
@@ -221,8 +214,7 @@ def summed_products(sources: list[int], slot: int) -> Step:
 def masked(sources: list[int], slot: int, value: float) -> Step:
     """Return a step that replaces each call's values from its own rank on by a number."""
 
-    def step(env: Env, outs: Outs, segments: Optional[Segments]) -> None:
-        assert segments is not None
+    def step(env: Env, outs: Outs, segments: Segments) -> None:
         x, lengths = env[sources[0]], env[sources[1]]
         result = x
         for rank, (begin, count) in enumerate(segments.slices()):
