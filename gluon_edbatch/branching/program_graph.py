@@ -7,6 +7,8 @@ for each sample). The graph is plain data: `program_interpreter` and hosts need 
 
 from typing import Any, NamedTuple, Union
 
+import numpy as np
+
 Shape = tuple[int, ...]
 
 
@@ -15,6 +17,11 @@ class TensorSpec(NamedTuple):
 
     shape: Shape
     dtype: str
+
+
+def spec_of_array(array: Any) -> TensorSpec:
+    """Return the spec of an array of one sample."""
+    return TensorSpec(tuple(array.shape), np.dtype(array.dtype).name)
 
 
 class NumberSpec(NamedTuple):

@@ -29,6 +29,7 @@ from .program_graph import (
     ReadNumber,
     RunNetwork,
     TensorSpec,
+    spec_of_array,
 )
 from .program_host import Host
 from .program_report import Counts, ProgramReport, pretty_program
@@ -350,7 +351,7 @@ def leaves_of(number: int, sample: Any, graph: ProgramGraph, host: Host) -> list
     if flatten(sample, host.arrays, leaves) != graph.arguments:
         raise ProgramError(f'sample {number} is not like the example: {brief(sample)}')
     for leaf, spec in zip(leaves, graph.blocks[0].takes):
-        found = TensorSpec(tuple(leaf.shape), np.dtype(leaf.dtype).name)
+        found = spec_of_array(leaf)
         if found != spec:
             raise ProgramError(
                 f'sample {number} has {found.dtype}{found.shape}, and the example '

@@ -101,10 +101,6 @@ def kind_of(value: Any) -> str:
     return 'float' if isinstance(value, (float, np.floating)) else ''
 
 
-def _wider(*kinds: str) -> str:
-    return 'float' if 'float' in kinds else 'int'
-
-
 def calculated(op: str, *operands: Any) -> Any:
     """Return a number computed from numbers, at least one of which is a `SampleNumber`."""
     kinds = [kind_of(each) for each in operands]
@@ -126,7 +122,7 @@ def calculated(op: str, *operands: Any) -> Any:
     elif op == 'bool' or (op in ('and', 'or', 'xor') and set(kinds) == {'bool'}):
         kind = 'bool'
     else:
-        kind = _wider(*kinds)
+        kind = 'float' if 'float' in kinds else 'int'
     builder = next(each.builder for each in operands if isinstance(each, SampleNumber))
     return builder.calculate(op, operands, kind)
 
@@ -198,11 +194,10 @@ class SampleTensor(Dynamic, mx.nd.NDArray):
     The class derives from NDArray, so that ``array + tensor`` calls the tensor's method.
     """
 
-    __slots__ = ('_dtype', '_shape', 'builder', 'place', 'shared', 'spec')
+    __slots__ = ('builder', 'place', 'shared', 'spec')
 
     def __init__(self, builder: Any, place: int, spec: Any, shared: bool = False):
         self.builder, self.place, self.spec = builder, place, spec
-        self._shape, self._dtype = tuple(spec.shape), np.dtype(spec.dtype).type
         self.shared = shared  # with an argument, or as a view: writing into it would show there
 
     def __del__(self) -> None:
@@ -211,12 +206,12 @@ class SampleTensor(Dynamic, mx.nd.NDArray):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape, as of an NDArray."""
-        return self._shape
+        return self.spec.shape
 
     @property
     def dtype(self) -> Any:
         """Dtype, as of an NDArray."""
-        return self._dtype
+        return np.dtype(self.spec.dtype).type
 
     @property
     def context(self) -> mx.Context:

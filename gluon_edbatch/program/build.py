@@ -17,6 +17,7 @@ from ..branching.program_graph import (
     Spec,
     TensorSpec,
     read_by,
+    spec_of_array,
 )
 from ..errors import ProgramError, RecordError
 from ..mx.symbols import symbol_function
@@ -146,7 +147,7 @@ class Builder:
         values = array.asnumpy() if isinstance(array, mx.nd.NDArray) else np.asarray(array)
         key = exact_array(values)
         if anew or key not in self._filled:
-            spec = TensorSpec(values.shape, values.dtype.name)
+            spec = spec_of_array(values)
             place = self._new(spec)
             self._made.append(FillTensor(place, values))
             if anew:
@@ -165,8 +166,10 @@ class Builder:
         function = getattr(mx.sym, op, None) or symbol_function(op)
         try:
             symbol = function(*own, **named)
-            graph = _harmless(Subgraph(mx.sym.Group(list(symbol))), list(map(_spec, leaves)))
-            specs = _specs(graph, [_spec(each) for each in leaves], {})
+            graph = _harmless(
+                Subgraph(mx.sym.Group(list(symbol))), list(map(spec_of_array, leaves))
+            )
+            specs = _specs(graph, [spec_of_array(each) for each in leaves], {})
         except (mx.base.MXNetError, TypeError, ValueError, AttributeError) as error:
             raise ProgramError(f'{op}: {_first_line(error)}') from None
         results = self._apply(graph, {}, leaves, specs)
@@ -180,7 +183,9 @@ class Builder:
             raise ProgramError(f'{block.name} gets {", ".join(keywords)} by name: give it by place')
         leaves: list[Any] = []
         template = flatten(arguments, (SampleTensor, mx.nd.NDArray), leaves)
-        graph, specs = self.shared.traced(block, template[1:], [_spec(each) for each in leaves])
+        graph, specs = self.shared.traced(
+            block, template[1:], [spec_of_array(each) for each in leaves]
+        )
         results = self._apply(graph.subgraph, graph.parameters, leaves, specs)
         return unflatten(graph.results, iter([results[leaf] for leaf in graph.leaves]))
 
@@ -221,12 +226,6 @@ class Builder:
         """Return the block with the steps that its end needs."""
         made = needed(self._made, read_by(end))
         return IRBlock(self._takes, tuple(self._specs), made, end, self.name)
-
-
-def _spec(value: Any) -> TensorSpec:
-    if isinstance(value, SampleTensor):
-        return value.spec
-    return TensorSpec(tuple(value.shape), np.dtype(value.dtype).name)
 
 
 def _holds_symbols(value: Any) -> bool:

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any, Union
 
 import mxnet as mx
-import numpy as np
 from mxnet import autograd, gluon
 
-from ..branching.program_graph import TensorSpec
+from ..branching.program_graph import spec_of_array
 from ..branching.program_interpreter import ControlFlowProgram, ProgramRun, as_arguments
 from ..branching.program_report import ProgramReport
 from ..branching.pytree import flatten
@@ -79,9 +78,7 @@ class Program:
         self._template = flatten(as_arguments(example), mx.nd.NDArray, leaves)
         if not leaves:
             raise ProgramError('the example has no NDArray: a program computes with arrays')
-        self._specs: list[Any] = [
-            TensorSpec(leaf.shape, np.dtype(leaf.dtype).name) for leaf in leaves
-        ]
+        self._specs: list[Any] = list(map(spec_of_array, leaves))
         self._ctx = leaves[0].ctx
         self._effects: dict[str, int] = {}
         self._programs: dict[bool, ControlFlowProgram] = {}
