@@ -1,6 +1,7 @@
 """A function's control flow: simple statements in blocks, and the edges between these."""
 
 import linecache
+from collections import Counter
 from collections.abc import Sequence
 from types import CodeType
 from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
@@ -108,13 +109,9 @@ def site(file: str, line: int) -> str:
 def connected(entry: CodeBlock) -> list[CodeBlock]:
     """Return the blocks that can be reached, without empty ones, numbered and analysed."""
     order = in_order(entry, lambda block: block.next)
-    before = {id(block): 0 for block in order}
+    before = Counter([to for block in order for to in block.next])
     for number, block in enumerate(order):
-        block.number = number
-        for to in block.next:
-            before[id(to)] += 1
-    for block in order:
-        block.joins = before[id(block)] > 1
+        block.number, block.joins = number, before[block] > 1
     changed = True
     while changed:
         changed = False
