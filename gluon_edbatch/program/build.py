@@ -166,10 +166,9 @@ class Builder:
         function = getattr(mx.sym, op, None) or symbol_function(op)
         try:
             symbol = function(*own, **named)
-            graph = _harmless(
-                Subgraph(mx.sym.Group(list(symbol))), list(map(spec_of_array, leaves))
-            )
-            specs = _specs(graph, [spec_of_array(each) for each in leaves], {})
+            given = list(map(spec_of_array, leaves))
+            graph = _harmless(Subgraph(mx.sym.Group(list(symbol))), given)
+            specs = _specs(graph, given, {})
         except (mx.base.MXNetError, TypeError, ValueError, AttributeError) as error:
             raise ProgramError(f'{op}: {_first_line(error)}') from None
         results = self._apply(graph, {}, leaves, specs)
@@ -183,9 +182,8 @@ class Builder:
             raise ProgramError(f'{block.name} gets {", ".join(keywords)} by name: give it by place')
         leaves: list[Any] = []
         template = flatten(arguments, (SampleTensor, mx.nd.NDArray), leaves)
-        graph, specs = self.shared.traced(
-            block, template[1:], [spec_of_array(each) for each in leaves]
-        )
+        given = list(map(spec_of_array, leaves))
+        graph, specs = self.shared.traced(block, template[1:], given)
         results = self._apply(graph.subgraph, graph.parameters, leaves, specs)
         return unflatten(graph.results, iter([results[leaf] for leaf in graph.leaves]))
 
