@@ -17,6 +17,7 @@ import numpy as np
 
 from .numpy_operators import BINARY, OPERATORS, Attrs, copied
 from .numpy_steps import (
+    NONE,
     REDUCTIONS,
     Env,
     Joined,
@@ -35,7 +36,6 @@ from .numpy_steps import (
 
 Entry = tuple[int, int]
 INPUT = 'edb_input'
-_NONE = Segments(0, [])
 
 
 class NotInNumPy(Exception):
@@ -52,38 +52,24 @@ class CellNode(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """All products of an argument: ``x @ weight + bias``, (n, columns). `slot` has them if they are
-    known; `suffices` tells whether nothing else reads the argument."""
+    """All products of an argument. `slot` has them if they are known; `suffices` tells whether
+    nothing else reads the argument."""
 
-    weight: np.ndarray
-    bias: Optional[np.ndarray]
+    joined: Joined
     slot: int
     suffices: bool
-
-    def of(self, x: np.ndarray) -> np.ndarray:
-        """Return the products of some rows."""
-        result = np.matmul(x, self.weight)
-        return result if self.bias is None else np.add(result, self.bias, out=result)
 
 
 class CellProgram:
     """Run batches of a type's calls.
 
-    Parameters
-    ----------
-    nodes : list of dict
-        Nodes in topological order, with ``op``, ``name``, ``attrs`` and ``inputs``. Variables have
-        no ``op``; those named ``edb_input0``, … are arguments.
-    heads : list of (int, int)
-        The results: numbers of nodes, and of their outputs.
-    weights : dict of str to numpy.ndarray
-        The other variables.
-    ragged : set of int
-        Positions of the ragged arguments.
+    `nodes` are in topological order, with ``op``, ``name``, ``attrs`` and ``inputs``. Variables
+    have no ``op``; those named ``edb_input0``, … are arguments, and `weights` has the others.
+    `heads` are the results: numbers of nodes, and of their outputs. `ragged` has the positions of
+    ragged arguments. Raises NotInNumPy if an operator has no NumPy form.
 
     `projections` are products of arguments, by position, which may be known beforehand. `table` is
-    the table of a program that only looks up rows. Raises NotInNumPy if an operator has no NumPy
-    form.
+    the table of a program that only looks up rows.
     """
 
     def __init__(
@@ -115,12 +101,10 @@ class CellProgram:
         self._owned: set[Entry] = set()  # may be written over by who reads them last
         self._reads = Counter(entry for node in self._nodes for entry in node.inputs)
         self._reads.update(self._heads)
-        self._last: dict[Entry, int] = {}
-        for index, node in enumerate(self._nodes):
-            for entry in node.inputs:
-                self._last[entry] = index
-        for entry in self._heads:
-            self._last[entry] = len(self._nodes)
+        self._last = {
+            entry: index for index, node in enumerate(self._nodes) for entry in node.inputs
+        }
+        self._last.update(dict.fromkeys(self._heads, len(self._nodes)))
         self._done: set[int] = set()  # products that ran with an earlier one
         self._zero_tails: set[Entry] = set()  # zeros where calls have no values
         self.projections: dict[int, Projection] = {}
@@ -148,7 +132,7 @@ class CellProgram:
         for slot, position in self._inputs:
             env[slot] = inputs[position]
         for step in self._steps:
-            step(env, outs, segments or _NONE)
+            step(env, outs, segments or NONE)
         for place, slot in enumerate(self._results):
             if place not in self._written:
                 outs[place][...] = env[slot]
@@ -245,9 +229,7 @@ class CellProgram:
             if slot == self._slots[source] and source not in self._long:
                 if position in self.projections:
                     return None
-                self.projections[position] = Projection(
-                    joined.weight, joined.bias, self._size, suffices
-                )
+                self.projections[position] = Projection(joined, self._size, suffices)
                 self._size += 1
                 return self.projections[position].slot
         return None

@@ -51,14 +51,6 @@ def copied(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
     return out
 
 
-def softmax(x: np.ndarray, axis: int, log: bool = False) -> np.ndarray:
-    """Return the softmax along an axis, or its logarithm."""
-    shifted = x - x.max(axis=axis, keepdims=True)
-    exps = np.exp(shifted)
-    total = exps.sum(axis=axis, keepdims=True)
-    return shifted - np.log(total) if log else np.divide(exps, total, out=exps)
-
-
 def look_up(table: np.ndarray, ids: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
     """Return rows of a table. Raise IndexError if there is no such row."""
     rows = ids.astype(np.int64)
@@ -137,7 +129,15 @@ def _softmax(log: bool) -> Operator:
     def make(attrs: Attrs) -> Function:
         if attrs.get('temperature') is not None or attrs.get('use_length'):
             raise NotImplementedError('softmax with a temperature or lengths')
-        return lambda x: softmax(x, attrs.get('axis', -1), log)
+        axis = attrs.get('axis', -1)
+
+        def softmax(x: np.ndarray) -> np.ndarray:
+            shifted = x - x.max(axis=axis, keepdims=True)
+            exps = np.exp(shifted)
+            total = exps.sum(axis=axis, keepdims=True)
+            return shifted - np.log(total) if log else np.divide(exps, total, out=exps)
+
+        return softmax
 
     return Operator(make)
 

@@ -31,6 +31,7 @@ class Segments(NamedTuple):
         return found
 
 
+NONE = Segments(0, [])
 Step = Callable[[Env, Outs, Segments], None]
 
 
@@ -44,7 +45,7 @@ class Joined(NamedTuple):
     flat: bool
     has_zero_tail: bool
 
-    def of(self, x: np.ndarray, out: Optional[np.ndarray], segments: Segments) -> Any:
+    def of(self, x: np.ndarray, out: Optional[np.ndarray] = None, segments: Segments = NONE) -> Any:
         """Return the product with an array."""
         if self.flat and x.ndim > 2:
             x = x.reshape(len(x), -1)

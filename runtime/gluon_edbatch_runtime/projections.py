@@ -11,8 +11,7 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from .bundle.cell_program import Projection
-from .bundle.numpy_steps import Segments
+from .bundle.numpy_steps import Joined, Segments
 from .forms import CellType, zeros_of
 from .graph.collect import Calls
 from .layout import Group, Layout
@@ -24,9 +23,9 @@ class Products:
     """The known products of rows of a table, (rows, width). Rows that a reader got do not change:
     new rows go behind the known ones, or to new memory."""
 
-    def __init__(self, table: np.ndarray, projection: Projection):
-        self._table, self._projection = table, projection
-        width = projection.weight.shape[1] * projection.weight.itemsize
+    def __init__(self, table: np.ndarray, joined: Joined):
+        self._table, self._joined = table, joined
+        width = joined.weight.shape[1] * joined.weight.itemsize
         self._room = min(len(table), max(1, _MOST_BYTES // width))
         self._lock = threading.Lock()
         self._begin()
@@ -34,7 +33,7 @@ class Products:
     def _begin(self) -> None:
         self._places = np.full(len(self._table), -1, np.int64)
         self._known = 0
-        self._rows = np.empty((0, self._projection.weight.shape[1]), self._table.dtype)
+        self._rows = np.empty((0, self._joined.weight.shape[1]), self._table.dtype)
 
     def find(self, ids: np.ndarray) -> Optional[tuple[np.ndarray, np.ndarray]]:
         """Return products, and where those of these rows are; None if there are too many."""
@@ -57,7 +56,7 @@ class Products:
             rows = np.empty((min(self._room, 2 * end), self._rows.shape[1]), self._rows.dtype)
             rows[: self._known] = self._rows[: self._known]
             self._rows = rows
-        self._rows[self._known : end] = self._projection.of(self._table[ids])
+        self._rows[self._known : end] = self._joined.of(self._table[ids])
         self._places[ids] = np.arange(self._known, end)
         self._known = end
 
@@ -149,5 +148,5 @@ def _products(kind: CellType, position: int, source: CellType) -> Products:
     if key not in kind.products:
         table, projection = source.program.table, kind.program.projections[position]
         assert table is not None
-        kind.products[key] = Products(table, projection)
+        kind.products[key] = Products(table, projection.joined)
     return kind.products[key]
