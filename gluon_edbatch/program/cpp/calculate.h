@@ -195,18 +195,11 @@ Numbers<bool> compare(const Place& at, F f, const A& a, const B& b) {
   return made;
 }
 
-// f is one of std::bit_and and the like.
+// f of two numbers of one kind, which the result has, too.
 template <class F, class A, class B>
-auto bits(const Place& at, F f, const A& a, const B& b) {
+auto alike(const Place& at, F f, const A& a, const B& b) {
   using T = Common<Element<A>, Element<B>>;
   return each(at, [&](T x, T y) { return static_cast<T>(f(x, y)); }, a, b);
-}
-
-// The second only where it is larger (f is std::greater) or smaller (std::less), as Python has it.
-template <class F, class A, class B>
-auto extreme(const Place& at, F f, const A& a, const B& b) {
-  using T = Common<Element<A>, Element<B>>;
-  return each(at, [&](T x, T y) { return f(y, x) ? y : x; }, a, b);
 }
 
 // --- functions -----------------------------------------------------------------------------------
