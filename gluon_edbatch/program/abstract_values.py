@@ -171,18 +171,15 @@ for _op, _times in (('lshift', 'mul'), ('rshift', 'floordiv')):
 _WITHOUT = {'is_integer': 'n % 1 == 0', 'conjugate': 'n', 'real': 'n'}
 
 
-def _missing_of_number(name: str) -> property:
-    instead = _WITHOUT.get(name, 'it with arithmetic, comparisons, math, min, max, round')
-
-    def missing(self: SampleNumber) -> Any:
-        return self._refuse(f'a number of the sample has no {name} in a program: write {instead}')
-
-    return property(missing)
+def _missing(message: str) -> property:
+    return property(lambda self: self._refuse(message))
 
 
 for _name in {*dir(int), *dir(float), *dir(np.float32)} - set(dir(SampleNumber)):
     if _name[0] != '_':
-        setattr(SampleNumber, _name, _missing_of_number(_name))
+        _instead = _WITHOUT.get(_name, 'it with arithmetic, comparisons, math, min, max, round')
+        _told = f'a number of the sample has no {_name} in a program: write {_instead}'
+        setattr(SampleNumber, _name, _missing(_told))
 
 
 # --- tensors -------------------------------------------------------------------------------------
@@ -291,11 +288,7 @@ def _method(name: str) -> Any:
     """Return a method that applies an operator, if NDArrays and Symbols both have it."""
     if hasattr(mx.sym.Symbol, name) and hasattr(mx.sym, name):
         return lambda self, *arguments, **keywords: apply(name, self, *arguments, **keywords)
-
-    def missing(self: SampleTensor) -> NoReturn:
-        raise ProgramError(f'an array of the sample has no {name} in a program')
-
-    return property(missing)
+    return _missing(f'an array of the sample has no {name} in a program')
 
 
 _INHERITED = ('size', 'ndim')  # NDArray computes them from the shape
