@@ -23,7 +23,8 @@ def number_calls(
 
     `forms` and `ends` (int64) have the form of each call, and the end of its arguments among those
     of all calls; `first` has the numbers of the first call, its first argument and its first
-    output. `rows` (int64) and `taped`, as in `recorded_columns.Locations`, are filled for the results.
+    output. `rows` (int64) and `taped` are filled for the results, as `recorded_columns.Locations`
+    has them.
     """
     count = len(forms)
     ids, outputs = np.empty(count, np.int64), np.empty(count, np.int64)
