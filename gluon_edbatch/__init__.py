@@ -9,8 +9,6 @@ compiled.load(f'{__name__}.mx.arrays')
 from . import data, distributed, estimator, rnn, serving, testing
 from .api import nd
 from .api.concurrent import run_concurrently, value
-from .api.deprecated import load_measured as load_measured
-from .api.deprecated import save_measured as save_measured
 from .api.export import export_cells
 from .api.functional import add_n, concat, each, forward, ragged, stack
 from .api.mixin import AutoBatchMixin

@@ -1,7 +1,5 @@
 """The errors that this package raises, each with the rule that was broken and what to do."""
 
-import warnings
-
 
 class EdbError(Exception):
     """Base class of all errors raised by gluon_edbatch."""
@@ -98,9 +96,3 @@ class FolderError(EdbError, ValueError):
 
 class DistributedError(EdbError, RuntimeError):
     """A job of several workers cannot start or continue; the message says what to do instead."""
-
-
-def warn_without_effect(name: str, stacklevel: int = 3) -> None:
-    """Warn that an argument has no effect any more; `stacklevel` 3 blames the caller's caller."""
-    told = f'{name} has no effect any more: leave it out'
-    warnings.warn(told, DeprecationWarning, stacklevel)

@@ -6,7 +6,6 @@ different types compete, only ``E_path`` tells which type begins the longest pat
 
 from typing import Callable, Optional, Protocol, Union
 
-from ..errors import warn_without_effect
 from ..short_repr import brief
 from .frontier import Run
 from .protocol import of_name
@@ -116,18 +115,9 @@ class PathEncoding(_Encoding):
     The first type has the heaviest paths: a path weighs e**2 times as much as one that is a node
     shorter. Each type is followed by how many nodes its longest path is shorter than that of the
     type before: 0, 1, 2 (or more), or -1 if it is longer. Coarser states leave out last types.
-
-    Parameters
-    ----------
-    steps : int, optional
-        Deprecated: it has no effect.
     """
 
     name = 'E_path'
-
-    def __init__(self, steps: Optional[int] = None) -> None:
-        if steps is not None:
-            warn_without_effect('PathEncoding(steps)')
 
     def follow(self, run: Run) -> Callable[[], State]:
         """Return a function that returns the state of a run."""

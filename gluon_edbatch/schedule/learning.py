@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Optional, Union
 
-from ..errors import warn_without_effect
 from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
@@ -23,7 +22,6 @@ def learn_policy(
     graphs: Sequence[Graph],
     encoding: Union[str, StateEncoding, None] = None,
     config: QLearningConfig = QLearningConfig(),
-    progress: Optional[bool] = False,
 ) -> Policy:
     """Learn which type to run in which state.
 
@@ -36,8 +34,6 @@ def learn_policy(
         that reaches the lower bound, or else the one that comes closest.
     config : QLearningConfig
         Limits and rates.
-    progress : bool, optional
-        Deprecated: it has no effect.
 
     Returns
     -------
@@ -59,8 +55,6 @@ def learn_policy(
     .. [1] Chen et al. (2023). ED-Batch: efficient automatic batching of dynamic neural networks via
        learned finite state machines. https://arxiv.org/abs/2302.03851
     """
-    if progress is not False:
-        warn_without_effect('learn_policy(progress)')
     if not graphs:
         raise ValueError('there must be a graph to learn from')
     types = tuple(sorted({name for graph in graphs for name in names_of(graph)}))

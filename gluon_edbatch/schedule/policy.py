@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import InitVar, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 import numpy as np
 
 from ..bundle.manifest import read_json
-from ..errors import PolicyError, warn_without_effect
+from ..errors import PolicyError
 from ..graph.graph import Graph
 from ..short_repr import brief
 from .encoding import State, StateEncoding, get_encoding
@@ -22,7 +22,7 @@ from .rules import LeastDeep, LongestWay, LookAhead, LookUp
 from .sufficient import SufficientCondition
 
 FORMAT, VERSION = 'gluon_edbatch policy', 3
-_GONE = ('beam_width', 'min_visits')  # of configurations, in files and as arguments
+_GONE = ('beam_width', 'min_visits')  # of configurations in files of version 0.1
 _LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
 _FEW_TYPES = 64  # with more of them, to look ahead takes long
 _SAME_NAMES = 256  # models, or parts of models, whose types are named and numbered once
@@ -64,8 +64,6 @@ class QLearningConfig:
         Learning ends when all graphs together need at most this many times the lower bound.
     effort : int
         Batches that may run while learning; 100 nodes count like one more.
-    beam_width, min_visits : int, optional
-        Deprecated: they have no effect.
 
     Raises
     ------
@@ -88,13 +86,8 @@ class QLearningConfig:
     check_every: int = 25
     tolerance: float = 1.0
     effort: int = 60_000
-    beam_width: InitVar[Optional[int]] = None
-    min_visits: InitVar[Optional[int]] = None
 
-    def __post_init__(self, *gone: Optional[int]) -> None:
-        for name, value in zip(_GONE, gone):
-            if value is not None:
-                warn_without_effect(f'QLearningConfig({name})', 4)
+    def __post_init__(self) -> None:
         for name, low, high in (
             ('seed', 0, 2**32 - 1),
             ('learning_rate', 0, 1),

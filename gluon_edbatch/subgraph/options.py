@@ -1,21 +1,10 @@
 """Compile options: each optimisation has a name that switches it off."""
 
 import threading
-from dataclasses import InitVar, dataclass, fields, replace
-from typing import Any, Optional
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from ..errors import warn_without_effect
 from ..short_repr import brief
-
-# Options that are accepted for one version, without effect.
-_GONE = ('common_subexpressions', 'constants', 'middle_axis', 'row_layout', 'sums')
-
-
-def _without_gone(options: dict[str, Any], stacklevel: int = 3) -> dict[str, Any]:
-    """Return the options that have an effect, and warn about the others."""
-    for name in filter(options.__contains__, _GONE):
-        warn_without_effect(f'the compile option {name}', stacklevel + 1)
-    return {name: value for name, value in options.items() if name not in _GONE}
 
 
 @dataclass(frozen=True)
@@ -48,8 +37,6 @@ class CompileOptions:
         Run products with the same input, and elementwise operators that follow them, as one.
     operators : bool, default True
         Replace operators by equal ones that are faster on the device.
-    common_subexpressions, constants, middle_axis, row_layout, sums : bool, optional
-        Deprecated: they have no effect.
 
     Raises
     ------
@@ -71,15 +58,8 @@ class CompileOptions:
     hoisting: bool = True
     horizontal: bool = True
     operators: bool = True
-    common_subexpressions: InitVar[Optional[bool]] = None
-    constants: InitVar[Optional[bool]] = None
-    middle_axis: InitVar[Optional[bool]] = None
-    row_layout: InitVar[Optional[bool]] = None
-    sums: InitVar[Optional[bool]] = None
 
-    def __post_init__(self, *gone: Optional[bool]) -> None:
-        given = {name: value for name, value in zip(_GONE, gone) if value is not None}
-        _without_gone(given, stacklevel=4)
+    def __post_init__(self) -> None:
         for name, value in self.items():
             if not isinstance(value, bool):
                 raise ValueError(f'compile option {name} is True or False, not {brief(value)}')
@@ -122,7 +102,6 @@ class CompileOptions:
         ValueError
             If a value is not True or False.
         """
-        changes = _without_gone(changes)
         unknown = [name for name in changes if name not in self.names()]
         if unknown:
             raise TypeError(
@@ -166,7 +145,7 @@ class compile_options:
     """
 
     def __init__(self, **changes: bool):
-        self._changes = _without_gone(changes)
+        self._changes = changes
         CompileOptions().but(**self._changes)  # wrong ones are an error on the user's line
         self._before: list[CompileOptions] = []
 

@@ -47,7 +47,7 @@ class StaticGraph(NamedTuple):
 
 
 def describe(block: gluon.Block) -> str:
-    """Return class and name of a block, as users and saved policies (`stable_name`) know it."""
+    """Return class and name of a block, as users know it."""
     return f'{type(block).__name__}({block.name})'
 
 
@@ -97,7 +97,8 @@ def trace_block(block: gluon.HybridBlock, template: tuple, inputs: int) -> Stati
             f'dropout?), so calls cannot run as one. Give it what differs as an argument, such as '
             f'a mask that the forward() of a plain Block makes once for a sample'
         )
-    return StaticGraph(describe(block), graph, parameters, structure, positions)
+    name = f'{type(block).__name__}({block.name})'  # saved policies have it: see `stable_name`
+    return StaticGraph(name, graph, parameters, structure, positions)
 
 
 def trace_operator(

@@ -8,7 +8,7 @@ import pytest
 from mxnet import gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.subgraph.options import _GONE, current_options
+from gluon_edbatch.subgraph.options import current_options
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.cases import in_one_test
 from tests.support.models import TreeLSTM, random_trees, started
@@ -93,29 +93,6 @@ def test_values_of_scopes_with_different_options_meet():
         found, _ = cell(x, inner)
     expected, _ = cell(x, cell(x, states)[1])
     np.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), rtol=1e-5)
-
-
-@in_one_test('name', _GONE)
-@in_one_test(
-    'use',
-    [
-        lambda **given: edb.CompileOptions(**given),
-        lambda **given: ALL.but(**given),
-        lambda **given: edb.compile_options(**given),
-    ],
-)
-def test_options_that_are_gone_have_no_effect(use, name):
-    with pytest.warns(DeprecationWarning, match=f'{name} has no effect') as caught:
-        made = use(**{name: False})
-    assert caught[0].filename == __file__  # so that the user's line is shown
-    assert made == ALL or made._changes == {}
-
-
-@pytest.mark.parametrize('name', ['save_measured', 'load_measured'])
-def test_functions_that_are_gone_have_no_effect(name, tmp_path):
-    with pytest.warns(DeprecationWarning, match=f'{name}.. has no effect') as caught:
-        getattr(edb, name)(tmp_path / 'measured.json')
-    assert caught[0].filename == __file__ and not any(tmp_path.iterdir())
 
 
 def test_a_block_of_scopes():

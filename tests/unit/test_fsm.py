@@ -18,7 +18,6 @@ from gluon_edbatch.schedule import (
     CachedScheduler,
     DepthScheduler,
     FSMScheduler,
-    PathEncoding,
     Policy,
     QLearningConfig,
     Run,
@@ -559,23 +558,3 @@ def test_wrong_arguments():
         FSMScheduler(cache=-1)
     with pytest.raises(TypeError, match="a Policy or None, not 'policy.json'; Policy.load"):
         FSMScheduler('policy.json')
-
-
-@pytest.mark.parametrize('name', ['beam_width', 'min_visits'])
-def test_settings_that_are_gone_have_no_effect(name):
-    with pytest.warns(DeprecationWarning, match=f'{name}.* has no effect') as caught:
-        assert QLearningConfig(**{name: 3}) == QLearningConfig()
-    assert caught[0].filename == __file__
-
-
-def test_the_steps_of_an_encoding_are_gone():
-    with pytest.warns(DeprecationWarning, match='steps.* has no effect') as caught:
-        assert PathEncoding(steps=2).name == 'E_path'
-    assert caught[0].filename == __file__
-
-
-def test_a_progress_bar_is_gone():
-    graph = two_kinds(1)
-    with pytest.warns(DeprecationWarning, match='progress.* has no effect') as caught:
-        policy = learn_policy([graph], config=QUICK, progress=None)
-    assert caught[0].filename == __file__ and policy.table == policy_of(graph, None).table

@@ -125,16 +125,13 @@ def test_modules_that_pages_name_need_no_import_of_their_own():
     assert set(run_python('-c', code, PYTHONPATH=str(ROOT)).stdout.split()) == {'True'}
 
 
-DEPRECATED = {'load_measured', 'save_measured'}
-
-
 def test_nothing_else_is_visible_but_submodules():
     visible = {
         name
         for name, value in vars(edb).items()
         if not name.startswith('_') and not isinstance(value, types.ModuleType)
     }
-    assert visible - set(edb.__all__) <= {'require_mxnet', *DEPRECATED}
+    assert visible - set(edb.__all__) <= {'require_mxnet'}
 
 
 @pytest.mark.parametrize('module', PUBLIC, ids=lambda module: module.__name__)
