@@ -276,7 +276,7 @@ def fused_again(recording: Any, joined: tuple[str, tuple], args: Sequence[Any]) 
 def rows_that_differ(op: str, attrs: tuple, leaves: Sequence[Any]) -> Sequence[int]:
     """Return the positions of matrices that have other numbers of rows in other calls."""
     stores = [leaf._store for leaf in leaves]
-    rows = [store.shape[0] if len(store.shape) > 1 else 0 for store in stores]
+    rows = [store.shape[0] if store.shape else 0 for store in stores]
     key = op, attrs, *[store.spec.arena for store in stores]
     found = _first_rows.get(key)
     if found is None:

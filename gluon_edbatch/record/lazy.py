@@ -903,6 +903,12 @@ class _KnowsLengths:
             return self._alone.call(lambda own: own.reshape(*shape, **options), (self,))
         return super().reshape(*shape, **options)  # type: ignore[misc]  # of NDArray
 
+    def astype(self, *dtype, **options):
+        """Return the array in another dtype, as ``NDArray.astype``."""
+        if is_eagerly_empty(self):
+            return self._alone.call(lambda own: own.astype(*dtype, **options), (self,))
+        return super().astype(*dtype, **options)  # type: ignore[misc]  # of NDArray
+
     def detach(self):
         """Return the array without a gradient, as ``NDArray.detach``."""
         if is_eagerly_empty(self):
