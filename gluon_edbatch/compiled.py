@@ -23,7 +23,6 @@ NAMES = (
     'recorded_columns',
     'graph.edges',
     'plan.layout',
-    'execute.native.run_table',
     'record.indexing',
     'record.stores',
     'record.scopes',
