@@ -14,7 +14,7 @@ from gluon_edbatch.execute.cached.compiled_graph import program_for
 from gluon_edbatch.execute.execution_state import ExecutionState
 from gluon_edbatch.execute.gradients import Gradients, InputGradients
 from gluon_edbatch.execute.native.native_program import native_program
-from gluon_edbatch.execute.steps import BACKENDS, Step, steps
+from gluon_edbatch.execute.steps import Step, steps
 from gluon_edbatch.mx.custom_function import ADD
 from gluon_edbatch.subgraph.ir import Subgraph
 
@@ -164,8 +164,7 @@ class CompiledBatch:
         self._requests = [ADD] * len(weights)
         self.gathers = sum(read.gather for read in self._batch.reads)
         self.native = native_program(self._batch.node_type) is not None
-        backend = BACKENDS[0] if self.native else BACKENDS[-1]
-        self._step = Step(number, number + 1, backend, unproved=False)
+        self._step = Step(number, number + 1, self.native)
         node_type, reads = (
             self._batch.node_type,
             tuple('gather' if read.gather else 'slice' for read in self._batch.reads),

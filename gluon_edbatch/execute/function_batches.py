@@ -17,7 +17,7 @@ from mxnet.ndarray import NDArray
 from ..errors import EdbError
 from ..mx.arrays import concatenated, values_read
 from ..mx.modes import modes
-from ..plan.plan import Batch, Capabilities, Group
+from ..plan.plan import Batch
 from ..subgraph.function_signature import FunctionCall, run_eagerly
 from ..subgraph.node_type import NodeType
 from .execution_state import ExecutionState
@@ -102,20 +102,8 @@ class FunctionTape(NamedTuple):
         return found
 
 
-def capabilities(node_type: NodeType) -> Optional[Capabilities]:
-    """Return the capabilities of a type for this backend; None if it is not a Function's."""
-    return None if node_type.graph.function is None else Capabilities(False, 0, 0)
-
-
-def kind(group: Group) -> int:
-    """Return 1 for batches of a Function's calls, which run one by one, and 0 for others."""
-    return int(group.node_type.graph.function is not None)
-
-
-def run(state: ExecutionState, first: int, last: int) -> Optional[FunctionTape]:
+def run(state: ExecutionState, batch: Batch) -> Optional[FunctionTape]:
     """Run one batch of a Function's calls; return its tape, or None without a gradient."""
-    (batch,) = state.plan.batches_between(first, last)
-    state.fence, state.is_quiet = None, False
     node_type, call = batch.node_type, batch.node_type.graph.function
     call.signature.check()
     taped = [_taped(state, batch, position) for position in range(len(batch.reads))]

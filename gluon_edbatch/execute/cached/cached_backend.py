@@ -7,7 +7,7 @@ from mxnet.ndarray import NDArray
 
 from ...errors import BatchError
 from ...mx.modes import modes
-from ...plan.plan import Batch, Capabilities, Group, Read
+from ...plan.plan import Batch, Capabilities, Read
 from ...subgraph.node_type import NO_LENGTHS, NodeType
 from ..execution_state import ExecutionState, parents_of
 from ..gradients import Gradients
@@ -61,28 +61,17 @@ class LoopTape:
 def capabilities(node_type: NodeType) -> Optional[Capabilities]:
     """Return the capabilities of a type for this backend; None if it cannot run the type."""
     if node_type.graph.function is not None:
-        return None
+        return Capabilities(False, 0, 0)
     if node_type.packed:
         return Capabilities(True, 0, 0) if node_type.layout is not None else None
     return Capabilities(node_type.by_segments is None, float('inf'), node_type.fused_up_to)
 
 
-def kind(_group: Group) -> int:
-    """Return 1: batches run one by one."""
-    return 1
-
-
-def run(state: ExecutionState, first: int, last: int) -> Union[BatchTape, LoopTape, None]:
+def run(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, None]:
     """Run one batch; return its tape, or None if it has no gradient."""
-    (batch,) = state.plan.batches_between(first, last)
-    state.fence = None
     if batch.node_type.tables:
         look_up(state, batch)
         return None
-    return _call(state, batch)
-
-
-def _call(state: ExecutionState, batch: Batch) -> Union[BatchTape, LoopTape, None]:
     node_type = batch.node_type
     mode = node_type.mode
     reads = tuple([_reading(read, node_type) for read in batch.reads])
