@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 
@@ -214,16 +215,6 @@ template <typename T> struct Elu {
   T value(T x) const { return x > T(0) ? x : below * exponential_less_one(x); }
   T slope(T y) const { return y > T(0) ? T(1) : y + below; }
 };
-template <typename T> struct Maximum {  // of NaN and a number: NaN, in those below, too
-  T bound;
-  T value(T x) const { return x > bound || x != x ? x : bound; }
-  T slope(T x) const { return x >= bound ? T(1) : T(0); }  // as MXNet at the bound
-};
-template <typename T> struct Minimum {
-  T bound;
-  T value(T x) const { return x < bound || x != x ? x : bound; }
-  T slope(T x) const { return x <= bound ? T(1) : T(0); }
-};
 template <typename T> struct Clip {
   T least, greatest;
   T value(T x) const { return x > greatest ? greatest : x < least ? least : x; }
@@ -251,37 +242,34 @@ template <typename T> struct Divide {
   T first(T, T b) const { return T(1) / b; }
   T second(T a, T b) const { return -a / (b * b); }
 };
-template <typename T> struct Larger {  // at a tie MXNet gives the gradient to the first
-  T value(T a, T b) const { return a > b || a != a ? a : b; }
-  T first(T a, T b) const { return a >= b ? T(1) : T(0); }
-  T second(T a, T b) const { return a >= b ? T(0) : T(1); }
+// The larger or the lesser of two; NaN of NaN and a number. At a tie MXNet gives the gradient to
+// the first, or to both if the second is a number.
+template <typename T, typename Beyond, typename BeyondOrEqual> struct Extreme {
+  T value(T a, T b) const { return Beyond()(a, b) || a != a ? a : b; }
+  T first(T a, T b) const { return T(BeyondOrEqual()(a, b)); }
+  T second(T a, T b) const { return T(!BeyondOrEqual()(a, b)); }
 };
-template <typename T> struct Smaller {
-  T value(T a, T b) const { return a < b || a != a ? a : b; }
-  T first(T a, T b) const { return a <= b ? T(1) : T(0); }
-  T second(T a, T b) const { return a <= b ? T(0) : T(1); }
+template <typename T> using Larger = Extreme<T, std::greater<T>, std::greater_equal<T>>;
+template <typename T> using Smaller = Extreme<T, std::less<T>, std::less_equal<T>>;
+template <typename T, typename Of> struct Bounded {
+  T bound;
+  T value(T x) const { return Of().value(x, bound); }
+  T slope(T x) const { return Of().first(x, bound); }
 };
-template <typename T> struct Step {  // what compares has no slope
+template <typename T> using Maximum = Bounded<T, Larger<T>>;
+template <typename T> using Minimum = Bounded<T, Smaller<T>>;
+
+// What compares has no slope.
+template <typename T, typename Comparison> struct Compared {
+  T value(T a, T b) const { return T(Comparison()(a, b)); }
   T first(T, T) const { return T(0); }
   T second(T, T) const { return T(0); }
 };
-template <typename T> struct Equal : Step<T> {
-  T value(T a, T b) const { return T(a == b); }
-};
-template <typename T> struct NotEqual : Step<T> {
-  T value(T a, T b) const { return T(a != b); }
-};
-template <typename T> struct Greater : Step<T> {
-  T value(T a, T b) const { return T(a > b); }
-};
-template <typename T> struct GreaterEqual : Step<T> {
-  T value(T a, T b) const { return T(a >= b); }
-};
-template <typename T> struct Lesser : Step<T> {
-  T value(T a, T b) const { return T(a < b); }
-};
-template <typename T> struct LesserEqual : Step<T> {
-  T value(T a, T b) const { return T(a <= b); }
-};
+template <typename T> using Equal = Compared<T, std::equal_to<T>>;
+template <typename T> using NotEqual = Compared<T, std::not_equal_to<T>>;
+template <typename T> using Greater = Compared<T, std::greater<T>>;
+template <typename T> using GreaterEqual = Compared<T, std::greater_equal<T>>;
+template <typename T> using Lesser = Compared<T, std::less<T>>;
+template <typename T> using LesserEqual = Compared<T, std::less_equal<T>>;
 
 }  // namespace edb
