@@ -151,13 +151,13 @@ class Backward {
     arrays.indices = run.indices;
     for (int64_t arena = 0; arena < arenas_; ++arena) arrays.arenas.push_back(given.next<T>());
     arrays.workspace = take_workspace<T>(run, &given);
-    Zeros<T> zeros;
+    std::vector<std::pair<T*, int64_t>> zeros;
     for (size_t place = 0; place < fresh_.size(); ++place) {
       auto& gradients =
           static_cast<int64_t>(place) < arenas_ ? arrays.gradients : arrays.weight_gradients;
       const int64_t size = fresh_[place] ? given.size() : 0;
       gradients.push_back(given.next<T>());
-      zeros.add(gradients.back(), size);
+      if (size) zeros.push_back({gradients.back(), size});
     }
     WholeRun<T>(run, std::move(arrays)).backward(zeros);
   }

@@ -45,24 +45,6 @@ class Lap {
   int64_t begin_;
 };
 
-// Arrays that have to be zero.
-template <typename T> class Zeros {
- public:
-  void add(T* array, int64_t size) {
-    for (int64_t begin = 0; begin < size; begin += kPiece)
-      pieces_.push_back({array + begin, std::min(kPiece, size - begin)});
-  }
-  void write(Team* team) const {
-    team->each(pieces_.size(), [&](int, int64_t number) {
-      std::memset(pieces_[number].first, 0, pieces_[number].second * sizeof(T));
-    });
-  }
-
- private:
-  static constexpr int64_t kPiece = 1 << 16;
-  std::vector<std::pair<T*, int64_t>> pieces_;
-};
-
 template <typename T> class WholeRun {
  public:
   WholeRun(const Run& run, Arrays<T> arrays)
@@ -92,9 +74,11 @@ template <typename T> class WholeRun {
     }
   }
 
-  // Adds to the gradients, those in `zeros` excepted, which it writes.
-  void backward(const Zeros<T>& zeros) {
-    zeros.write(&team_);
+  // Adds to the gradients, and zeroes some arrays of so many elements before.
+  void backward(const std::vector<std::pair<T*, int64_t>>& zeros) {
+    team_.each(zeros.size(), [&](int, int64_t number) {
+      std::memset(zeros[number].first, 0, zeros[number].second * sizeof(T));
+    });
     find_kept_weights();
     pack_weights(false);
     bind_weight_gradients();
