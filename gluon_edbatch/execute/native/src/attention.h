@@ -5,29 +5,12 @@
 #pragma once
 
 #include <cstring>
-#include <vector>
 
 #include "gemm.h"
 #include "kernels.h"
 #include "noise.h"
 
 namespace edb {
-
-// Memory that begins at a whole vector, for one use after the other.
-template <typename T> class Whole {
- public:
-  T* take(int64_t count) {
-    if (count > int64_t(pieces_.size()) * lanes) pieces_.resize((count + lanes - 1) / lanes);
-    return pieces_.data()->values;
-  }
-
- private:
-  static constexpr int lanes = Vector<T>::lanes;
-  struct alignas(kVectorBytes) Piece {
-    T values[lanes];
-  };
-  std::vector<Piece> pieces_;
-};
 
 // The columns of one head in the values of one row.
 template <typename T> struct Head {
@@ -56,7 +39,7 @@ template <typename T> class Attention {
       weigh(head(q), head(k));
       if (dv) of_keys(dropped(), head(dy), head(dv));
       if (!dq && !dk) return;
-      slopes_ = products(head(v), head(dy), slopes_memory_);
+      slopes_ = products(head(v), head(dy));
       drop(slopes_);
       slopes_of_scores();
       if (dq) of_queries(slopes_, head(k), head(dq), true);
@@ -69,12 +52,18 @@ template <typename T> class Attention {
   using L = typename Vector<T>::loose;
   static constexpr int lanes = Vector<T>::lanes;
 
+  static Scratch& memory() {  // of one head after the other
+    thread_local Scratch scratch;
+    return scratch;
+  }
+
   template <typename Body> void each_head(int64_t count, Body body) {
     segments(count, parents_, [&](int64_t begin, int64_t end) {
       length_ = end - begin;
       step_ = (length_ + lanes - 1) / lanes * lanes;
       for (int64_t h = 0; h < heads_; ++h) {
         line_ = (first_ + begin) * heads_ + h;
+        memory().release();
         body([&](const Rows<T>& rows) {
           const int64_t width = rows.width / heads_;
           return Head<T>{rows[begin] + h * width, rows.stride, width};
@@ -92,24 +81,24 @@ template <typename T> class Attention {
   // The weights without those that were dropped; the softmax needs all of them.
   const T* dropped() {
     if (!noise_) return weights_;
-    T* copy = dropped_memory_.take(length_ * step_);
+    T* copy = memory().take<T>(length_ * step_);
     std::memcpy(copy, weights_, length_ * step_ * sizeof(T));
     drop(copy);
     return copy;
   }
 
   // Of each line of `keys` with each of `queries`; columns beyond these are 0.
-  T* products(const Head<T>& keys, const Head<T>& queries, Whole<T>& memory) {
-    T* panels = panels_.take(packed_size<T>(keys.width, length_));
+  T* products(const Head<T>& keys, const Head<T>& queries) {
+    T* panels = memory().take<T>(packed_size<T>(keys.width, length_));
     pack<T>(queries.data, queries.stride, keys.width, length_, true, panels);
-    T* out = memory.take(length_ * step_);
+    T* out = memory().take<T>(length_ * step_);
     multiply<T>(length_, step_, keys.width, keys.data, keys.stride, panels, out, step_, nullptr,
                 false);
     return out;
   }
 
   void weigh(const Head<T>& q, const Head<T>& k) {
-    weights_ = products(k, q, weights_memory_);
+    weights_ = products(k, q);
     for (T* column = weights_; column < weights_ + step_; column += lanes) soften(column);
   }
 
@@ -155,7 +144,7 @@ template <typename T> class Attention {
   }
 
   const T* packed(const Head<T>& head) {
-    T* panels = panels_.take(packed_size<T>(length_, head.width));
+    T* panels = memory().take<T>(packed_size<T>(length_, head.width));
     pack<T>(head.data, head.stride, length_, head.width, false, panels);
     return panels;
   }
@@ -168,7 +157,6 @@ template <typename T> class Attention {
   int64_t length_ = 0, step_ = 0;  // of the row; and from line to line of the weights
   int64_t line_ = 0;  // of the noise for the first key of a row's head
   T *weights_ = nullptr, *slopes_ = nullptr;
-  Whole<T> panels_, weights_memory_, slopes_memory_, dropped_memory_;
 };
 
 }  // namespace edb

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -17,38 +16,6 @@
 #include "recurrent.h"
 
 namespace edb {
-
-// Memory that is handed out piece by piece and taken back all at once; it never moves.
-class Scratch {
- public:
-  template <typename T> T* take(int64_t count) {
-    const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
-    while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].second) next();
-    if (chunk_ == chunks_.size()) grow(bytes);
-    char* piece = chunks_[chunk_].first.get() + used_;
-    used_ += bytes;
-    return reinterpret_cast<T*>(piece);
-  }
-  void release() { chunk_ = used_ = 0; }
-
- private:
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
-  };
-  void next() {
-    ++chunk_;
-    used_ = 0;
-  }
-  void grow(size_t bytes) {
-    const size_t size = std::max<size_t>(bytes, size_t(1) << 20);
-    char* memory = static_cast<char*>(std::aligned_alloc(64, size));
-    if (!memory) throw std::bad_alloc();
-    chunks_.emplace_back(std::unique_ptr<char, Free>(memory), size);
-    used_ = 0;
-  }
-  std::vector<std::pair<std::unique_ptr<char, Free>, size_t>> chunks_;
-  size_t chunk_ = 0, used_ = 0;
-};
 
 template <typename T> struct Arrays {  // what a run works on; null where there is none
   const int32_t* indices = nullptr;
@@ -555,7 +522,8 @@ template <typename T> class alignas(64) Executor {
     Instruction product = i;
     product.out = i.b, product.a = before(i), product.i1 = 1, product.i2 = product.i3 = 0;
     const T* panels = shared_->packed_weight(product, parameter(i.parameter)).panels;
-    return Recurrent<T>(i.i0, (i.i1 & 1) != 0, (i.i1 & 2) != 0, panels, bias, parents_);
+    return Recurrent<T>(i.i0, (i.i1 & 1) != 0, (i.i1 & 2) != 0, panels, bias, parents_,
+                        &block_scratch());
   }
   static View first_cells(const Instruction& i) {
     const bool given = i.i0 == kLstm && (i.i1 & 2) != 0;

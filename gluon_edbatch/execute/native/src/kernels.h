@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <cstdlib>
+#include <memory>
+#include <new>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "gemm.h"
 #include "opcodes.h"
@@ -20,6 +24,38 @@ template <typename T> struct Rows {  // some columns of a block of rows
   T* operator[](int64_t row) const { return data + row * stride; }
   explicit operator bool() const { return data != nullptr; }
   bool whole() const { return stride == width; }
+};
+
+// Memory that is handed out piece by piece and taken back all at once; it never moves.
+class Scratch {
+ public:
+  template <typename T> T* take(int64_t count) {
+    const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
+    while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].second) next();
+    if (chunk_ == chunks_.size()) grow(bytes);
+    char* piece = chunks_[chunk_].first.get() + used_;
+    used_ += bytes;
+    return reinterpret_cast<T*>(piece);
+  }
+  void release() { chunk_ = used_ = 0; }
+
+ private:
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  void next() {
+    ++chunk_;
+    used_ = 0;
+  }
+  void grow(size_t bytes) {
+    const size_t size = std::max<size_t>(bytes, size_t(1) << 20);
+    char* memory = static_cast<char*>(std::aligned_alloc(64, size));
+    if (!memory) throw std::bad_alloc();
+    chunks_.emplace_back(std::unique_ptr<char, Free>(memory), size);
+    used_ = 0;
+  }
+  std::vector<std::pair<std::unique_ptr<char, Free>, size_t>> chunks_;
+  size_t chunk_ = 0, used_ = 0;
 };
 
 // Calls body(length, offsets...) once if all are contiguous, and once for each row if not.

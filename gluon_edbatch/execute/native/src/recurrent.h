@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "attention.h"
 #include "gemm.h"
 #include "kernels.h"
 #include "math_functions.h"
@@ -115,13 +114,14 @@ template <typename T> class Recurrent {
  public:
   // Of layers that are given states, `before` has these at the first step.
   Recurrent(int64_t kind, bool backwards, bool given, const T* panels, const T* bias,
-            const int32_t* parents)
+            const int32_t* parents, Scratch* scratch)
       : kind_(kind),
         backwards_(backwards),
         given_(given),
         panels_(panels),
         bias_(bias),
-        parents_(parents) {}
+        parents_(parents),
+        scratch_(scratch) {}
 
   void forward(const Layer<T>& to) {
     begin(to);
@@ -187,8 +187,8 @@ template <typename T> class Recurrent {
   void begin(const Layer<T>& of) {
     n_ = of.before.width, width_ = of.gates.width;
     sequences_ = longest_first(of.gates.count, parents_);
-    state_ = states_memory_.take(sequences_.size() * n_);
-    product_ = products_memory_.take(sequences_.size() * width_);
+    state_ = scratch_->take<T>(sequences_.size() * n_);
+    product_ = scratch_->take<T>(sequences_.size() * width_);
     zeros_.assign(n_, T(0));
   }
 
@@ -213,9 +213,9 @@ template <typename T> class Recurrent {
   bool backwards_, given_;
   const T *panels_, *bias_;
   const int32_t* parents_;
+  Scratch* scratch_;
   std::vector<Sequence> sequences_;
   std::vector<T> zeros_;
-  Whole<T> states_memory_, products_memory_;
   T *state_ = nullptr, *product_ = nullptr;  // of all sequences, one below the other
 };
 
