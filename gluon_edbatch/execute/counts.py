@@ -1,9 +1,8 @@
 """What an evaluation did: the figures for reports."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple, Optional, Union
+from dataclasses import replace
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -34,7 +33,12 @@ class EvaluationCounts(NamedTuple):
     is_cached: bool = False  # the plan was there already, as one of `plans`
     plans: Optional[PlanCache] = None
     sums: Optional[Sums] = None  # the additions that ran as sums, if some did
-    are_large: bool = False  # whether the calls ran eagerly as they are large
+    is_eager: bool = False  # the calls ran eagerly
+
+    @property
+    def are_large(self) -> bool:
+        """Whether the calls ran eagerly because they are large; others have their own gradient."""
+        return self.is_eager and not self.plan.groups[0].node_type.eager
 
 
 class Work(NamedTuple):
@@ -51,68 +55,35 @@ class Work(NamedTuple):
     sums: Optional[Sums] = None
 
 
-@dataclass(frozen=True, eq=False)
-class EagerCounts:
-    """`EvaluationCounts` for calls that ran eagerly. Graph and schedule are made on demand."""
-
-    work: Work
-    early: bool
-    collect_s: float
-    execute_s: float
-    schedule_s: float = 0.0
-    clock: Optional[Clock] = None
-    is_cached: bool = False
-    plans: Optional[PlanCache] = None
-
-    @property
-    def are_large(self) -> bool:
-        """Whether the calls ran eagerly because they are large; others have their own gradient."""
-        return not self.work.types[0].eager
-
-    @property
-    def calls(self) -> np.ndarray:
-        """(n,) int64, the number in the recording of each node of the graph."""
-        return self.work.calls.ids
-
-    @property
-    def asked_by(self) -> Site:
-        """The user's line that needed a value."""
-        return self.work.asked_by
-
-    @property
-    def sums(self) -> Optional[Sums]:
-        """The additions that ran as sums; None if there are none."""
-        return self.work.sums
-
-    @cached_property
-    def graph(self) -> Graph:
-        """The graph of the calls, whose types run alone."""
-        graph = to_graph(self.work.kinds, self.work.edges, self.work.types)
-        return replace(graph, alone=np.ones(graph.num_types, bool))
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """A schedule of one batch for each call."""
-        count = len(self.calls)
-        return Schedule(np.arange(count, dtype=np.int32), np.arange(count + 1))
-
-    @cached_property
-    def plan(self) -> Plan:
-        """A plan with groups only, for reports."""
-        none: np.ndarray = np.zeros(0, np.int64)
-        groups = [self._group(index) for index in range(len(self.work.types))]
-        return Plan([], groups, none, none, 0, 0)
-
-    def _group(self, index: int) -> Group:
-        nodes = np.flatnonzero(self.graph.types == index)
-        ones, bounds = np.ones_like(nodes), np.arange(len(nodes) + 1)
-        return Group(self.work.types[index], nodes, ones, nodes, bounds, (), ())
+def eager_counts(
+    work: Work, early: bool, collect_s: float, execute_s: float, clock: Optional[Clock]
+) -> EvaluationCounts:
+    """Return the counts of calls that ran eagerly, each as a batch; the plan has groups only."""
+    calls, edges, _, kinds, types, asked_by, _, sums = work
+    graph = replace(to_graph(kinds, edges, types), alone=np.ones(len(types), bool))
+    numbers = np.arange(len(calls) + 1)
+    groups = []
+    for index, node_type in enumerate(types):
+        nodes = np.flatnonzero(kinds == index)
+        bounds = numbers[: len(nodes) + 1]
+        groups.append(Group(node_type, nodes, np.ones_like(nodes), nodes, bounds, (), ()))
+    return EvaluationCounts(
+        calls.ids,
+        asked_by,
+        early,
+        graph,
+        Schedule(np.arange(len(calls), dtype=np.int32), numbers),
+        Plan([], groups, numbers[:0], numbers[:0], 0, 0),
+        collect_s,
+        0.0,
+        execute_s,
+        clock,
+        sums=sums,
+        is_eager=True,
+    )
 
 
-Counts = Union[EvaluationCounts, EagerCounts]
-
-
-def calls_written(count: Counts) -> np.ndarray:
+def calls_written(count: EvaluationCounts) -> np.ndarray:
     """Return how many of the user's calls each node of an evaluation's graph stands for."""
     written: np.ndarray = np.ones(len(count.calls), np.int64)
     if count.sums is not None:
@@ -121,11 +92,11 @@ def calls_written(count: Counts) -> np.ndarray:
     return written
 
 
-def passes_of(count: Counts) -> dict[int, tuple[str, ...]]:
+def passes_of(count: EvaluationCounts) -> dict[int, tuple[str, ...]]:
     """Return, for each type by serial, the compile options that changed what was compiled for it or
     how this evaluation ran."""
-    if isinstance(count, EagerCounts):
-        serials = [kind.serial for kind in count.work.types]
+    if count.is_eager:
+        serials = [group.node_type.serial for group in count.plan.groups]
         return dict.fromkeys(serials, ('at_once',) if count.are_large else ())
     changed: dict[int, set[str]] = {}
     for group in count.plan.groups:

@@ -40,7 +40,7 @@ from ..subgraph.node_type import NodeType
 from ..subgraph.spec import ArenaKey
 from .backward import BackwardPass, origins
 from .clock import Clock, span
-from .counts import Counts, EagerCounts, EvaluationCounts, Work
+from .counts import EvaluationCounts, Work, eager_counts
 from .eager import EagerCalls, that_read_no_batch
 from .executable import executable, is_faster_eagerly
 from .execution_state import ExecutionState
@@ -63,7 +63,7 @@ class Evaluator:
         self._timing = timing
         self.pending = Pending()
         # One entry for each evaluation, if they are kept: with graph, schedule and plan.
-        self.counts: deque[Counts] = deque(maxlen=None if keeps_counts else 0)
+        self.counts: deque[EvaluationCounts] = deque(maxlen=None if keeps_counts else 0)
         self.forced: list[Site] = []  # the user's lines that needed a value while recording,
         self.reasons: dict[Site, str] = {}  # why, for those that call something that runs eagerly,
         self.rounds: set[Site] = set()  # and those that let samples wait, by `run_concurrently`
@@ -186,12 +186,12 @@ class Evaluator:
         locations.row[running.values] = running.rows
         locations.evaluation[running.values] = number
         self.counts.append(
-            EagerCounts(
+            eager_counts(
                 work,
                 not recording.closed,
                 began - work.started,
                 time.perf_counter() - began,
-                clock=clock,
+                clock,
             )
         )
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from ..execute.counts import Counts, calls_written, options_among, passes_of
+from ..execute.counts import EvaluationCounts, calls_written, options_among, passes_of
 from ..execute.executable import WHY
 from ..execute.native.threads import get_num_threads
 from ..record.calls import Form
@@ -211,7 +211,7 @@ def make_report(scheduler: str, recording: Optional[Recording], record_s: float)
     )
 
 
-def _by_length(counts: Collection[Counts], forms: Sequence[Form]) -> dict[int, str]:
+def _by_length(counts: Collection[EvaluationCounts], forms: Sequence[Form]) -> dict[int, str]:
     """Return why types that differ in lengths only are not padded to one length, by serial."""
     ran = {group.node_type.serial for count in counts for group in count.plan.groups}
     owners = {form.node_type: form.block for form in forms if form.node_type.serial in ran}

@@ -7,7 +7,7 @@ from typing import Optional
 import numpy as np
 from mxnet import gluon
 
-from ...execute.counts import Counts
+from ...execute.counts import EvaluationCounts
 from ...ops.registry import Arithmetic, op_of
 from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
@@ -129,7 +129,7 @@ def advice_for_alone(cause: Cause, node_type: NodeType, block: Optional[gluon.Bl
     )
 
 
-def advice_for_scheduler(counts: list[Counts]) -> str:
+def advice_for_scheduler(counts: list[EvaluationCounts]) -> str:
     """Return advice on the scheduler, after trying the others."""
     taken = sum(len(count.schedule) for count in counts)
     fewest, name = min(

@@ -6,7 +6,7 @@ from typing import Optional
 
 import numpy as np
 
-from ...execute.counts import Counts
+from ...execute.counts import EvaluationCounts
 from ...record.recording import Recording
 from ...record.sites import Site
 from ...schedule import Scheduler, lower_bound
@@ -164,7 +164,7 @@ def _largest(ranks: np.ndarray) -> int:
     return int(ranks.max(initial=0))
 
 
-def _taken(history: History, counts: list[Counts]) -> dict[NodeType, tuple[int, int]]:
+def _taken(history: History, counts: list[EvaluationCounts]) -> dict[NodeType, tuple[int, int]]:
     """Return batches and lower bound of the types for which they differ."""
     batches, bounds = np.zeros((2, len(history.types)), np.int64)
     for count in counts:

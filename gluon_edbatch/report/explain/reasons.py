@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 
 from mxnet import gluon
 
-from ...execute.counts import Counts
+from ...execute.counts import EvaluationCounts
 from ...execute.evaluate import Evaluator
 from ...execute.executable import WHY
 from ...record.families import serves_padding, why_not_padded
@@ -142,7 +142,7 @@ def large_reasons(bars: Sequence[Bar], needed: int) -> Iterator[Reason]:
 
 
 def evaluation_reasons(
-    uses: Sequence[Use], asked: Sequence[Counts], waiting: int, evaluator: Evaluator
+    uses: Sequence[Use], asked: Sequence[EvaluationCounts], waiting: int, evaluator: Evaluator
 ) -> Iterator[Reason]:
     """Yield the reasons for calls that ran in several evaluations, `asked` for in this order; some
     are still `waiting`."""
