@@ -38,7 +38,14 @@ def test_nothing_is_warned_of(flags, tmp_path):
     compiler.run_compiler(COMPILER, MXNET, arguments)
 
 
-SANITIZERS = {'memory': 'libasan', 'threads': 'libtsan'}
+SANITIZERS = {
+    'memory': (
+        'libasan',
+        '-fsanitize=address,undefined,float-cast-overflow '
+        '-fno-sanitize-recover=all -fno-omit-frame-pointer',
+    ),
+    'threads': ('libtsan', '-fsanitize=thread'),
+}
 
 
 def run_sanitized(what, *arguments):
@@ -46,14 +53,15 @@ def run_sanitized(what, *arguments):
     UBSan, or under ThreadSanitizer. These are to be loaded before all else, with the library whose
     exceptions they watch. Python's own allocations live until it ends, so what leaks is not asked;
     MXNet itself is not compiled so that its threads could be understood."""
+    library, flags = SANITIZERS[what]
     libraries = [
         subprocess.run(
             [COMPILER, f'-print-file-name={name}.so'], check=True, text=True, stdout=subprocess.PIPE
         ).stdout.strip()
-        for name in (SANITIZERS[what], 'libstdc++')
+        for name in (library, 'libstdc++')
     ]
-    if not all(Path(library).is_absolute() for library in libraries):
-        pytest.skip(f'{COMPILER} has no {SANITIZERS[what]}')
+    if not all(Path(each).is_absolute() for each in libraries):
+        pytest.skip(f'{COMPILER} has no {library}')
     command = [sys.executable, *arguments]
     if what == 'threads':  # which cannot live with all that addresses may be
         if not shutil.which('setarch'):
@@ -63,8 +71,8 @@ def run_sanitized(what, *arguments):
         command,
         cwd=ROOT,
         OMP_NUM_THREADS='3',
-        GLUON_EDBATCH_SANITIZE=what,
-        GLUON_EDBATCH_NATIVE='1',
+        CXX=f'{COMPILER} {flags} -g1 -O1 -DEDB_SHARE_ALL',
+        GLUON_EDBATCH_NATIVE='native',
         LD_PRELOAD=' '.join(libraries),
         ASAN_OPTIONS='detect_leaks=0',
         UBSAN_OPTIONS='print_stacktrace=1',
@@ -79,7 +87,7 @@ import gluon_edbatch as edb, mxnet as mx
 forward = NativeRun.forward
 
 def forward_in_a_short_arena(run):
-    run._forward[-2] = mx.nd.zeros((1,))  # before the workspace, whose size is checked
+    run._arenas[-1] = mx.nd.zeros((1,))  # the size of the workspace is checked
     return forward(run)
 
 NativeRun.forward = forward_in_a_short_arena
@@ -137,14 +145,14 @@ samples = [mx.nd.ones((1, 4000)) * i for i in range(200)]
 evaluate()
 mx.nd.waitall()
 print('one after the other', flush=True)
-batch_words = native_run.batch_words
+make_table = native_run.make_table
 
 def overlapping(*arguments):
-    words, rows, values = batch_words(*arguments)
-    words[-1] = words[-3] + 1  # where the second result begins, and the first
-    return words, rows, values
+    words = make_table(*arguments)
+    words[-2] = words[-3] + 1  # where the second result begins, and the first; indices follow
+    return words
 
-native_run.batch_words = overlapping
+native_run.make_table = overlapping
 for _ in range(20):
     evaluate()
 mx.nd.waitall()

@@ -19,16 +19,6 @@ SOURCES = Path(__file__).with_name('src')
 BUILT = Path(__file__).with_name('built')  # where an installed package has its libraries
 FLAGS = ('-std=c++17', '-O3', '-fopenmp-simd', '-fno-math-errno', '-fno-trapping-math', '-fPIC')
 FOR_THIS_PROCESSOR = ('-march=native',)
-_FINELY = ('-g1', '-O1', '-DEDB_SHARE_ALL')  # the smallest batch has something for every thread
-SANITIZED = {
-    'memory': (
-        '-fsanitize=address,undefined,float-cast-overflow',
-        '-fno-sanitize-recover=all',
-        '-fno-omit-frame-pointer',
-        *_FINELY,
-    ),
-    'threads': ('-fsanitize=thread', *_FINELY),
-}
 
 # What the levels of x86-64 add to each other: a processor's feature as Linux calls it and, where
 # it is another, as the compiler does (which knows the levels' own names since GCC 11 and Clang 12).
@@ -114,7 +104,8 @@ def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path
 def run_compiler(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
     """Run the compiler; raise `BuildError` if it cannot be run, or fails."""
     system = '-isystem', str(mxnet / 'include')  # else there are warnings of MXNet's headers
-    command = [*shlex.split(compiler), *FLAGS, *system, *arguments]
+    program, *own = shlex.split(compiler)
+    command = [program, *FLAGS, *own, *system, *arguments]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:

@@ -7,9 +7,8 @@ was built, or sources were edited since, one is compiled at first use for this p
 ``GLUON_EDBATCH_NATIVE=native`` always does that. It is kept in ``$GLUON_EDBATCH_CACHE``, or else in
 the user's cache folder, under a name that tells sources, compiler and processor.
 
-To test the sources, ``GLUON_EDBATCH_SANITIZE=memory`` compiles a library that ends the program at
-memory errors and undefined behaviour, ``=threads`` one that reports data races. Python must then
-run with ``LD_PRELOAD`` of the compiler's ``libasan.so`` or ``libtsan.so``.
+``CXX`` may have flags. ``g++ -fsanitize=address`` finds memory errors if Python runs with
+``LD_PRELOAD`` of the compiler's ``libasan.so``; ``-DEDB_SHARE_ALL`` shares the smallest batch.
 """
 
 import ctypes
@@ -34,7 +33,6 @@ from ...mx.invoke import load_operators, run_for_effect
 from .compiler import (
     BUILT,
     FOR_THIS_PROCESSOR,
-    SANITIZED,
     BuildError,
     compile_library,
     features,
@@ -46,7 +44,6 @@ from .compiler import (
 )
 
 _MXNET = Path(mx.__file__).parent
-_INSTRUMENTS = SANITIZED.get(os.environ.get('GLUON_EDBATCH_SANITIZE', ''), ())
 _lock = threading.Lock()
 
 
@@ -123,7 +120,7 @@ def build() -> Path:
 def built() -> Optional[Path]:
     """Return the best library that came with the package; None if this processor can run none.
     Raise `BuildError` if the processor lacks a requested level."""
-    if _INSTRUMENTS or _wanted() == 'native':
+    if _wanted() == 'native':
         return None
     for level in reversed(_runnable()):
         path = BUILT / library_name(level, _MXNET)
@@ -154,10 +151,8 @@ def _wanted() -> str:
 def compiled() -> Path:
     """Return a library in the cache, of the requested level or for this processor, compiled if
     needed. Raise `BuildError` if that fails."""
-    flags = (
-        *_INSTRUMENTS,
-        *(FOR_THIS_PROCESSOR if _wanted() in ('1', 'native') else level_flags(*_runnable())),
-    )
+    is_native = _wanted() in ('1', 'native')
+    flags = FOR_THIS_PROCESSOR if is_native else level_flags(*_runnable())
     compiler = find_compiler()
     made_for = compiler, *flags, platform.machine(), *sorted(features())
     path = _cache() / f'edb_native_{fingerprint(_MXNET, *made_for)}.so'
