@@ -62,14 +62,16 @@ class EagerCalls:
         """Run one recorded call by MXNet, alone, and keep its results."""
         form = self._recording.forms[self._calls.forms[position]]
         node_type = form.node_type
+        reads = list(self._reads(position))
+        empty = frozenset([place for place, (_, _, values) in enumerate(reads) if not values])
         with modes(node_type.mode.recording, node_type.mode.training), node_type.ctx:
             variables = {
                 name: self._parameter(node_type, number)
                 for number, name in enumerate(node_type.graph.parameters)
             }
-            for number, array in enumerate(self._arguments(position)):
-                variables[INPUT % number] = array
-            results = run_graph(node_type, variables, self._without_values(position))
+            for number, read in enumerate(reads):
+                variables[INPUT % number] = self._argument(*read, form.rows)
+            results = run_graph(node_type, variables, empty)
         first = int(self._calls.outputs[position])
         for output, result in enumerate(results):
             self._keep(first + output, node_type.outputs[output].arena, result)
@@ -110,24 +112,15 @@ class EagerCalls:
                 several = [next(values) for _ in range(next(lengths))]
                 yield argument.arena, argument.kind, several
 
-    def _arguments(self, position: int) -> Iterator[NDArray]:
-        form = self._recording.forms[self._calls.forms[position]]
-        for key, kind, values in self._reads(position):
-            arrays = [self._array(value, key) for value in values]
-            if kind is Kind.ROWS:
-                yield arrays[0]
-            elif kind is Kind.FLAT:
-                yield concatenated(arrays)
-            elif arrays:
-                yield mx.nd.stack(*arrays, axis=1)
-            else:
-                yield mx.nd.zeros((form.rows, 1) + key.row_shape, ctx=key.ctx, dtype=key.dtype)
-
-    def _without_values(self, position: int) -> frozenset[int]:
-        """Return the positions of a call's ragged arguments that have no values."""
-        return frozenset(
-            [place for place, (_, _, values) in enumerate(self._reads(position)) if not values]
-        )
+    def _argument(self, key: ArenaKey, kind: Kind, values: Sequence[int], rows: int) -> NDArray:
+        arrays = [self._array(value, key) for value in values]
+        if kind is Kind.ROWS:
+            return arrays[0]
+        if kind is Kind.FLAT:
+            return concatenated(arrays)
+        if arrays:
+            return mx.nd.stack(*arrays, axis=1)
+        return mx.nd.zeros((rows, 1) + key.row_shape, ctx=key.ctx, dtype=key.dtype)
 
     def _find_arenas_read(self) -> None:
         """Note which values on a tape come from one arena: see `_gather`."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional, Protocol
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -22,18 +22,10 @@ from ..subgraph.node_type import NodeType
 from ..subgraph.padded import bucket_of
 from ..subgraph.sentences import inverse, lengths_first
 from .clock import Clock
-from .gradients import Gradients
 from .native.library import gather
 from .weights import Weights
 
 _MOST_ELEMENTS_NOW = 1 << 18  # of an arena: to compute larger ones takes too long to run now
-
-
-class Tape(Protocol):
-    """Differentiate batches that ran."""
-
-    def backward(self, gradients: Gradients) -> None:
-        """Add to the gradients of the arguments that the batches read."""
 
 
 class Imported(NamedTuple):
@@ -70,7 +62,7 @@ class ExecutionState:
         ]
         # Gradient arenas, for the kinds that can have gradients.
         self.gradients: list[Any] = [memory and memory.array for memory in self._gradient_memories]
-        self.tapes: list[Tape] = []  # in the order in which the batches ran
+        self.tapes: list[Any] = []  # what differentiates batches, in the order in which they ran
         self.fence: Optional[NDArray] = None  # something small that the last step writes at its end
         self.weights = Weights(recording, self.taped)
         self.given: list[tuple[NDArray, int, int, int]] = []  # array, arena, begin, end
