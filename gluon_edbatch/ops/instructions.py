@@ -113,7 +113,6 @@ class Place(IntEnum):
     KEPT = 2  # in the workspace, for the backward pass
     OUTPUT = 3  # in the arena that a result belongs to
     INPUT = 4  # in the arena that an argument comes from
-    PARAMETER = 5  # there is but one, the parameter itself
 
 
 class View(NamedTuple):

@@ -18,7 +18,7 @@ from gluon_edbatch.execute.native import compiler, library, native_run
 from gluon_edbatch.execute.native.library import gather
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import steps
-from gluon_edbatch.ops.instructions import Opcode, Place
+from gluon_edbatch.ops.instructions import Opcode
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.cases import in_one_test
@@ -383,8 +383,7 @@ def test_products_of_pieces_of_ragged_values(types):
 
 
 def test_parameters_that_are_read_by_every_row(types):
-    """Parameters are copied to each row only if more than elementwise operators read them; copies
-    hold the values after an update."""
+    """Each row has a copy of them, which holds the values after an update."""
 
     class Scaled(gluon.HybridBlock):
         def __init__(self):
@@ -410,13 +409,13 @@ def test_parameters_that_are_read_by_every_row(types):
             loss = edb.concat(values).square().sum()
         loss.backward()
         trainer.step(1)
-    places = [
-        register.place
+    operations = [
+        instruction.op
         for kind in types
         if native_program(kind)
-        for register in native_program(kind).program.registers
+        for instruction in native_program(kind).program.instructions
     ]
-    assert Place.PARAMETER in places
+    assert Opcode.PARAMETER_ROW in operations
 
 
 def test_what_has_no_rule_says_so(types):

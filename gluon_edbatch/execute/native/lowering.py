@@ -203,7 +203,6 @@ class Lowering(LoweringContext):
                 self._operator(node)
         for position, head in enumerate(self.heads):
             self._result(position, head)
-        _spare_copies(self.registers, self.instructions)
         for instruction in self.instructions:
             for view in read_backward(instruction):
                 self.registers[view.register].kept = True
@@ -379,28 +378,6 @@ def _is_of_rows(op: Op, node: Node, arrangement: Arrangement) -> bool:
     return (arrangement in (Arrangement.CHANNELS, Arrangement.STEPS) and op.elementwise) or (
         arrangement is Arrangement.STEPS and op.by_value(node.attrs)
     )
-
-
-# --- what need not be copied ---------------------------------------------------------------------
-
-
-def _spare_copies(registers: list[Register], instructions: list[Instruction]) -> None:
-    """Read a parameter in place where an instruction would read the same row again and again."""
-    readers: list[list[Instruction]] = [[] for _ in registers]
-    for instruction in instructions:
-        for view in (instruction.a, instruction.b, instruction.third):
-            if view.register >= 0:
-                readers[view.register].append(instruction)
-    for instruction in instructions:
-        out = instruction.out
-        register = registers[out.register]
-        if (
-            instruction.op is Opcode.PARAMETER_ROW
-            and register.place is Place.SCRATCH
-            and register.width == out.width
-            and all(each.op is Opcode.BINARY for each in readers[out.register])
-        ):
-            register.place, register.position = Place.PARAMETER, instruction.parameter
 
 
 # --- what the backward pass needs ----------------------------------------------------------------

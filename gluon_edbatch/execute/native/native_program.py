@@ -25,7 +25,7 @@ def layout(program: RowProgram, training: bool) -> np.ndarray:
         if training and register.kept:
             if place is Place.INPUT:
                 gathered = WANTED
-            elif place in (Place.SCRATCH, Place.PARAMETER):
+            elif place is Place.SCRATCH:
                 place = Place.KEPT
         words[i] = (
             register.width,

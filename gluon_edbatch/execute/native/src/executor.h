@@ -204,8 +204,7 @@ template <typename T> class alignas(64) Executor {
     values_.assign(registers.size(), nullptr);
     for (size_t i = 0; i < registers.size(); ++i) {
       const Register& r = registers[i];
-      if (r.value == kParameter) values_[i] = parameter(r.value_at);
-      else values_[i] = lying_value(r);
+      values_[i] = lying_value(r);
       if (values_[i]) continue;
       if (r.value == kInput) values_[i] = gathered(r, again);
       else if (r.value == kScratch && !again) values_[i] = taken(r);
@@ -250,11 +249,7 @@ template <typename T> class alignas(64) Executor {
     T* base = bases[view.reg];
     return Rows<T>{base ? base + view.offset : nullptr, r.width, view.width, count(r)};
   }
-  Rows<T> value(const View& view) const {
-    Rows<T> found = rows(view, values_);
-    if (view.reg >= 0 && program_->registers[view.reg].value == kParameter) found.stride = 0;
-    return found;
-  }
+  Rows<T> value(const View& view) const { return rows(view, values_); }
   Rows<T> gradient(const View& view) const { return rows(view, gradients_); }
 
   // A value that a gradient reads: where it was not kept, no other may take its place.
@@ -356,7 +351,7 @@ template <typename T> class alignas(64) Executor {
       case kStrided: strided(out, a, i.i0, i.i1, i.i2, i.i3, false); break;
       case kTranspose: transpose(out, a, i.i0, i.i1, i.i2, false); break;
       case kParameterRow:
-        for (int64_t row = 0; out.stride && row < out.count; ++row)  // else it is read as it lies
+        for (int64_t row = 0; row < out.count; ++row)
           std::memcpy(out[row], parameter(i.parameter), out.width * sizeof(T));
         break;
       case kSegmentSoftmax: segment_softmax(out, a, parents_, i.i0 != 0); break;

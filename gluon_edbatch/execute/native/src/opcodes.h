@@ -57,8 +57,7 @@ enum Place : int64_t {
   kScratch = 1,
   kKept = 2,
   kOutput = 3,
-  kInput = 4,
-  kParameter = 5
+  kInput = 4
 };
 
 enum Spread : int64_t {
