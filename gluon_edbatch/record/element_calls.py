@@ -6,13 +6,14 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
+import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
 from ..ops.attrs import Attrs
 from ..subgraph.elements import SubgraphPart
 from ..subgraph.node_type import Kind
-from ..subgraph.spec import Spec
+from ..subgraph.spec import Spec, spec_of
 from ..subgraph.structure import unflatten
 from .calls import Form
 from .forms import Forms
@@ -151,8 +152,11 @@ def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others
         return None
     if not others:
         return RaggedArray(store, ids[which])
-    values = [recording.value_type(store, each) for each in ids[which]]
-    return recording.ragged([value[(slice(None), *others)] for value in values])
+    key = slice(None), *others
+    if not ids:  # of the values that it would have
+        shape = np.empty(store.spec.shape, bool)[key].shape
+        return RaggedArray(recording.store(spec_of(shape, store.spec.dtype, store.spec.ctx)), [])
+    return recording.ragged([recording.value_type(store, each)[key] for each in ids[which]])
 
 
 def rearranged(

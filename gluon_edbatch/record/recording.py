@@ -356,7 +356,7 @@ class Recording(Forms):
                     op, attrs, leaves, shared, arrays
                 )
             self.shared.update([(id(array), array) for array in arrays])
-            if fuses and form.node_type.whole and not shared:
+            if fuses and form.node_type.whole and not (shared or form.node_type.joins_rows):
                 matrices = rows_that_differ(op, attrs, leaves)
                 found = fused(self, op, attrs, leaves, matrices) if matrices else None
                 if found is not None:

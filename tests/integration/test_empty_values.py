@@ -260,6 +260,8 @@ def test_positions_are_errors(way):
             with pytest.raises(IndexError):
                 (ragged([]) + 1)[:, position]
         assert (ragged([]) * 2)[:, 0:].shape == (1, 0, H)
+        assert (ragged([]) * 2)[:, :, 1:3].shape == (1, 0, 2)
+        assert ragged([]).astype('float64').dtype == np.float64
         assert ragged([]).lengths.asscalar() == 0
 
 

@@ -82,8 +82,8 @@ def lower(node_type: NodeType) -> tuple[RowProgram, list[str]]:
         'cpu',
         argument_dtypes(node_type),
     )
-    if node_type.ragged:
-        ragged = {INPUT % position for position in node_type.ragged}
+    ragged = {INPUT % place for place in node_type.ragged}.intersection(node_type.trial_shapes)
+    if ragged:  # that are read
         graph = values_first(graph, node_type.trial_shapes, ragged)
     if options.horizontal:
         graph = debug.changed('horizontal', graph, horizontal(graph))

@@ -104,7 +104,7 @@ class NativeRun:
     def forward(self) -> bool:
         """Run the batches into the arenas; return whether they can be differentiated."""
         if not self._words[WORKSPACE]:
-            ndarray_api.run(address('edb_measure'), self._words, [])
+            run_native(address('edb_measure'), self._words, [])
         self.table = upload(self._words, self._ctx)  # to MXNet the operator writes it
         self._workspace = Memory((int(self._words[WORKSPACE]),), self._dtype, self._ctx)
         arenas = [*self._arenas, self._workspace.array, *self._laps]
