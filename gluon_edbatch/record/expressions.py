@@ -190,7 +190,8 @@ def fused(
     if known is None:
         pattern = [item for item in key if item.__class__ is int]
         known = _expression(recording, op, attrs, parts, pattern, values) or False
-        recording.forms_by_key[of_all] = known
+        if known or not any(map(_is_without_values, values)):
+            recording.forms_by_key[of_all] = known
     if not known:
         return None
     if not known.axes:
@@ -246,6 +247,10 @@ def _read(
                     value = LazyArray(value._store, value._id)
                 values.append(value)
     return True
+
+
+def _is_without_values(value: Any) -> bool:
+    return value.__class__ is RaggedArray and not value._ids
 
 
 def _identity(value: Any) -> Any:
@@ -333,9 +338,12 @@ def _expression(
     last = operators.setdefault((op, attrs, tuple(inputs)), len(operators))
     ordered, mode = tuple(operators)[: last + 1], recording.mode
     try:
-        if matrices or any([value._store.packed for value in values]):
-            return _of_sentences(recording, values, ordered, frozenset(matrices), mode)
-        return _of_ragged(recording, values, ordered, mode)
+        found = None
+        if not matrices and not any([value._store.packed for value in values]):
+            found = _of_ragged(recording, values, ordered, mode)
+            if found is not None and len(found.axes) < 2:
+                return found
+        return _of_sentences(recording, values, ordered, frozenset(matrices), mode) or found
     except (RecordError, NoRule, mx.base.MXNetError):
         return None
 
@@ -372,9 +380,10 @@ def _of_sentences(
     matrices: frozenset[int],
     mode: Mode,
 ) -> Optional[Expression]:
-    """Return an expression of packed sentences and matrices, whose result has their lengths along
-    several axes, or along that of rows, until one call is recorded."""
-    if any([each.__class__ is RaggedArray or each._store.packed == SEVERAL for each in values]):
+    """Return an expression of packed sentences, ragged values and matrices, whose result has their
+    lengths along several axes, or along that of rows, until one call is recorded."""
+    values = [stacked(recording, value) for value in values]
+    if any([value._store.packed == SEVERAL for value in values]):
         return None
     maker = operator_maker(_name_of(operators), operators)
     axes = {i: value._store.packed for i, value in enumerate(values) if value._store.packed}
@@ -386,6 +395,9 @@ def _of_sentences(
     packed = packed_call(recording, maker, padding, known, values)
 
     def call(values: Sequence[LazyArray]) -> Any:
+        if any(map(_is_without_values, values)):
+            return None
+        values = [stacked(recording, value) for value in values]
         if packed is None or not packed.lengths(values):
             return None
         return packed.record(recording, values)

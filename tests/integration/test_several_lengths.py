@@ -214,6 +214,22 @@ def test_noise_of_weights_is_drawn_once():
             np.testing.assert_allclose(context.asnumpy(), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize('native', [True, False])
+def test_self_attention_of_ragged_values_by_operators(native):
+    dense, nd = nn.Dense(UNITS, in_units=UNITS), edb.nd
+    dense.initialize()
+    draw = np.random.RandomState(0)
+    samples = [[mx.nd.array(draw.normal(size=(1, UNITS))) for _ in range(n)] for n in ONE]
+
+    def model(words):
+        ragged = edb.ragged(list(map(dense, words)))
+        weights = nd.softmax(nd.batch_dot(ragged, ragged, transpose_b=True))
+        return nd.batch_dot(weights, ragged).sum(axis=1)
+
+    assert_matches_eager(model, samples, blocks=[dense], schedulers=['fsm'], atol=1e-5)
+    assert sum(batches(model, samples, native=native).values()) <= 4
+
+
 class Encoder(gluon.HybridBlock):
     """An LSTM of each of two sentences, and attention between them."""
 
