@@ -404,8 +404,10 @@ def _recorded(arg: Any) -> Any:
     """Return an argument for a call in the present scope."""
     if arg.__class__ in (list, tuple):
         return arg.__class__(map(_recorded, arg))
-    if not is_eagerly_empty(arg):
+    if not isinstance(arg, (EagerRagged, EagerNumpyRagged)):
         return arg
+    if not is_eagerly_empty(arg):
+        return current_recording().ragged([arg[:, place] for place in range(arg.shape[1])])
     made = arg._alone._made
     return current_recording().values([arg])[0] if made is None else made()
 

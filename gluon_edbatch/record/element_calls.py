@@ -161,12 +161,20 @@ def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others
 
 def rearranged(
     recording: Any, op: str, attributes: tuple[tuple[str, str], ...], leaves: Sequence[Any]
-) -> Optional[RaggedArray]:
+) -> Any:
     """Return the result of an operator that only reorders values along the ragged axis, without a
     computation; None for any other operator."""
     if op not in ('Concat', 'slice_axis', 'reverse'):
         return None
     attrs, rank, store = Attrs(attributes), leaves[0].ndim, leaves[0]._store
+    if op == 'Concat' and attrs.axis('dim', rank, 1) == _AXIS:
+        full = [leaf for leaf in leaves if not _is_ragged(leaf) or leaf._ids]
+        if len(full) == 1:
+            return recording.operator('_copy', (), full)
+        if 0 < len(full) < len(leaves):
+            count = ('num_args', str(len(full)))
+            others = tuple([pair for pair in attributes if pair[0] != 'num_args'])
+            return recording.operator(op, (*others, count), full)
     if any(not _is_ragged(leaf) or leaf._store is not store for leaf in leaves):
         return None
     ids = [value for leaf in leaves for value in leaf._ids]

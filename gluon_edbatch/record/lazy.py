@@ -909,6 +909,12 @@ class _KnowsLengths:
             return self._alone.call(lambda own: own.astype(*dtype, **options), (self,))
         return super().astype(*dtype, **options)  # type: ignore[misc]  # of NDArray
 
+    def copy(self, *order):
+        """Return a copy of the array, as ``NDArray.copy``."""
+        if is_eagerly_empty(self):
+            return self._alone.call(lambda own: own.copy(*order), (self,))
+        return super().copy(*order)  # type: ignore[misc]  # of NDArray
+
     def detach(self):
         """Return the array without a gradient, as ``NDArray.detach``."""
         if is_eagerly_empty(self):

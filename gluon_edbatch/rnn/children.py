@@ -51,7 +51,8 @@ class ChildrenCell(gluon.HybridBlock):
         else:  # a NumPy array, which becomes one as mx.nd.array does it
             dtype, ctx = np.float32 if like.dtype == np.float64 else like.dtype, None
         if not children and current_recording() is None:  # their sum is zero, as that of zeros is
-            zeros = mx.nd.zeros((1, *self._state_shape), ctx or mx.current_context(), dtype)
+            module = mx.np if mx.util.is_np_array() else mx.nd
+            zeros = module.zeros((1, *self._state_shape), ctx=ctx, dtype=dtype)
             return (zeros,) * self.values_of_child
         return tuple(ragged(part, self._state_shape, dtype, ctx) for part in parts)
 

@@ -74,8 +74,7 @@ def test_encoders_batch_by_length(kind, valid):
     with edb.batching() as scope:
         values = [model(x) for x in samples]
     edb.forward(values)
-    packed = kind == 'transformer'
-    assert batches_of(scope, type(net).__name__) == (1 if packed else len(set(LENGTHS)))
+    assert batches_of(scope, type(net).__name__) == 1
 
 
 CELLS = {
