@@ -96,5 +96,5 @@ def reduce_values(call: LoweredCall, op: Opcode, number: int, other: Optional[fl
         if other is None:
             raise Unsupported(f'has {call.op} of fewer values')
         view = low.new(x.view.width, True)
-        low.emit(Opcode.TAIL, view, x.view, numbers=(x.tail,), reals=(other,))
+        low.emit(Opcode.SEGMENT_MASK, view, x.view, numbers=(x.tail,), reals=(other,))
     low.emit(op, call.out(False), view, numbers=(number,))

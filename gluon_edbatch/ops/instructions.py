@@ -22,26 +22,24 @@ class Opcode(IntEnum):
     EXPAND = 4
     SEGMENT_SUM = 5
     LOOKUP = 6
-    LOG_SOFTMAX = 7
-    SOFTMAX = 8
-    PICK = 9
-    REDUCE = 10
-    BATCH_PRODUCT = 11
-    CONSTANT = 12
-    STRIDED = 13
-    TRANSPOSE = 14
-    PARAMETER_ROW = 15
-    SEGMENT_SOFTMAX = 16
-    SEGMENT_EXTREME = 17
-    SEGMENT_MASK = 18
-    SEGMENT_PICK = 19
-    POSITIONS = 20
-    LAYER_NORM = 21
-    ATTENTION = 22
-    WINDOW = 23
-    TAIL = 24
-    RECURRENT = 25
-    DROPOUT = 26
+    SOFTMAX = 7
+    PICK = 8
+    REDUCE = 9
+    BATCH_PRODUCT = 10
+    CONSTANT = 11
+    STRIDED = 12
+    TRANSPOSE = 13
+    PARAMETER_ROW = 14
+    SEGMENT_SOFTMAX = 15
+    SEGMENT_EXTREME = 16
+    SEGMENT_MASK = 17
+    SEGMENT_PICK = 18
+    POSITIONS = 19
+    LAYER_NORM = 20
+    ATTENTION = 21
+    WINDOW = 22
+    RECURRENT = 23
+    DROPOUT = 24
 
 
 class Function(NamedTuple):
@@ -228,13 +226,12 @@ def read_backward(instruction: Instruction) -> list[View]:
     return {
         Opcode.PRODUCT: [a],
         Opcode.LOOKUP: [a],
-        Opcode.LOG_SOFTMAX: [out],
         Opcode.SOFTMAX: [out],
         Opcode.PICK: [b],
         Opcode.BATCH_PRODUCT: [a, b],
         Opcode.SEGMENT_SOFTMAX: [out],
         Opcode.SEGMENT_EXTREME: [out, a],
-        Opcode.SEGMENT_MASK: [b],
+        Opcode.SEGMENT_MASK: [b] if b is not NO_VIEW else [],
         Opcode.SEGMENT_PICK: [b],
         Opcode.LAYER_NORM: [a],
         Opcode.ATTENTION: [a, b, instruction.third],

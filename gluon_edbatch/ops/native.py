@@ -457,17 +457,17 @@ def _product_of_values(call: LoweredCall, a: Value, b: Value, turned: tuple[bool
         attention_fusion.batch_dot(call)
 
 
-def softmax(op: Opcode) -> NativeRule:
+def softmax(log: bool = False) -> NativeRule:
     def rule(call: LoweredCall) -> None:
         x, axis = call.x, call.attrs.axis('axis', call.rank, -1)
         if len(call.inputs) > 1 or call.attrs.get('temperature', 'None') != 'None':
             raise Unsupported(f'has {call.op} with options')
         if x.ragged and axis == 1:
-            call.emit(Opcode.SEGMENT_SOFTMAX, numbers=(int(op is Opcode.LOG_SOFTMAX),))
+            call.emit(Opcode.SEGMENT_SOFTMAX, numbers=(int(log),))
             return
         if axis != call.rank - 1 or not x.shape:
             raise Unsupported(f'has {call.op} along another axis')
-        call.emit(op, numbers=(x.shape[-1],))
+        call.emit(Opcode.SOFTMAX, numbers=(x.shape[-1], int(log)))
 
     return rule
 

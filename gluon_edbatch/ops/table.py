@@ -15,7 +15,7 @@ from . import padding_rules as padding
 from . import row_rules as rows
 from .attention_fusion import by_heads
 from .attrs import Attrs
-from .instructions import ADD, AFFINE, COPY, Function, Opcode, binary_function, unary_function
+from .instructions import ADD, AFFINE, COPY, Function, binary_function, unary_function
 from .lowering_context import ORDERS, Arrangement
 from .native import inverse, scalar
 from .numbers import NUMPY_ARITHMETIC, operand
@@ -286,7 +286,7 @@ _each(
     whole=whole.later('axis', -1),
     padding=padding.normalised(At.LOWEST, At.ZERO),
     decomposition=padding.decomposed_softmax(),
-    native=native.softmax(Opcode.SOFTMAX),
+    native=native.softmax(),
     arranged=by_heads(attention_fusion.softmax),
 )
 _each(
@@ -295,7 +295,7 @@ _each(
     whole=whole.along_first,
     padding=padding.normalised(At.LOWEST, At.ANY),
     decomposition=padding.decomposed_softmax(logarithm=True),
-    native=native.softmax(Opcode.LOG_SOFTMAX),
+    native=native.softmax(log=True),
 )
 _each(
     'softmin',

@@ -332,16 +332,15 @@ template <typename T> class alignas(64) Executor {
       case kBinary:
         with_binary<T>(i.i0, [&](auto f, Slope) { binary_forward(f, out, a, b, i.i1, i.i2); });
         break;
-      case kExpand: expand(out, a, parents_, block_.row); break;
+      case kExpand: expand(out, a, parents_, block_.row, false); break;
       case kSegmentSum:
         clear(out);
         segment_add(out, a, parents_, block_.row);
         if (i.i0) per_value(out, a.count, parents_, block_.row);
         break;
       case kLookup: lookup(out, parameter(i.parameter), i.i0, i.i1, a); break;
-      case kLogSoftmax: softmax(out, a, i.i0, true); break;
-      case kSoftmax: softmax(out, a, i.i0, false); break;
-      case kPick: pick(out, a, b); break;
+      case kSoftmax: softmax(out, a, i.i0, i.i1 != 0); break;
+      case kPick: pick(out, a, b, false); break;
       case kReduce: reduce(out, a, i.i0, i.i1, T(i.f0)); break;
       case kBatchProduct: batch_product(out, a, b, product_shape(i)); break;
       case kConstant:
@@ -361,9 +360,9 @@ template <typename T> class alignas(64) Executor {
         break;
       case kSegmentPick:  // the last state of a layer without steps is its first one, zero
         clear(out);
-        segment_pick(out, a, b, parents_, block_.row);
+        segment_pick(out, a, b, parents_, block_.row, false);
         break;
-      case kSegmentMask: segment_mask(out, a, b, parents_, block_.row, T(i.f0), false); break;
+      case kSegmentMask: segment_mask(out, a, b, i.i0, parents_, block_.row, T(i.f0), false); break;
       case kPositions: positions(out, parents_); break;
       case kLayerNorm:
         layer_norm(out, a, parameter(i.parameter), parameter(i.bias), i.i0, T(i.f0));
@@ -373,7 +372,6 @@ template <typename T> class alignas(64) Executor {
         break;
       case kDropout: dropout(out, a, noise(i, i.f0), first_row(i), false); break;
       case kWindow: window(out, a, parents_, i.i0, i.i1, i.i2, false); break;
-      case kTail: tail(out, a, parents_, i.i0, T(i.f0), false); break;
       case kRecurrent:
         recurrent(i, parameter(i.bias))
             .forward({out, a, b, value(before(i)), value(cells(i)), value(first_cells(i))});
@@ -418,13 +416,10 @@ template <typename T> class alignas(64) Executor {
       case kExpand: segment_add(da, dy, parents_, block_.row); break;
       case kSegmentSum:
         if (i.i0) segment_mean_backward(dy, da, parents_, block_.row);
-        else expand_add(da, dy, parents_, block_.row);
+        else expand(da, dy, parents_, block_.row, true);
         break;
-      case kLogSoftmax:
-        softmax_backward(dy, da, kept_value(i.out, "log_softmax"), i.i0, true);
-        break;
-      case kSoftmax: softmax_backward(dy, da, kept_value(i.out, "softmax"), i.i0, false); break;
-      case kPick: pick_backward(dy, da, kept_value(i.b, "pick")); break;
+      case kSoftmax: softmax_backward(dy, da, kept_value(i.out, "softmax"), i.i0, i.i1 != 0); break;
+      case kPick: pick(dy, da, kept_value(i.b, "pick"), true); break;
       case kReduce: reduce_backward(dy, da, i.i0, i.i1, T(i.f0)); break;
       case kBatchProduct:
         batch_product_backward(dy, da, db, kept_value(i.a, "batch_dot"),
@@ -440,11 +435,13 @@ template <typename T> class alignas(64) Executor {
                                  kept_value(i.out, "ragged max"), parents_, block_.row);
         break;
       case kSegmentPick:
-        segment_pick_backward(dy, da, kept_value(i.b, "pick"), parents_, block_.row);
+        segment_pick(dy, da, kept_value(i.b, "pick"), parents_, block_.row, true);
         break;
-      case kSegmentMask:
-        segment_mask(da, dy, kept_value(i.b, "SequenceMask"), parents_, block_.row, T(0), true);
+      case kSegmentMask: {
+        const Rows<T> lengths = i.b.reg < 0 ? value(i.b) : kept_value(i.b, "SequenceMask");
+        segment_mask(da, dy, lengths, i.i0, parents_, block_.row, T(0), true);
         break;
+      }
       case kLayerNorm:
         layer_norm_backward<T>(dy, da, kept_value(i.a, "LayerNorm"), parameter(i.parameter),
                                nullptr, nullptr, i.i0, T(i.f0));
@@ -459,7 +456,6 @@ template <typename T> class alignas(64) Executor {
       }
       case kDropout: dropout(da, dy, noise(i, i.f0), first_row(i), true); break;
       case kWindow: window(dy, da, parents_, i.i0, i.i1, i.i2, true); break;
-      case kTail: tail(da, dy, parents_, i.i0, T(0), true); break;
       case kRecurrent:
         recurrent(i, nullptr)
             .backward(

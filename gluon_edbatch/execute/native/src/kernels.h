@@ -169,27 +169,28 @@ void slopes(T* d, bool fixed, int64_t n, const T* a, bool fixed_a, const T* b, b
   }
 }
 
+template <typename T, typename Slope>
+void slopes_of_pairs(Slope slope, const Rows<T>& dy, const Rows<T>& d, const Rows<T>& a,
+                     const Rows<T>& b) {
+  sweep(
+      [slope](int64_t n, const T* g, T* to, const T* u, const T* v) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) to[i] += g[i] * slope(u[i], v[i]);
+      },
+      dy, d, a, b);
+}
+
 // Values may be missing where slopes read none; any stand in for them.
 template <typename T, typename F>
 void binary_backward(F f, const Rows<T>& dy, const Rows<T>& da, const Rows<T>& db, Rows<T> a,
                      Rows<T> b, int64_t how_a, int64_t how_b) {
+  const auto first = [f](T u, T v) { return f.first(u, v); };
+  const auto second = [f](T u, T v) { return f.second(u, v); };
   if (how_a == kSame && how_b == kSame) {
     if (!a) a = dy;
     if (!b) b = dy;
-    if (da)
-      sweep(
-          [f](int64_t n, const T* g, T* d, const T* u, const T* v) {
-#pragma GCC ivdep
-            for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.first(u[i], v[i]);
-          },
-          dy, da, a, b);
-    if (db)
-      sweep(
-          [f](int64_t n, const T* g, T* d, const T* u, const T* v) {
-#pragma GCC ivdep
-            for (int64_t i = 0; i < n; ++i) d[i] += g[i] * f.second(u[i], v[i]);
-          },
-          dy, db, a, b);
+    if (da) slopes_of_pairs(first, dy, da, a, b);
+    if (db) slopes_of_pairs(second, dy, db, a, b);
     return;
   }
   const T zero = 0;  // of values that are missing
@@ -207,10 +208,10 @@ void binary_backward(F f, const Rows<T>& dy, const Rows<T>& da, const Rows<T>& d
       const bool fixed_a = !a || how_a == kRepeat, fixed_b = !b || how_b == kRepeat;
       if (da)
         slopes(da[row] + at_a, how_a == kRepeat, step, u, fixed_a, v, fixed_b,
-               [=](int64_t i, T x, T y) { return g[i] * f.first(x, y); });
+               [=](int64_t i, T x, T y) { return g[i] * first(x, y); });
       if (db)
         slopes(db[row] + at_b, how_b == kRepeat, step, u, fixed_a, v, fixed_b,
-               [=](int64_t i, T x, T y) { return g[i] * f.second(x, y); });
+               [=](int64_t i, T x, T y) { return g[i] * second(x, y); });
     }
 }
 
@@ -222,17 +223,13 @@ template <typename T> int64_t clipped(T index, int64_t count) {
 
 // --- ragged values: each belongs to a row of the batch -----------------------------------------
 
-// out[m] = a[parents[m] - first]
+// out[m] = a[parents[m] - first], or is added to
 template <typename T>
-void expand(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first) {
+void expand(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first,
+            bool adds) {
   for (int64_t m = 0; m < out.count; ++m)
-    std::memcpy(out[m], a[parents[m] - first], out.width * sizeof(T));
-}
-
-// out[m] += a[parents[m] - first]
-template <typename T>
-void expand_add(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first) {
-  for (int64_t m = 0; m < out.count; ++m) add_line(out[m], a[parents[m] - first], out.width);
+    if (adds) add_line(out[m], a[parents[m] - first], out.width);
+    else std::memcpy(out[m], a[parents[m] - first], out.width * sizeof(T));
 }
 
 // out[parents[m] - first] += a[m]
@@ -267,18 +264,6 @@ void window(const Rows<T>& out, const Rows<T>& x, const int32_t* parents, int64_
           for (int64_t c = 0; c < x.width; ++c) y[c * size] = inside ? z[c] : T(0);
         }
       }
-  });
-}
-
-// Copies, or adds, the values of each row but for the last `count`; copies have `other` there.
-template <typename T>
-void tail(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t count, T other,
-          bool adds) {
-  segments(a.count, parents, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t c = 0; c < a.width; ++c)
-        if (adds) out[row][c] += row < end - count ? a[row][c] : T(0);
-        else out[row][c] = row < end - count ? a[row][c] : other;
   });
 }
 
@@ -329,12 +314,13 @@ void segment_extreme_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T
 }
 
 // The values from `lengths` on, of each row of the batch, give way to a number; or their gradients
-// get nothing.
+// get nothing. Without lengths it is the last `count` values.
 template <typename T>
-void segment_mask(const Rows<T>& out, const Rows<T>& a, const Rows<T>& lengths,
+void segment_mask(const Rows<T>& out, const Rows<T>& a, const Rows<T>& lengths, int64_t count,
                   const int32_t* parents, int64_t first, T number, bool accumulate) {
   segments(a.count, parents, [&](int64_t begin, int64_t end) {
-    const int64_t kept = begin + static_cast<int64_t>(*lengths[parents[begin] - first]);
+    const int64_t kept =
+        lengths ? begin + static_cast<int64_t>(*lengths[parents[begin] - first]) : end - count;
     for (int64_t m = begin; m < end; ++m)
       for (int64_t i = 0; i < a.width; ++i) {
         const T value = m < kept ? a[m][i] : number;
@@ -343,24 +329,18 @@ void segment_mask(const Rows<T>& out, const Rows<T>& a, const Rows<T>& lengths,
   });
 }
 
-// Column by column, the value at a position among those of each row of the batch, or the last.
+// Column by column, the value at a position among those of each row of the batch, or the last. Or
+// its gradient is added.
 template <typename T>
 void segment_pick(const Rows<T>& out, const Rows<T>& a, const Rows<T>& index,
-                  const int32_t* parents, int64_t first) {
+                  const int32_t* parents, int64_t first, bool back) {
   segments(a.count, parents, [&](int64_t begin, int64_t end) {
     const int64_t row = parents[begin] - first;
-    for (int64_t i = 0; i < a.width; ++i)
-      out[row][i] = a[begin + clipped(index[row][i], end - begin)][i];
-  });
-}
-
-template <typename T>
-void segment_pick_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& index,
-                           const int32_t* parents, int64_t first) {
-  segments(da.count, parents, [&](int64_t begin, int64_t end) {
-    const int64_t row = parents[begin] - first;
-    for (int64_t i = 0; i < da.width; ++i)
-      da[begin + clipped(index[row][i], end - begin)][i] += dy[row][i];
+    for (int64_t i = 0; i < a.width; ++i) {
+      T& x = a[begin + clipped(index[row][i], end - begin)][i];
+      if (back) x += out[row][i];
+      else out[row][i] = x;
+    }
   });
 }
 
@@ -521,20 +501,16 @@ void layer_norm_backward(const Rows<T>& dy, const Rows<T>& da, const Rows<T>& a,
     }
 }
 
+// The element at a position of each group of columns; or its gradient is added.
 template <typename T>
-void pick(const Rows<T>& out, const Rows<T>& a, const Rows<T>& index) {
+void pick(const Rows<T>& out, const Rows<T>& a, const Rows<T>& index, bool back) {
   const int64_t length = a.width / out.width;
   for (int64_t row = 0; row < out.count; ++row)
-    for (int64_t g = 0; g < out.width; ++g)
-      out[row][g] = a[row][g * length + clipped(index[row][g], length)];
-}
-
-template <typename T>
-void pick_backward(const Rows<T>& dy, const Rows<T>& dx, const Rows<T>& index) {
-  const int64_t length = dx.width / dy.width;
-  for (int64_t row = 0; row < dy.count; ++row)
-    for (int64_t g = 0; g < dy.width; ++g)
-      dx[row][g * length + clipped(index[row][g], length)] += dy[row][g];
+    for (int64_t g = 0; g < out.width; ++g) {
+      T& x = a[row][g * length + clipped(index[row][g], length)];
+      if (back) x += out[row][g];
+      else out[row][g] = x;
+    }
 }
 
 // (outer, length, inner) summed over length, times factor.
