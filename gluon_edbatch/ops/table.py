@@ -319,24 +319,14 @@ _each(
     padding=padding.l2_normalization,
     native=native.l2_normalization,
 )
-for _name, _neutral in (('argmax', At.LOWEST), ('argmin', At.HIGHEST)):
-    _each(
-        _name,
-        rows=rows.other_axis('axis', None),
-        whole=whole.or_all(None),
-        padding=padding.position_of(_neutral),
-    )
-for _name, _order in (
-    ('argsort', None),
-    ('sort', padding.ordered(ascends=True, gives='value')),
-    ('topk', padding.ordered(ascends=False, gives='indices')),
+for _name, _axis, _order in (
+    ('argmax', None, padding.position_of(At.LOWEST)),
+    ('argmin', None, padding.position_of(At.HIGHEST)),
+    ('argsort', -1, None),
+    ('sort', -1, padding.ordered(ascends=True, gives='value')),
+    ('topk', -1, padding.ordered(ascends=False, gives='indices')),
 ):
-    _each(
-        _name,
-        rows=rows.other_axis('axis', -1),
-        whole=whole.or_all(-1),
-        padding=_order,
-    )
+    _each(_name, rows=rows.other_axis('axis', _axis), whole=whole.or_all(_axis), padding=_order)
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all(None))
 _each(
@@ -422,7 +412,6 @@ _each(
     never_adds=True,
 )
 _each('Pad', rows=rows.first_only, padding=padding.padded)
-_each('depth_to_space space_to_depth im2col', rows=rows.first_only)
 
 # --- positions -----------------------------------------------------------------------------------
 
@@ -458,22 +447,19 @@ _each(
 
 # --- sequences -----------------------------------------------------------------------------------
 
-_each(
-    'SequenceMask',
-    rows=rows.sequence,
-    whole=whole.sequence,
-    padding=padding.sequence_mask,
-    native=native.sequence_mask,
-    indices=(1,),
-)
-_each(
-    'SequenceLast',
-    rows=rows.sequence,
-    whole=whole.sequence,
-    padding=padding.sequence_last,
-    indices=(1,),
-)
-_each('SequenceReverse', rows=rows.sequence, whole=whole.sequence, indices=(1,))
+for _name, _padding, _native in (
+    ('SequenceMask', padding.sequence_mask, native.sequence_mask),
+    ('SequenceLast', padding.sequence_last, None),
+    ('SequenceReverse', None, None),
+):
+    _each(
+        _name,
+        rows=rows.sequence,
+        whole=whole.sequence,
+        padding=_padding,
+        native=_native,
+        indices=(1,),
+    )
 _each(
     'RNN',
     moved_rows=rows.recurrent,
@@ -509,12 +495,7 @@ _each(
     weights=(1, 2),
     heavy=True,
 )
-_each(
-    'Deconvolution',
-    rows=rows.first_only,
-    weights=(1, 2),
-)
-_each('GroupNorm InstanceNorm', rows=rows.first_only, weights=(1, 2))
+_each('Deconvolution GroupNorm InstanceNorm', rows=rows.first_only, weights=(1, 2))
 _each(
     'BatchNorm',
     rows=rows.batch_norm,
@@ -527,7 +508,11 @@ _each(
     of_none=0.0,
     arranged={Arrangement.CHANNELS: channels.pooling},
 )
-_each('LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D', rows=rows.first_only)
+_each(
+    'LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D depth_to_space space_to_depth '
+    'im2col',
+    rows=rows.first_only,
+)
 _each('UpSampling', rows=rows.upsampling)
 
 # --- loss heads, and what draws random numbers ---------------------------------------------------
