@@ -310,36 +310,29 @@ class NodeType:
         if self.random or self.mode.numpy or len(self.outputs) > 1:
             return None
         padding = self._padding_proof(of_results=True)
-        position = dict(zip(self._ragged_inputs, self.ragged))
-        if (
-            not padding.neutral
-            or padding.shortest
-            or not padding.results[0]
-            or padding.results[0].keys() == {1}
-        ):
+        if not padding.neutral or padding.shortest:
             return None
-        return {
-            axis: (position[name], longer) for axis, (name, longer) in padding.results[0].items()
-        }
+        (along,) = self._along(padding)
+        if not along or [each.axis for each in along] == [1]:
+            return None
+        return {axis: (position, longer) for axis, position, longer in along}
 
     @cached_property
     def layout(self) -> Optional[Padding]:
         """How calls with packed arguments run on padded ones, (calls, length, ...), as MXNet's
         operators need them; None if padding is not proved to stay apart."""
         padding = self._padding_proof(of_results=True)
+        return padding if padding.neutral and self._along(padding) == self.packed else None
+
+    def _along(self, padding: Padding) -> tuple[tuple[Along, ...], ...]:
+        """Return the axes of each result that have lengths."""
         position = dict(zip(self._ragged_inputs, self.ragged))
-        results = tuple(
+        return tuple(
             [
-                tuple(
-                    [
-                        Along(axis, position[of], longer)
-                        for axis, (of, longer) in sorted(own.items())
-                    ]
-                )
+                tuple([Along(axis, position[of], n) for axis, (of, n) in sorted(own.items())])
                 for own in padding.results
             ]
         )
-        return padding if padding.neutral and results == self.packed else None
 
     def why_by_length(self) -> str:
         """Why only calls with equal lengths are batched; empty if padding is proved harmless."""
