@@ -447,7 +447,7 @@ _each(
 
 # --- sequences -----------------------------------------------------------------------------------
 
-for _name, _padding, _native in (
+for _name, _padded, _native in (
     ('SequenceMask', padding.sequence_mask, native.sequence_mask),
     ('SequenceLast', padding.sequence_last, None),
     ('SequenceReverse', None, None),
@@ -456,7 +456,7 @@ for _name, _padding, _native in (
         _name,
         rows=rows.sequence,
         whole=whole.sequence,
-        padding=_padding,
+        padding=_padded,
         native=_native,
         indices=(1,),
     )

@@ -17,7 +17,7 @@ from ..errors import RecordError
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
 from ..ops.whole import NoRule, as_rows
-from .ir import Entry, Subgraph
+from .ir import Subgraph
 from .lift import lift
 from .padding_proof import LENGTHS
 from .rewrite import NodeView, Operand, Rewriter, rewrite
@@ -48,38 +48,28 @@ def sentences_first(
     states, turned, of_one = _turned(graph, shapes, axes, axis)
     if {*axes.values(), *results} <= {1, None} and not states and not any(turned):
         return graph
-    old, rewriter = graph.subgraph, Rewriter()
-    names = {INPUT % position for position in axes} if axis == 0 else ()
-    later = {
-        INPUT % position: inverse(lengths_first(len(shapes[position]), (place,)))
-        for position, place in axes.items()
-        if place > 1
-    }
-    moved: dict[Entry, Operand] = {}
-    for index, node in enumerate(old.nodes):
-        made = rewriter.keep(node, [moved[entry] for entry in node.inputs])
-        if node.is_variable and node.name in names:
-            merged = rewriter.add('Reshape', [made], shape='(0, 0, -3, -2)')
-            made = rewriter.add('SwapAxis', [merged], dim1=0, dim2=1)
-        elif node.is_variable and node.name in states:
-            made = rewriter.add('SwapAxis', [made], dim1=0, dim2=1)
-        elif node.is_variable and node.name in later:
-            made = rewriter.add('transpose', [made], axes=later[node.name])
-        for entry in [Entry(index), *[each for each in old.uses if each.node == index]]:
-            moved[entry] = made._replace(output=entry.output)
-    heads = [moved[head] for head in old.heads]
+    given = {name: mx.sym.swapaxes(mx.sym.var(name), dim1=0, dim2=1) for name in states}
+    for position, place in axes.items():
+        name = INPUT % position
+        if axis == 0:
+            merged = mx.sym.reshape(mx.sym.var(name), shape=(0, 0, -3, -2))
+            given[name] = mx.sym.swapaxes(merged, dim1=0, dim2=1)
+        elif place > 1:
+            order = inverse(lengths_first(len(shapes[position]), (place,)))
+            given[name] = mx.sym.transpose(mx.sym.var(name), axes=order)
+    heads = list(graph.subgraph.symbol(**graph.subgraph.known(given)))
     for place, along in enumerate(results):
         is_sentence, shape = along is not None, turned[place]
         if along is not None and along > 1:
             order = lengths_first(len(of_one[place]), (along,))
-            heads[place] = rewriter.add('transpose', [heads[place]], axes=order)
+            heads[place] = mx.sym.transpose(heads[place], axes=order)
         if (is_sentence and axis == 0) or shape:
-            heads[place] = rewriter.add('SwapAxis', [heads[place]], dim1=0, dim2=1)
+            heads[place] = mx.sym.swapaxes(heads[place], dim1=0, dim2=1)
         if is_sentence and axis == 0:
-            heads[place] = rewriter.add('expand_dims', [heads[place]], axis=2)
+            heads[place] = mx.sym.expand_dims(heads[place], axis=2)
         elif shape and shape[0] > 1:
-            heads[place] = rewriter.add('Reshape', [heads[place]], shape=(-1, *shape[1:]))
-    return graph._replace(subgraph=Subgraph.of(rewriter.nodes, [head.entry for head in heads]))
+            heads[place] = mx.sym.reshape(heads[place], shape=(-1, *shape[1:]))
+    return graph._replace(subgraph=Subgraph(mx.sym.Group(heads)))
 
 
 def whole_sentences(
