@@ -38,7 +38,8 @@ class Op:
     name: str  # MXNet's own, which graphs have; never an alias
     # whether a batched input gives a batched output, row by row (see `ops.row_rules`)
     rows: Optional[RowsRule] = None
-    # of those that move the axis of the rows, or take it elsewhere: where results have it
+    # of those that move the axis of the rows, or take it elsewhere: where results have it; where
+    # this tells, `rows` is not asked
     moved_rows: Optional[MovedRows] = None
     whole: Optional[WholeRule] = None  # the operator on one axis more (see `ops.whole`)
     padding: Optional[PaddingRule] = None  # what it makes of padding (see `ops.padding_rules`)

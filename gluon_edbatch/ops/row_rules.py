@@ -72,10 +72,6 @@ def softmax(call: OpCall) -> bool:
     return normalised(call) or other_axis('axis', -1)(call)
 
 
-def reduction(call: OpCall) -> bool:
-    return 0 not in call.attrs.axes(len(call.inputs[0]))
-
-
 def new_axis(call: OpCall) -> bool:
     """Return whether an operator that adds an axis adds another than axis 0."""
     return call.attrs.axis('axis', len(call.outputs[0]), 0) != 0 and all_batched(call)
@@ -89,10 +85,6 @@ def slice_(call: OpCall) -> bool:
 def upsampling(call: OpCall) -> bool:
     """Return whether images that are joined or added are batched; learned weights are a kernel."""
     return first_only(call) if call.attrs.get('sample_type') == 'bilinear' else all(call.batched)
-
-
-def transpose(call: OpCall) -> bool:
-    return transposed(call, 0) == 0
 
 
 def transposed(call: OpCall, axis: int) -> int:

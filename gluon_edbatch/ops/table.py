@@ -271,7 +271,6 @@ for _name, _of_none, _reduced, _rule in (
 ):
     _each(
         _name,
-        rows=rows.reduction,
         moved_rows=rows.reduced,
         whole=whole.reduction,
         padding=_reduced,
@@ -365,7 +364,6 @@ _view('expand_dims', rows.new_axis, arranged=by_heads(attention_fusion.reshape))
 _view('squeeze', rows.other_axes)
 _each(
     'transpose SwapAxis',
-    rows=rows.transpose,
     moved_rows=rows.transposed,
     whole=whole.transpose,
     padding=padding.alike,

@@ -154,7 +154,7 @@ def _rows_axis(call: OpCall, axes: set[Any], training: bool) -> int:
             moved = axis
         if moved is not None:
             return moved
-    if op.rows is None and axes == {0}:
+    if op.rows is None and op.moved_rows is None and axes == {0}:
         raise _Dependent(f'no batching rule is declared for {call.op}')
     if op.rows is None or axes != {0} or not op.rows(call):
         raise _Dependent(f'{call.op}{_shown(call)} mixes the rows of the batch')
