@@ -7,7 +7,8 @@ number of values are one type, gradients included. Without a rule there is no pr
 batch only with calls of equal lengths, which need no padding.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
 from math import inf
 from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
@@ -188,18 +189,13 @@ def _steps(node: Node, shapes: NodeShapes, places: Places) -> AxisLink:
 def _first_group(node: Node, shapes: NodeShapes, places: Places) -> tuple[Places, list[int]]:
     """Return the smallest group of axes, the first included, that can change length together, and
     the results' axes that change with it."""
-    for group in _groups(places):
-        results = _lengthened(node, shapes, group)
-        if results is not None:
-            return group, results
+    for others in range(len(places)):
+        for chosen in combinations(places[1:], others):
+            group = [places[0], *chosen]
+            results = _lengthened(node, shapes, group)
+            if results is not None:
+                return group, results
     raise Unproved(f'{node.op} joins axes that are padded')
-
-
-def _groups(places: Places) -> Iterator[Places]:
-    """Yield the first place with each subset of the others, small subsets first."""
-    choices = range(1 << (len(places) - 1))
-    for chosen in sorted(choices, key=lambda bits: (bin(bits).count('1'), bits)):
-        yield [places[0]] + [place for i, place in enumerate(places[1:]) if chosen >> i & 1]
 
 
 def _lengthened(node: Node, shapes: NodeShapes, group: Places) -> Optional[list[int]]:
