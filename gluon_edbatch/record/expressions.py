@@ -24,6 +24,7 @@ from ..ops import op_of
 from ..ops.attrs import Attrs
 from ..ops.whole import NoRule
 from ..subgraph.node_type import Mode
+from ..subgraph.padding_proof import Along
 from ..subgraph.spec import Spec, spec_of
 from ..subgraph.trace import INPUT, Operator, StaticGraph, trace_operators
 from .element_calls import stacked
@@ -59,8 +60,7 @@ class Expression:
     matrices: frozenset[int]  # positions of values of which the rows are the values along an axis
     mode: Mode  # in which they were called
     result: Spec  # for some number of values
-    # the axes of the result that depend on it: on that of which argument, and how much longer
-    axes: dict[int, tuple[int, int]]
+    axes: tuple[Along, ...]  # those of the result that depend on it
     # records these operators as one call; returns None if that is not possible
     call: Callable[[Sequence[LazyArray]], Any]
 
@@ -118,7 +118,7 @@ class ExpressionArray(LazyArray):
         """Tuple of array dimensions."""
         _, expression, values, _ = _STORE.__get__(self)
         shape = list(expression.result.shape)
-        for axis, (source, longer) in expression.axes.items():
+        for axis, source, longer in expression.axes:
             shape[axis] = expression.length(values, source) + longer
         return tuple(shape)
 
@@ -366,7 +366,7 @@ def _of_ragged(
     maker = operator_maker(_name_of(operators), operators)
     form = recording._form_of(maker, values, lambda: _graph(operators, len(values)))
     node_type = form.node_type
-    axes = {} if node_type.neutral or node_type.elements else node_type.ragged_axes
+    axes = () if node_type.neutral or node_type.elements else node_type.ragged_axes
     if node_type.alone or axes is None:
         return None
     call = partial(recording.append_call, form)
@@ -411,4 +411,4 @@ def _of_sentences(
         return Expression(operators, matrices, mode, result, along, call)
     if packed is None:
         return None
-    return Expression(operators, matrices, mode, packed.node_type.outputs[0], {}, call)
+    return Expression(operators, matrices, mode, packed.node_type.outputs[0], (), call)

@@ -208,7 +208,7 @@ def packed_call(
         {},
         {},
         axes,
-        tuple([tuple(sorted(along)) for along in padding.results]),
+        tuple([tuple([each.axis for each in own]) for own in padding.results]),
         padding.linked,
         all_linked(padding.axes, padding.linked),
         padding.least_length,

@@ -11,7 +11,7 @@ from ..errors import RecordError
 from ..ops.attrs import Shape
 from ..ops.whole import NoRule
 from ..subgraph.elements import by_position, does_the_same_to_rows
-from ..subgraph.node_type import Along, Kind, NodeType, is_sparse
+from ..subgraph.node_type import Kind, NodeType, is_sparse
 from ..subgraph.padded import ProvedPadding
 from ..subgraph.padding_proof import all_linked
 from ..subgraph.sentences import sentences_first, whole_sentences
@@ -63,21 +63,20 @@ def _type_of_sentences(
 ) -> Optional[NodeType]:
     """Return a type of which each sentence is a row of its graph, whatever its length."""
     shapes = [leaf.shape for leaf in leaves]
-    along = [next(iter(own), None) for own in padding.results]
+    along = [own[0].axis if own else None for own in padding.results]
     if not _is_in_rows(padding, shapes) or (0 in along and {*padding.axes.values()} != {0}):
         return None
     specs = [
-        (packed_spec(leaf, padding.axes[position]), Kind.PACKED)
-        if position in padding.axes
-        else (one_row(leaf._store.spec), Kind.ROWS)
-        for position, leaf in enumerate(leaves)
+        (one_row(spec) if kind is Kind.ROWS else spec, kind)
+        for spec, kind in _specs_of_one(padding, leaves)
     ]
     if any(spec.rows != 1 for spec, kind in specs if kind is Kind.ROWS):
         return None
     if {*padding.axes.values()} != {1}:
         maker = _of_positions(maker, padding)
     graph = sentences_first(padding.graph, shapes, padding.axes, along)
-    facts = {'packed': _along(padding, 1), 'shortest': padding.least_length}
+    packed = tuple([tuple([each._replace(axis=1) for each in own]) for own in padding.results])
+    facts = {'packed': packed, 'shortest': padding.least_length}
     node_type = forms.type_of(maker, specs, lambda: graph, **facts)
     return None if node_type.alone or node_type.whole else node_type
 
@@ -89,13 +88,13 @@ def _type_lifted(
     specs = _specs_of_one(padding, leaves)
     if any(spec.rows != 1 for spec, kind in specs if kind is Kind.ROWS):
         return None
-    axes = [sorted(along) for along in padding.results]
+    axes = [[each.axis for each in own] for own in padding.results]
     shapes = [leaf.shape for leaf in leaves]
     subgraph = whole_sentences(padding.graph.subgraph, shapes, padding.axes, axes)
     graph = padding.graph._replace(subgraph=subgraph)
     results = tuple(
         [
-            tuple([Along(1 + place, *own[axis]) for place, axis in enumerate(sorted(own))])
+            tuple([each._replace(axis=place) for place, each in enumerate(own, 1)])
             for own in padding.results
         ]
     )
@@ -122,7 +121,7 @@ def _type_of_whole_sentences(
     """Return a type whose graph is of one call, and is lifted for each length."""
     if not forms.options.whole_values or any(leaf.dtype == np.bool_ for leaf in leaves):
         return None  # MXNet does not transpose truth values
-    facts = {'packed': _along(padding), 'shortest': padding.least_length}
+    facts = {'packed': padding.results, 'shortest': padding.least_length}
     axes = tuple(sorted(padding.axes.items()))
     specs = _specs_of_one(padding, leaves)
     return forms.type_of(maker, specs, lambda: padding.graph, axes=axes, **facts)
@@ -143,16 +142,6 @@ def _is_in_rows(padding: ProvedPadding, shapes: Sequence[Shape]) -> bool:
 
 def _of_positions(maker: Maker, padding: ProvedPadding) -> Maker:
     return maker._replace(head=(*maker.head, 'positions', tuple(padding.axes.items())))
-
-
-def _along(padding: ProvedPadding, only: Optional[int] = None) -> tuple[tuple[Along, ...], ...]:
-    """Return the axes of results that have lengths; those of a graph where it is the `only` one."""
-    return tuple(
-        [
-            tuple([Along(axis if only is None else only, *own[axis]) for axis in sorted(own)])
-            for own in padding.results
-        ]
-    )
 
 
 def is_packed(node_type: NodeType) -> bool:

@@ -45,7 +45,7 @@ def without_values(
     except (Unproved, mx.base.MXNetError) as error:
         reason = str(error) if isinstance(error, Unproved) else 'how many it has counts'
         raise RecordError(f'a ragged argument has no values, and {reason}') from None
-    of_results = [frozenset(walk.padded_axes(head)) for head in graph.heads]
+    of_results = [frozenset(walk.states.get(head, {})) for head in graph.heads]
     return WithoutValues(Subgraph.of(walk.rewriter.nodes, heads), of_results)
 
 

@@ -8,7 +8,7 @@ where padding could change results. `record.forms` makes the keys.
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, partial
@@ -34,7 +34,7 @@ from .lift import lift
 from .numpy_mode import in_terms_of_nd
 from .options import CompileOptions
 from .own_gradient import own_gradients
-from .padding_proof import Padding, all_linked, padding_of
+from .padding_proof import Along, Padding, all_linked, padding_of
 from .passes.horizontal import most_rows, packs
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
@@ -82,14 +82,6 @@ class Argument(NamedTuple):
     # among an operator's attributes
     differentiable: bool
     rows: int = 1  # how many it has per row of the call; 1 but for types of whole values
-
-
-class Along(NamedTuple):
-    """An axis of a result of packed sentences, which has the length of an argument, or more."""
-
-    axis: int
-    position: int  # of the argument
-    longer: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -263,7 +255,8 @@ class NodeType:
         axes, graph = dict.fromkeys(self._ragged_inputs, 1), self.graph.subgraph
         axes.update({INPUT % position: axis for position, axis in self.axes})
         dtypes = {INPUT % place: each.arena.dtype for place, each in enumerate(self.arguments)}
-        return padding_of(graph, self.trial_shapes, axes, of_results, dtypes=dtypes)
+        padding = padding_of(graph, self.trial_shapes, axes, of_results, dtypes=dtypes)
+        return padding.by_position(list(dtypes))
 
     @property
     def _ragged_inputs(self) -> list[str]:
@@ -304,35 +297,23 @@ class NodeType:
         return known
 
     @cached_property
-    def ragged_axes(self) -> Optional[dict[int, tuple[int, int]]]:
-        """The axes along which the only result is ragged: which argument has that many values, and
-        how many more there are. None if padding is not proved to stay apart, or noise is drawn."""
+    def ragged_axes(self) -> Optional[tuple[Along, ...]]:
+        """The axes along which the only result is ragged. None if padding is not proved to stay
+        apart, or noise is drawn."""
         if self.random or self.mode.numpy or len(self.outputs) > 1:
             return None
         padding = self._padding_proof(of_results=True)
         if not padding.neutral or padding.shortest:
             return None
-        (along,) = self._along(padding)
-        if not along or [each.axis for each in along] == [1]:
-            return None
-        return {axis: (position, longer) for axis, position, longer in along}
+        (along,) = padding.results
+        return None if [each.axis for each in along] in ([], [1]) else along
 
     @cached_property
     def layout(self) -> Optional[Padding]:
         """How calls with packed arguments run on padded ones, (calls, length, ...), as MXNet's
         operators need them; None if padding is not proved to stay apart."""
         padding = self._padding_proof(of_results=True)
-        return padding if padding.neutral and self._along(padding) == self.packed else None
-
-    def _along(self, padding: Padding) -> tuple[tuple[Along, ...], ...]:
-        """Return the axes of each result that have lengths."""
-        position = dict(zip(self._ragged_inputs, self.ragged))
-        return tuple(
-            [
-                tuple([Along(axis, position[of], n) for axis, (of, n) in sorted(own.items())])
-                for own in padding.results
-            ]
-        )
+        return padding if padding.neutral and padding.results == self.packed else None
 
     def why_by_length(self) -> str:
         """Why only calls with equal lengths are batched; empty if padding is proved harmless."""
@@ -352,19 +333,14 @@ class NodeType:
     @cached_property
     def linked(self) -> tuple[tuple[int, int], ...]:
         """Pairs of ragged arguments that must have equally many values in a call to be padded."""
-        return self._positions(self._padding.linked)
-
-    def _positions(self, links: Collection[tuple[str, str]]) -> tuple[tuple[int, int], ...]:
-        position = dict(zip(self._ragged_inputs, self.ragged))
-        return tuple((position[a], position[b]) for a, b in sorted(links))
+        return tuple(sorted(self._padding.linked))
 
     @cached_property
     def has_one_length(self) -> bool:
         """Whether all ragged arguments of a call have one length."""
-        if not self.packed:
-            return all_linked(self.ragged, self.linked)
-        layout = self.layout  # without one it is for native operators only, which need that
-        return layout is None or all_linked(self.ragged, self._positions(layout.linked))
+        # packed arguments without a layout are for native operators only, which need that
+        padding = self.layout if self.packed else self._padding
+        return padding is None or all_linked(self.ragged, padding.linked)
 
     @cached_property
     def by_segments(self) -> Optional[Subgraph]:
@@ -520,6 +496,8 @@ def make_type(
     ------
     RecordError
         If shapes or dtypes do not fit, or a parameter is not initialised on `ctx`.
+    NoRule
+        If an operator has no rule for whole sentences, of a type with `axes`.
     UnrecordableError
         If an operator writes to an argument.
     RowDependenceError
@@ -560,8 +538,11 @@ def make_type(
         raise RecordError(f'{graph.name} has several rows for each position of a sentence')
     graph = graph._replace(subgraph=mended(graph.subgraph, shapes, trial))
     lifted = None
-    if axes:
-        verdict = _of_whole_sentences(graph, shapes, len(leaves), dict(axes), packed)
+    if axes:  # sentences are lifted for each length
+        of_one = [shapes.get(INPUT % position, ()) for position in range(len(leaves))]
+        along = [[each.axis for each in own] for own in packed]
+        whole_sentences(graph.subgraph, of_one, dict(axes), along)
+        verdict = RowwiseResult(Verdict.PROVED, '', [])
     else:
         verdict = _verdict(graph, mode, leaves, shapes)
     if verdict.verdict is not Verdict.PROVED and options.whole_values and not why_eager:
@@ -622,23 +603,6 @@ def _of_rows(spec: Spec, axes: Sequence[int]) -> Spec:
     """Return the spec of a result of packed sentences as rows, one for each position along axes."""
     others = [size for axis, size in enumerate(spec.shape) if axis and axis not in axes]
     return spec_of((prod([spec.shape[axis] for axis in axes]), *others), spec.dtype, spec.ctx)
-
-
-def _of_whole_sentences(
-    graph: StaticGraph,
-    shapes: Mapping[str, Shape],
-    arguments: int,
-    axes: Mapping[int, int],
-    packed: tuple[tuple[Along, ...], ...],
-) -> RowwiseResult:
-    """Return that sentences can be lifted, or raise `RecordError`."""
-    of_one = [shapes.get(INPUT % position, ()) for position in range(arguments)]
-    along = [[each.axis for each in own] for own in packed]
-    try:
-        whole_sentences(graph.subgraph, of_one, axes, along)
-    except NoRule as missing:
-        raise RecordError(f'{graph.name}: there is no rule for {missing}') from None
-    return RowwiseResult(Verdict.PROVED, '', [])
 
 
 def _without_rows(leaves: Sequence[tuple[Spec, Kind]], lengths: tuple[int, ...]) -> list[int]:

@@ -16,7 +16,7 @@ from ..ops.whole import NoRule
 from .ir import Subgraph
 from .lift import lift
 from .numpy_mode import OTHER_LENGTHS, in_terms_of_nd
-from .padding_proof import Padding, of_length, padding_of
+from .padding_proof import Along, Padding, of_length, padding_of
 from .rowwise import Verdict, analyse
 from .sentences import rows_apart
 from .trace import INPUT, StaticGraph
@@ -30,8 +30,7 @@ class ProvedPadding(NamedTuple):
     graph: Any  # the block's `StaticGraph`, in terms of `mx.nd`; None without a proof
     axes: dict[int, int]  # by the position of an argument, the axis along which it is padded
     linked: frozenset[tuple[int, int]] = frozenset()  # arguments that must have the same length
-    # for each output the axes that have lengths: the argument with the length, and how much more
-    results: tuple[dict[int, tuple[int, int]], ...] = ()
+    results: tuple[tuple[Along, ...], ...] = ()  # for each output the axes that have lengths
     # the least lengths of arguments in which a window is to fit
     shortest: Mapping[int, int] = MappingProxyType({})
     reason: str = ''  # why there is no proof
@@ -100,15 +99,15 @@ def proved_padding(
             graph = rows_apart(graph, shapes)
     except mx.base.MXNetError as error:  # the call itself raises it, too
         return ProvedPadding(None, axes, reason=str(error))
-    position = {INPUT % i: i for i in range(len(shapes))}
+    names = [INPUT % i for i in range(len(shapes))]
     if any(shapes[i][0] != 1 for i, axis in axes.items() if axis):
         return ProvedPadding(None, axes, reason='an argument has several rows')
     if 0 in axes.values():
-        rows = {name: shape[1:] for name, shape in zip(position, shapes)}
+        rows = {name: shape[1:] for name, shape in zip(names, shapes)}
         if analyse(graph.subgraph, rows, training).verdict is Verdict.PROVED:
             return ProvedPadding(None, axes, reason='its rows are batched, however many they are')
-    known, along = dict(zip(position, shapes)), {INPUT % i: axis for i, axis in axes.items()}
-    kinds = dict(zip(position, dtypes))
+    known, along = dict(zip(names, shapes)), {names[i]: axis for i, axis in axes.items()}
+    kinds = dict(zip(names, dtypes))
     padding = padding_of(graph.subgraph, known, along, of_results=True, dtypes=kinds)
     if not padding.neutral and 'RNN' in graph.subgraph.operators:
         padding = padding_of(graph.subgraph, known, along, True, stops=True, dtypes=kinds)
@@ -117,16 +116,8 @@ def proved_padding(
         if lifted is None:
             return ProvedPadding(None, axes, reason=padding.reason)
         padding = lifted
-    return ProvedPadding(
-        graph,
-        axes,
-        frozenset((position[one], position[other]) for one, other in padding.linked),
-        tuple(
-            {axis: (position[name], longer) for axis, (name, longer) in axes.items()}
-            for axes in padding.results
-        ),
-        {position[name]: least for name, least in padding.shortest.items()},
-    )
+    padding = padding.by_position(names)
+    return ProvedPadding(graph, axes, padding.linked, padding.results, padding.shortest)
 
 
 def _of_lifted(
@@ -151,8 +142,8 @@ def _of_lifted(
     padding = padding_of(lifted, of_calls, later, of_results=True, dtypes=dtypes)
     if not padding.neutral or padding.shortest:
         return None
-    results = [{axis - 1: length for axis, length in own.items()} for own in padding.results]
-    return padding._replace(results=tuple(results))
+    results = [[each._replace(axis=each.axis - 1) for each in own] for own in padding.results]
+    return padding._replace(results=tuple(map(tuple, results)))
 
 
 def _in_terms_of_nd(

@@ -37,21 +37,41 @@ LENGTHS = 'edb_lengths_%s'  # of a padded input, as a further input (N,)
 _LENGTH, _LONGER = 37, 4  # a trial length, and how much longer the other is
 
 
+class Along(NamedTuple):
+    """An axis of a result that has the length of an argument, or more."""
+
+    axis: int
+    position: Any  # of the argument; the input's name until `Padding.by_position`
+    longer: int
+
+
 class Padding(NamedTuple):
     """The conditions under which padding changes nothing."""
 
     neutral: bool  # False: under no condition that is known
     reason: str = ''  # why it is not
     # inputs that meet along an axis: a call must give them equally many values
-    linked: frozenset[tuple[str, str]] = frozenset()
+    linked: frozenset[tuple[Any, Any]] = frozenset()
     # With masks, and the further inputs `LENGTHS`, where zeros alone change the results. No values
     # at all are one of padding in it, and their length is 0.
     masked: Optional[Subgraph] = None
-    # for each result the axes along which it is padded; of which input that is the length, and how
-    # much longer it is
-    results: tuple[dict[int, tuple[str, int]], ...] = ()
+    results: tuple[tuple[Along, ...], ...] = ()  # for each result the axes that are padded
     # the least length of an input in which a window is to fit, as MXNet refuses shorter ones
-    shortest: Mapping[str, int] = MappingProxyType({})
+    shortest: Mapping[Any, int] = MappingProxyType({})
+
+    def by_position(self, names: Sequence[str]) -> 'Padding':
+        """Return the same of arguments by their positions, where inputs have these names."""
+        at = names.index
+        return self._replace(
+            linked=frozenset([(at(one), at(other)) for one, other in self.linked]),
+            results=tuple(
+                [
+                    tuple([each._replace(position=at(each.position)) for each in own])
+                    for own in self.results
+                ]
+            ),
+            shortest={at(name): least for name, least in self.shortest.items()},
+        )
 
 
 def padding_of(
@@ -107,7 +127,7 @@ def loop_keeps_rows_apart(loop: Loop, shapes: Sequence[Shape]) -> bool:
         padding.neutral
         and not padding.shortest
         and padding.masked is None
-        and all(set(axes) == {0} for axes in padding.results)
+        and all([each.axis for each in own] == [0] for own in padding.results)
         and all_linked(loop.rowwise, padding.linked)
     )
 
@@ -322,11 +342,10 @@ class PaddingWalk:
         if kind == 'b' or (kind in 'iu' and abs(wanted.value) == inf):
             raise Unproved(f'padding of {np.dtype(dtype).name} cannot be {wanted.value}')
 
-    def padded_axes(self, entry: Entry) -> dict[int, tuple[str, int]]:
-        """Return the padded axes of an entry, with the input that has the length of each, and how
-        much longer the axis is."""
-        states = self.states.get(entry, {}).items()
-        return {axis: (state.source, state.longer) for axis, state in states}
+    def padded_axes(self, entry: Entry) -> tuple[Along, ...]:
+        """Return the padded axes of an entry, with the name of an input that has the length."""
+        states = sorted(self.states.get(entry, {}).items())
+        return tuple([Along(axis, state.source, state.longer) for axis, state in states])
 
     def _read(
         self, node: Node, inputs: list[Operand], results: list[Shape]
