@@ -332,7 +332,7 @@ template <typename T> class alignas(64) Executor {
       case kBinary:
         with_binary<T>(i.i0, [&](auto f, Slope) { binary_forward(f, out, a, b, i.i1, i.i2); });
         break;
-      case kExpand: expand(out, a, parents_, block_.row, false); break;
+      case kExpand: expand<false>(out, a, parents_, block_.row); break;
       case kSegmentSum:
         clear(out);
         segment_add(out, a, parents_, block_.row);
@@ -416,7 +416,7 @@ template <typename T> class alignas(64) Executor {
       case kExpand: segment_add(da, dy, parents_, block_.row); break;
       case kSegmentSum:
         if (i.i0) segment_mean_backward(dy, da, parents_, block_.row);
-        else expand(da, dy, parents_, block_.row, true);
+        else expand<true>(da, dy, parents_, block_.row);
         break;
       case kSoftmax: softmax_backward(dy, da, kept_value(i.out, "softmax"), i.i0, i.i1 != 0); break;
       case kPick: pick(dy, da, kept_value(i.b, "pick"), true); break;

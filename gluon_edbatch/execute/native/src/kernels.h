@@ -224,11 +224,10 @@ template <typename T> int64_t clipped(T index, int64_t count) {
 // --- ragged values: each belongs to a row of the batch -----------------------------------------
 
 // out[m] = a[parents[m] - first], or is added to
-template <typename T>
-void expand(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first,
-            bool adds) {
+template <bool adds, typename T>
+void expand(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first) {
   for (int64_t m = 0; m < out.count; ++m)
-    if (adds) add_line(out[m], a[parents[m] - first], out.width);
+    if constexpr (adds) add_line(out[m], a[parents[m] - first], out.width);
     else std::memcpy(out[m], a[parents[m] - first], out.width * sizeof(T));
 }
 
@@ -322,10 +321,9 @@ void segment_mask(const Rows<T>& out, const Rows<T>& a, const Rows<T>& lengths, 
     const int64_t kept =
         lengths ? begin + static_cast<int64_t>(*lengths[parents[begin] - first]) : end - count;
     for (int64_t m = begin; m < end; ++m)
-      for (int64_t i = 0; i < a.width; ++i) {
-        const T value = m < kept ? a[m][i] : number;
-        out[m][i] = accumulate ? out[m][i] + value : value;
-      }
+      if (m < kept && accumulate) add_line(out[m], a[m], a.width);
+      else if (m < kept) std::memcpy(out[m], a[m], a.width * sizeof(T));
+      else if (!accumulate) std::fill(out[m], out[m] + a.width, number);
   });
 }
 
