@@ -233,7 +233,7 @@ class LazyArray(NDArray):
 
     def detach(self) -> NDArray:
         """Return the same numbers without a gradient, as ``NDArray.detach``."""
-        result = self._recorded(mx.nd.BlockGrad)
+        result = self._recorded(_operator('BlockGrad'))
         return self.settled().detach() if result is None else self._sharing_memory(result)
 
     def copy(self) -> NDArray:
@@ -267,7 +267,7 @@ class LazyArray(NDArray):
         value, shape = self, index.shape or (1,)
         rows = self._store.spec.dtype is not np.bool_  # of truth values `slice` is all there is
         if index.position is not None and rows:
-            value = recording.operation(_at_position, (self, index.position), {'axis': index.axis})
+            value = recording.operation(_row_of, (self, index.position), {'axis': index.axis})
         elif index.take is not None:
             value = recording.operation(index.take, (self,), {})
         if value is not self and index.contiguous:
@@ -413,10 +413,6 @@ class LazyArray(NDArray):
             return show(self.evaluated())
         shape = 'x'.join(map(str, self.shape))
         return f'<{type(self).__name__} {shape} @{self.context}, not computed>'
-
-
-def _at_position(value: NDArray, position: int, axis: int) -> NDArray:
-    return mx.nd.slice_axis(value, axis=axis, begin=position, end=position + 1)
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -659,11 +655,6 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         if result is None:
             return self.evaluated().astype(dtype, order, casting, subok, copy)
         return result
-
-    def detach(self) -> NDArray:
-        """Return the same numbers without a gradient, as ``mx.np.ndarray.detach``."""
-        result = self._recorded(_operator('BlockGrad'))
-        return self.settled().detach() if result is None else self._sharing_memory(result)
 
     def copy(self, order='C') -> NDArray:
         """Return a copy, as ``mx.np.ndarray.copy``."""
