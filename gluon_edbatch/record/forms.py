@@ -283,31 +283,28 @@ class Forms(Inputs):
             self.find_ctx(callee.block)
         if self._ctx is None:
             return {}  # which numbers will have is not known yet
+        if callee.block is None:
+            return {} if callee.shared else self._kinds_of(callee)
+        callee.mutable = self.model.containers_of(callee.block)
+        return self._kinds_of(callee, self.model.mark_of(callee.block))
+
+    def _kinds_of(self, callee: Callee, mark: Fingerprint = ()) -> dict[tuple, Remembered]:
+        """Return the call signatures to remember; `mark` is the fingerprint of a block."""
         mode = self.mode, self.options, self._ctx
         if callee.block is None:
-            return {} if callee.shared else operator_kinds(callee.place, *mode)
-        callee.mutable = self.model.containers_of(callee.block)
-        return block_kinds(callee.block, self.model.mark_of(callee.block), mode)
+            return operator_kinds(callee.place, *mode)
+        return block_kinds(callee.block, mark, mode)
 
     def remember(self, callee: Callee, kinds: list[Any], form: Form) -> None:
         """Let later scopes find a form by the kinds of a call's arguments."""
-        if self._ctx is None:
-            return
-        mode = self.mode, self.options, self._ctx
-        if callee.block is None:
-            known = operator_kinds(callee.place, *mode)
-        else:
-            known = block_kinds(callee.block, form.node_type.made_with[1], mode)
-        self.remember_form(known, kept(kinds), form)
+        if self._ctx is not None:
+            known = self._kinds_of(callee, form.node_type.made_with[1])
+            self.remember_form(known, kept(kinds), form)
 
     def remember_packed(self, callee: Callee, key: tuple, packed: Any) -> None:
         """Let later scopes find how calls are packed (see `packed.packed_before`)."""
         if self._ctx is not None:
-            mode = self.mode, self.options, self._ctx
-            if callee.block is None:
-                known = operator_kinds(callee.place, *mode)
-            else:
-                known = block_kinds(callee.block, packed.node_type.made_with[1], mode)
+            known = self._kinds_of(callee, packed.node_type.made_with[1])
             alone = packed._replace(block=None, mutable=None, forms={})
             remember(known, ('packed', *kept(list(key))), alone)
 
