@@ -39,7 +39,6 @@ EQUAL = 1  # the same, if there are two
 CHECKED = 2  # what padding may change
 _ANY, _EQUAL = ANY, EQUAL  # as C knows them
 
-_ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
 SMALL = 1 << 10  # elements of arrays of which equal ones are one value
@@ -212,19 +211,8 @@ class Form:
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.nested = node_type.nested  # results, with numbers of outputs in their places
-        self.shape = _NESTED if _is_nested(self.nested) else _OTHER
-        if self.nested == 0:
-            self.shape = _ONE
-        elif self.nested == (0, 1) and type(self.nested) is tuple:
-            self.shape = _PAIR
-        self._set_stores(stores)
-
-    def _set_stores(self, stores):
-        self.stores, self.first, self.second = stores, None, None
-        if self.shape == _ONE:
-            self.first = stores[0]
-        elif self.shape == _PAIR:
-            self.first, self.second = stores
+        self.is_plain = _is_nested(self.nested)
+        self.stores = stores
 
     def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
         """Return a copy of this call signature for another recording, which numbers it `index`."""
@@ -233,17 +221,12 @@ class Form:
         form.node_type, form.rows, form.outputs = self.node_type, self.rows, self.outputs
         form.length, form.lengths, form.numpy = self.length, self.lengths, self.numpy
         form.template, form.leaves, form.nested = self.template, self.leaves, self.nested
-        form.shape = self.shape
-        form._set_stores(stores)
+        form.is_plain, form.stores = self.is_plain, stores
         return form
 
     def results(self, base):
         """Return a call's results, lazy values in their structure; the first is value `base`."""
-        if self.shape == _ONE:
-            return interpreter.new_value(self.numpy, self.first, base)
-        if self.shape == _PAIR:
-            return interpreter.new_pair(self.numpy, self.first, self.second, base)
-        if self.shape == _NESTED:
+        if self.is_plain:
             return interpreter.new_nested(self.numpy, self.nested, self.stores, base)
         return unflatten(
             self.template,
@@ -261,7 +244,6 @@ class Form:
 
     def release(self) -> None:
         """Drop what only results of further calls need, as there will be none."""
-        self.first = self.second = None
         self.stores = []
 
 

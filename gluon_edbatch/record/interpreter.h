@@ -159,22 +159,6 @@ static inline PyObject *edb_new_ragged(PyObject *store, PyObject *values) {
   return array;
 }
 
-static inline PyObject *edb_new_pair(int numpy, PyObject *first, PyObject *second,
-                                     Py_ssize_t value) {
-  PyObject *pair = PyTuple_New(2), *one = edb_new_value(numpy, first, value);
-  PyObject *other = edb_new_value(numpy, second, value + 1);
-  if (!pair || !one || !other) {
-    Py_XDECREF(pair);
-    Py_XDECREF(one);
-    Py_XDECREF(other);
-    return NULL;
-  }
-  PyObject_GC_UnTrack(pair);
-  PyTuple_SET_ITEM(pair, 0, one);
-  PyTuple_SET_ITEM(pair, 1, other);
-  return pair;
-}
-
 /* Lists and tuples of the values of some stores, as `nested` has them of their numbers. */
 static PyObject *edb_new_nested(int numpy, PyObject *nested, PyObject *stores, Py_ssize_t base) {
   if (PyLong_CheckExact(nested)) {

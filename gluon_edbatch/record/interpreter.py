@@ -45,11 +45,6 @@ def new_value(numpy: bool, store, value: int) -> LazyArray:
     return array
 
 
-def new_pair(numpy: bool, first, second, value: int) -> tuple[LazyArray, LazyArray]:
-    """Return the two results of a call as lazy values."""
-    return new_value(numpy, first, value), new_value(numpy, second, value + 1)
-
-
 def new_nested(numpy: bool, nested: Any, stores: list[Any], base: int) -> Any:
     """Return lazy values nested as `nested`, whose leaves are the indices of a call's results."""
     if type(nested) is int:
