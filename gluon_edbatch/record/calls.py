@@ -309,9 +309,7 @@ class CallLog(Entered):
 
     def call_block(self, block, args):
         """Record a call of a block and return its results."""
-        callee = interpreter.get(self.callees, block)
-        if callee is not None and callee.block is not block:  # another one, which is equal
-            callee = self.callees.get(block)
+        callee = self.callees.get(block)
         if callee is None:
             callee = self._new_callee(block)
         if interpreter.any_in(callee.hooks) or interpreter.any_in(callee.pre_hooks):

@@ -27,11 +27,6 @@ def record_into(value: Any) -> None:
     _entered.set(value)
 
 
-def get(known: dict[Any, Any], key: Any) -> Any:
-    """Return ``known.get(key)``; the C form looks by identity while the dict is unchanged."""
-    return known.get(key)
-
-
 def any_in(hooks: Any) -> bool:
     """Return whether there are any hooks, ``bool(hooks)``."""
     return bool(hooks)
