@@ -335,13 +335,6 @@ class Inputs(CallLog):
         contents = array.values if isinstance(array, GivenArray) else array
         return array if isinstance(contents, np.ndarray) else None
 
-    def given_numpy(self, value: LazyArray) -> Optional[np.ndarray]:
-        """Return what the user gave as a NumPy array or as a small untaped NDArray; else None."""
-        array = self.held(value)
-        if isinstance(array, GivenArray):
-            return array.values if array.original is None else None
-        return array
-
     def in_shape(self, array: Any, shape: Shape, order: Sequence[int] = ()) -> Any:
         """Return an array that is `held`, transposed if there is an `order` of its axes, in another
         shape; a gradient goes back to the user's."""
