@@ -752,11 +752,6 @@ class CallLog(Entered):
                 prefix = prefix.after(store)
         return prefix
 
-    def user_place(self) -> tuple[int, int]:
-        """Return the user's place in the code, as `node_codes` and `node_instructions` have it."""
-        frame = interpreter.user_frame()
-        return interpreter.code_of(frame), interpreter.instruction_of(frame)
-
     def move_calls(self, begin: int, code: int, instruction: int) -> None:
         """Say of the calls from `begin` on that another place in the code made them."""
         for node in range(begin, self.node_forms.size):

@@ -41,6 +41,7 @@ from .lazy import (
 )
 from .packed import packed_call
 from .remembered import decide_padding_anew, operator_maker
+from .scopes import place
 from .stores import SEVERAL
 
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
@@ -92,20 +93,20 @@ class ExpressionArray(LazyArray):
     __slots__ = ()
 
     def __init__(self, recording: Any, expression: Expression, values: Sequence[LazyArray]):
-        _STORE.__set__(self, (recording, expression, values, recording.user_place()))
+        _STORE.__set__(self, (recording, expression, values, place()))
 
     def __del__(self):
         pass  # the base class's would free a handle
 
     def recorded(self) -> LazyArray:
         """Record the expression, and return this object as the value."""
-        recording, expression, values, place = _STORE.__get__(self)
+        recording, expression, values, called_at = _STORE.__get__(self)
         recording.check_alive()
         if 0 in self.shape:
             refuse_none(self.shape)
         begin = len(recording.node_forms)
         value = expression.record(recording, values)
-        recording.move_calls(begin, *place)
+        recording.move_calls(begin, *called_at)
         self.__class__ = LazyArray
         self._store, self._id = value._store, value._id
         return self
