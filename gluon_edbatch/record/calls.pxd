@@ -122,9 +122,6 @@ cdef class CallLog(Entered):
     cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
-    @cython.locals(numbers='float[::1]', scalars=list, place=Py_ssize_t, number=double,
-                   whole='long long', most=double)
-    cpdef exact_numbers(self, Py_ssize_t first, Py_ssize_t last)
     @cython.locals(known=tuple)
     cpdef constant(self, tuple key)
     @cython.locals(known=tuple)

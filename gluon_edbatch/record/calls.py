@@ -666,28 +666,6 @@ class CallLog(Entered):
         value = self._read.get(key) if len(found[1]) <= _REMEMBERED else None
         return self.append_read(array, key) if value is None else value
 
-    def exact_numbers(self, first, last):
-        """Return recorded numbers `first` to `last` as float32; None if that may be inexact."""
-        result = np.empty(last - first, np.float32)
-        numbers: Any = result.data
-        scalars, most = self.scalars, _EXACT
-        for place in range(first, last):
-            given = scalars[place]
-            if type(given) is float:
-                number = given
-            elif type(given) is int:
-                try:
-                    whole = given
-                except OverflowError:  # in C: Python's own int may be of any length
-                    return None
-                number = whole
-            else:
-                return None
-            if not -most < number < most:
-                return None
-            numbers[place - first] = number
-        return result
-
     def constant(self, key):
         """Return a new lazy value of the constant known by this key; None if there is none."""
         known = self.constants.get(key)
