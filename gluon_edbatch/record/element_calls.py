@@ -169,7 +169,7 @@ def rearranged(
     attrs, rank, store = Attrs(attributes), leaves[0].ndim, leaves[0]._store
     if op == 'Concat' and attrs.axis('dim', rank, 1) == _AXIS:
         full = [leaf for leaf in leaves if not _is_ragged(leaf) or leaf._ids]
-        if len(full) == 1:
+        if len(full) == 1 < len(leaves):
             return recording.operator('_copy', (), full)
         if 0 < len(full) < len(leaves):
             count = ('num_args', str(len(full)))

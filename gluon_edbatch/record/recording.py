@@ -343,7 +343,7 @@ class Recording(Forms):
             if packed is not None:
                 return packed.record(self, leaves)
             leaves = unpacked(self, leaves)
-        moved = rearranged(self, op, attrs, leaves)
+        moved = None if shared else rearranged(self, op, attrs, leaves)
         if moved is not None:
             return moved
         key = (op, attrs, shared, *map(id, arrays), *map(key_of, leaves))

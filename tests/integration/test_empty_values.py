@@ -262,6 +262,9 @@ def test_positions_are_errors(way):
         assert (ragged([]) * 2)[:, 0:].shape == (1, 0, H)
         assert (ragged([]) * 2)[:, :, 1:3].shape == (1, 0, 2)
         assert ragged([]).astype('float64').dtype == np.float64
+        for others in ([nd.ones((1, H))], [nd.ones((1, H))] * 2):
+            joined = nd.concat(ragged([]), edb.stack(others, axis=1), dim=1)
+            assert joined.shape == (1, len(others), H)
         assert ragged([]).lengths.asscalar() == 0
 
 
