@@ -58,8 +58,8 @@ class Step(NamedTuple):
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield the steps of a plan: neighbours of one kind together, all others one by one."""
     known: list[Any] = [native_run.kind(group) for group in plan.groups]
-    are_alike = all([type(kind) is int and kind == known[0] != 0 for kind in known])
-    if are_alike and not any(map(_is_unproved, plan.groups)):  # most often
+    are_native = all([type(kind) is int and kind != 0 for kind in known])  # else one a batch
+    if are_native and len({*known}) < 2 and not any(map(_is_unproved, plan.groups)):  # most often
         yield Step(0, plan.size, True)
         return
     kinds, unproved = np.zeros(plan.size, np.int8), _unproved(plan)
