@@ -10,7 +10,7 @@ from gluon_edbatch.recorded_columns cimport Ints
 from gluon_edbatch.record.scopes cimport Entered, current_recording
 from gluon_edbatch.record.stores cimport Store
 
-cdef Py_ssize_t _ANY, _EQUAL, _MET, _REMEMBERED
+cdef Py_ssize_t _ONE, _PAIR, _NESTED, _OTHER, _ANY, _EQUAL, _MET, _REMEMBERED
 # To find one by name is a search in a dict, which Cython cannot leave out since Python 3.12.
 cdef object NDArray, ndarray, numpy_ndarray, SettledArray, _GIVEN, _PLAIN, _EXACT
 
@@ -58,11 +58,12 @@ cdef class Callee:
 
 @cython.final
 cdef class Form:
-    cdef public Py_ssize_t index, rows, outputs, length, lengths
-    cdef public object node_type, template, leaves, nested
+    cdef public Py_ssize_t index, rows, outputs, length, lengths, shape
+    cdef public object node_type, template, leaves, nested, first, second
     cdef public object block, mutable, elements
-    cdef public bint numpy, is_plain
+    cdef public bint numpy
     cdef public list stores
+    cdef _set_stores(self, list stores)
     @cython.locals(form=Form)
     cpdef Form again(self, Py_ssize_t index, list stores, object block, object mutable)
     @cython.locals(leaf=Py_ssize_t)
@@ -122,6 +123,9 @@ cdef class CallLog(Entered):
     cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
+    @cython.locals(numbers='float[::1]', scalars=list, place=Py_ssize_t, number=double,
+                   whole='long long', most=double)
+    cpdef exact_numbers(self, Py_ssize_t first, Py_ssize_t last)
     @cython.locals(known=tuple)
     cpdef constant(self, tuple key)
     @cython.locals(known=tuple)

@@ -39,6 +39,7 @@ EQUAL = 1  # the same, if there are two
 CHECKED = 2  # what padding may change
 _ANY, _EQUAL = ANY, EQUAL  # as C knows them
 
+_ONE, _PAIR, _NESTED, _OTHER = 0, 1, 2, 3
 _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
 SMALL = 1 << 10  # elements of arrays of which equal ones are one value
@@ -211,8 +212,19 @@ class Form:
         self.template = node_type.graph.results
         self.leaves = node_type.graph.leaves
         self.nested = node_type.nested  # results, with numbers of outputs in their places
-        self.is_plain = _is_nested(self.nested)
-        self.stores = stores
+        self.shape = _NESTED if _is_nested(self.nested) else _OTHER
+        if self.nested == 0:
+            self.shape = _ONE
+        elif self.nested == (0, 1) and type(self.nested) is tuple:
+            self.shape = _PAIR
+        self._set_stores(stores)
+
+    def _set_stores(self, stores):
+        self.stores, self.first, self.second = stores, None, None
+        if self.shape == _ONE:
+            self.first = stores[0]
+        elif self.shape == _PAIR:
+            self.first, self.second = stores
 
     def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
         """Return a copy of this call signature for another recording, which numbers it `index`."""
@@ -221,12 +233,17 @@ class Form:
         form.node_type, form.rows, form.outputs = self.node_type, self.rows, self.outputs
         form.length, form.lengths, form.numpy = self.length, self.lengths, self.numpy
         form.template, form.leaves, form.nested = self.template, self.leaves, self.nested
-        form.is_plain, form.stores = self.is_plain, stores
+        form.shape = self.shape
+        form._set_stores(stores)
         return form
 
     def results(self, base):
         """Return a call's results, lazy values in their structure; the first is value `base`."""
-        if self.is_plain:
+        if self.shape == _ONE:
+            return interpreter.new_value(self.numpy, self.first, base)
+        if self.shape == _PAIR:
+            return interpreter.new_pair(self.numpy, self.first, self.second, base)
+        if self.shape == _NESTED:
             return interpreter.new_nested(self.numpy, self.nested, self.stores, base)
         return unflatten(
             self.template,
@@ -244,6 +261,7 @@ class Form:
 
     def release(self) -> None:
         """Drop what only results of further calls need, as there will be none."""
+        self.first = self.second = None
         self.stores = []
 
 
@@ -309,7 +327,9 @@ class CallLog(Entered):
 
     def call_block(self, block, args):
         """Record a call of a block and return its results."""
-        callee = self.callees.get(block)
+        callee = interpreter.get(self.callees, block)
+        if callee is not None and callee.block is not block:  # another one, which is equal
+            callee = self.callees.get(block)
         if callee is None:
             callee = self._new_callee(block)
         if interpreter.any_in(callee.hooks) or interpreter.any_in(callee.pre_hooks):
@@ -665,6 +685,28 @@ class CallLog(Entered):
         key = found if self.taped else (found[0], found[1], b'')
         value = self._read.get(key) if len(found[1]) <= _REMEMBERED else None
         return self.append_read(array, key) if value is None else value
+
+    def exact_numbers(self, first, last):
+        """Return recorded numbers `first` to `last` as float32; None if that may be inexact."""
+        result = np.empty(last - first, np.float32)
+        numbers: Any = result.data
+        scalars, most = self.scalars, _EXACT
+        for place in range(first, last):
+            given = scalars[place]
+            if type(given) is float:
+                number = given
+            elif type(given) is int:
+                try:
+                    whole = given
+                except OverflowError:  # in C: Python's own int may be of any length
+                    return None
+                number = whole
+            else:
+                return None
+            if not -most < number < most:
+                return None
+            numbers[place - first] = number
+        return result
 
     def constant(self, key):
         """Return a new lazy value of the constant known by this key; None if there is none."""

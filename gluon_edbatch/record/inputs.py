@@ -292,7 +292,8 @@ class Inputs(CallLog):
         """Return recorded Python numbers `first` to `last` as a read-only array. Raise
         `RecordError` for an integer that is not exact there: 16777217 would become 16777216."""
         if self._range[0] != (first, last):  # a plan asks, and then a machine
-            self._range = (first, last), self._exact(first, last)
+            numbers = self.exact_numbers(first, last)
+            self._range = (first, last), self._exact(first, last) if numbers is None else numbers
         return self._range[1]
 
     @np.errstate(over='ignore')  # an infinity, as MXNet's

@@ -7,7 +7,8 @@
 #include <Python.h>
 #include <structmember.h>
 
-#include "references.h" /* interpreter.pxd names it, so that setup.py copies it */
+#include "../subgraph/versions.h" /* interpreter.pxd names both, so that setup.py copies them */
+#include "references.h"
 
 #if PY_VERSION_HEX >= 0x030B0000  /* frames are made into objects only when somebody asks */
 #ifndef Py_BUILD_CORE
@@ -83,6 +84,34 @@ static inline int edb_record_into(PyObject *value) {
   return token ? 0 : -1;
 }
 
+/* What dicts have for keys, which are known by who they are as long as the dict is the same: a
+   change gives it another version, which no other dict has. Borrowed: the dict keeps both. */
+#define EDB_FOUND 256
+static struct {
+  PyObject *dict, *key, *value;
+  unsigned long long version; /* see versions.h */
+} edb_found[EDB_FOUND];
+
+static inline PyObject *edb_get(PyObject *dict, PyObject *key) {
+  size_t place = (((size_t)key >> 4) ^ ((size_t)dict >> 6)) % EDB_FOUND;
+  unsigned long long version = edb_dict_version(dict);
+  PyObject *value = edb_found[place].value;
+  if (!version || edb_found[place].version != version || edb_found[place].dict != dict ||
+      edb_found[place].key != key) {
+    value = PyDict_GetItemWithError(dict, key);
+    if (!value) {
+      if (PyErr_Occurred()) return NULL;
+      Py_RETURN_NONE;
+    }
+    edb_found[place].dict = dict;
+    edb_found[place].key = key;
+    edb_found[place].value = value;
+    edb_found[place].version = version; /* of before: the look-up may have changed it */
+  }
+  Py_INCREF(value);
+  return value;
+}
+
 /* Gluon's blocks keep hooks in ordered dicts. */
 static inline int edb_any_in(PyObject *hooks) {
   if (hooks == Py_None) return 0;
@@ -128,6 +157,22 @@ static inline PyObject *edb_new_ragged(PyObject *store, PyObject *values) {
   Py_INCREF(values);
   ((EdbRaggedArray *)array)->_ids = values;
   return array;
+}
+
+static inline PyObject *edb_new_pair(int numpy, PyObject *first, PyObject *second,
+                                     Py_ssize_t value) {
+  PyObject *pair = PyTuple_New(2), *one = edb_new_value(numpy, first, value);
+  PyObject *other = edb_new_value(numpy, second, value + 1);
+  if (!pair || !one || !other) {
+    Py_XDECREF(pair);
+    Py_XDECREF(one);
+    Py_XDECREF(other);
+    return NULL;
+  }
+  PyObject_GC_UnTrack(pair);
+  PyTuple_SET_ITEM(pair, 0, one);
+  PyTuple_SET_ITEM(pair, 1, other);
+  return pair;
 }
 
 /* Lists and tuples of the values of some stores, as `nested` has them of their numbers. */

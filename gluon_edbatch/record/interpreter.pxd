@@ -1,15 +1,20 @@
 # What interpreter.py says, in C (interpreter.h).
-cdef extern from "references.h":  # which interpreter.h includes
+cdef extern from "references.h":  # which interpreter.h includes, as the next
+    pass
+
+cdef extern from "../subgraph/versions.h":
     pass
 
 cdef extern from "interpreter.h":
     ctypedef struct EdbFrame:
         pass
+    object get "edb_get" (dict known, object key)
     bint any_in "edb_any_in" (object hooks) except -1
     object recording "edb_get_recording" ()
     int record_into "edb_record_into" (object value) except -1
     long long thread "(long long)PyThread_get_thread_ident" ()
     object new_value "edb_new_value" (bint numpy, object store, Py_ssize_t value)
+    object new_pair "edb_new_pair" (bint numpy, object first, object second, Py_ssize_t value)
     object new_nested "edb_new_nested" (bint numpy, object nested, list stores, Py_ssize_t base)
     object new_ragged "edb_new_ragged" (object store, list values)
     EdbFrame *user_frame "edb_user_frame" () except NULL

@@ -27,6 +27,11 @@ def record_into(value: Any) -> None:
     _entered.set(value)
 
 
+def get(known: dict[Any, Any], key: Any) -> Any:
+    """Return ``known.get(key)``; the C form looks by identity while the dict is unchanged."""
+    return known.get(key)
+
+
 def any_in(hooks: Any) -> bool:
     """Return whether there are any hooks, ``bool(hooks)``."""
     return bool(hooks)
@@ -38,6 +43,11 @@ def new_value(numpy: bool, store, value: int) -> LazyArray:
     array._store = store
     array._id = value
     return array
+
+
+def new_pair(numpy: bool, first, second, value: int) -> tuple[LazyArray, LazyArray]:
+    """Return the two results of a call as lazy values."""
+    return new_value(numpy, first, value), new_value(numpy, second, value + 1)
 
 
 def new_nested(numpy: bool, nested: Any, stores: list[Any], base: int) -> Any:
