@@ -23,6 +23,7 @@ NAMES = (
     'recorded_columns',
     'graph.edges',
     'plan.layout',
+    'execute.native.run_table',
     'record.indexing',
     'record.stores',
     'record.scopes',

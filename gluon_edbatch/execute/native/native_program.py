@@ -14,19 +14,36 @@ from . import library
 from .lowering import lower
 
 WANTED = 0  # in the place of an address
+ALIGNED = 16  # elements
 _REGISTER_WORDS = 8
 
 
-def layout(program: RowProgram, training: bool) -> np.ndarray:
-    """Return a program as 64-bit words (``src/program.h``), except what depends on the run."""
+class Layout(NamedTuple):
+    """A program as 64-bit words (``src/program.h``), except what depends on the run."""
+
+    words: np.ndarray
+    kept: tuple[int, int, int]  # in the workspace: elements a row, elements a value, registers
+
+    def workspace(self, rows: int, values: int) -> int:
+        """Return the most elements that a program's workspace takes."""
+        of_row, of_value, registers = self.kept
+        return of_row * rows + of_value * values + registers * ALIGNED
+
+
+def layout(program: RowProgram, training: bool) -> Layout:
+    """Return the part of a program's words that is the same in every run."""
     words = np.full((len(program.registers), _REGISTER_WORDS), -1, np.int64)
+    kept = [0, 0]
+    count = 0
     for i, register in enumerate(program.registers):
         place, gathered = register.place, -1
-        if training and register.kept:
+        if training and register.kept and place in (Place.SCRATCH, Place.INPUT):
             if place is Place.INPUT:
                 gathered = WANTED
-            elif place is Place.SCRATCH:
+            else:
                 place = Place.KEPT
+            kept[bool(register.ragged)] += register.width
+            count += 1
         words[i] = (
             register.width,
             register.ragged,
@@ -39,7 +56,8 @@ def layout(program: RowProgram, training: bool) -> np.ndarray:
         )
     sizes = struct.pack('<2q', len(program.registers), len(program.instructions))
     instructions = b''.join(map(_packed, program.instructions))
-    return np.frombuffer(b''.join([sizes, words.tobytes(), instructions]), np.int64)
+    everything = b''.join([sizes, words.tobytes(), instructions])
+    return Layout(np.frombuffer(everything, np.int64), (kept[0], kept[1], count))
 
 
 def _packed(instruction: Instruction) -> bytes:
@@ -62,7 +80,7 @@ class NativeProgram(NamedTuple):
     """A type's program, and its words for runs without and with a backward pass."""
 
     program: RowProgram
-    layouts: tuple[np.ndarray, np.ndarray]
+    layouts: tuple[Layout, Layout]
 
 
 def native_program(node_type: NodeType) -> Optional[NativeProgram]:

@@ -27,8 +27,8 @@ from ..execution_state import ExecutionState
 from ..gradients import NOT_WANTED, WRITTEN, Gradients
 from ..weights import Weights
 from .library import address
-from .native_program import WANTED, NativeProgram, native_program
-from .run_table import SEED, WORKSPACE, make_table
+from .native_program import ALIGNED, WANTED, NativeProgram, native_program
+from .run_table import SEED, Table, size_of
 from .threads import get_num_threads
 
 _MAGIC = 0x45444231
@@ -56,6 +56,7 @@ class Frame(NamedTuple):
     natives: list[NativeProgram]
     weights: list[RunWeight]
     keys: list[tuple]  # of each weight, see `ModelWatch.parameters`
+    workspace: int  # elements that weights take there
     differentiable: bool
     draws: bool  # whether they draw noise
 
@@ -70,7 +71,7 @@ class NativeRun:
         frame = _frame(state.weights, [part[0].node_type for part in parts])
         self._dtype = _DTYPES[frame.natives[0].program.element_size]
         self._differentiable = self.training and frame.differentiable
-        self._words, self._slots = self._table(state, frame, parts, first, last)
+        self._words, self._elements, self._slots = self._table(state, frame, parts, first, last)
         if frame.draws:
             self._words = self._words.copy()
             self._words[SEED] = _seed(self._ctx)
@@ -103,10 +104,8 @@ class NativeRun:
 
     def forward(self) -> bool:
         """Run the batches into the arenas; return whether they can be differentiated."""
-        if not self._words[WORKSPACE]:
-            run_native(address('edb_measure'), self._words, [])
         self.table = upload(self._words, self._ctx)  # to MXNet the operator writes it
-        self._workspace = Memory((int(self._words[WORKSPACE]),), self._dtype, self._ctx)
+        self._workspace = Memory((self._elements,), self._dtype, self._ctx)
         arenas = [*self._arenas, self._workspace.array, *self._laps]
         weights = [each.handle() for each in self._weights]
         run_for_effect(
@@ -133,8 +132,8 @@ class NativeRun:
 
     def _table(
         self, state, frame: Frame, parts: Sequence[Part], first: int, last: int
-    ) -> tuple[np.ndarray, dict[int, int]]:
-        """Return the table's words, and the run's arena for each arena."""
+    ) -> tuple[np.ndarray, int, dict[int, int]]:
+        """Return the table's words, the workspace's size, and the run's arena for each arena."""
         kept, key = state.plan.tables, (first, last, get_num_threads())
         if kept is not None and key in kept and kept[key][0] is frame:
             return kept[key][1]
@@ -142,8 +141,14 @@ class NativeRun:
         for group, _, _ in parts:
             for place in group.reads + group.writes:
                 slots.setdefault(place.arena, len(slots))
-        run = key[2], len(slots), first, last - first
-        result = make_table(frame.start, frame.programs, state.plan, parts, slots, run), slots
+        table = Table(size_of(frame.start, frame.programs, parts), state.plan.indices)
+        table.begin(frame.start, key[2], len(slots), first, last - first)
+        workspace = 1 + frame.workspace
+        for (group, begin, end), words, native in zip(parts, frame.programs, frame.natives):
+            table.add(words)
+            table.add_batches(group, begin, end, slots, state.plan.private)
+            workspace += native.layouts[self.training].workspace(table.rows, table.values)
+        result = table.words, workspace, slots
         if kept is not None:
             kept[key] = frame, result
         return result
@@ -186,17 +191,18 @@ class _FrameMaker:
         """Return the frame that all runs of these types share."""
         natives = [_program(node_type) for node_type in self._node_types]
         programs = [
-            np.concatenate([native.layouts[self._training], self._parameters_of(part)])
+            np.concatenate([native.layouts[self._training].words, self._parameters_of(part)])
             for part, native in enumerate(natives)
         ]
         size = natives[0].program.element_size
-        start = [_MAGIC, size, self._training, 0, 0, len(self._words), len(programs)]
-        return Frame(
+        start = [_MAGIC, size, self._training, 0, 0, len(self._words), len(programs), 0, 0, 0]
+        return Frame(  # `Table.begin` knows the zeros
             np.array(start + [word for words in self._words for word in words], np.int64),
             programs,
             natives,
             self._weights,
             [self._key_of(each) for each in self._weights],
+            sum([size + ALIGNED for size, kept_at, _ in self._words if kept_at == WANTED]),
             self._differentiable,
             any([native.program.draws for native in natives]),
         )
@@ -269,8 +275,7 @@ def capabilities(node_type: NodeType) -> Optional[Capabilities]:
 
 
 def kind(group: Group) -> Union[int, np.ndarray]:
-    """Return a number by dtype and whether autograd records, which batches of one run share; 0 for
-    batches that native operators cannot run; (batches,) if a group's batches differ."""
+    """Return a number by dtype and whether autograd records; 0 with padded arguments."""
     native = native_program(group.node_type)
     if native is None:
         return 0

@@ -204,15 +204,6 @@ extern "C" int edb_run_inline(const edb::MXNetInC* mxnet, const int64_t* words, 
   });
 }
 
-// The words are a run's table. One of them becomes the elements that its workspace has: not none.
-extern "C" int edb_measure(const edb::MXNetInC*, int64_t* words, int64_t count, void* const*,
-                           int64_t, char* message, int64_t room) {
-  return edb::or_message(message, room, [=] {
-    words[edb::kWorkspace] = 1 + edb::read_run(words, count).workspace;
-    return 0;
-  });
-}
-
 // See `edb::Backward`; the words are MXNet's two numbers of the device, how many arenas there are,
 // and of each gradient whether it is fresh. What fails later fails as operators do, where somebody
 // waits for what it writes.

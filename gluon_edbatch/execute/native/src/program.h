@@ -14,7 +14,6 @@
 namespace edb {
 
 constexpr int64_t kMagic = 0x45444231;  // 'EDB1'
-constexpr int64_t kWorkspace = 4;       // the word for the workspace's size
 
 struct View {  // columns [offset, offset + width) of a register; reg < 0 where there is none
   int64_t reg, offset, width;
@@ -145,25 +144,25 @@ inline void place_registers(Program* program, int64_t rows, int64_t values, Run*
 
 // Batches are columns of numbers: their places in the run, rows, what belongs to ragged arguments,
 // then of each argument and each result.
-inline void read_batches(Reader* shapes, Reader* columns, int64_t number, int64_t first,
-                         Program* program, Run* run) {
-  const int64_t arguments = shapes->word(), outputs = shapes->word(), ragged = shapes->word();
-  const int64_t count = shapes->word();
+inline void read_batches(Reader* reader, int64_t number, int64_t first, Program* program,
+                         Run* run) {
+  const int64_t arguments = reader->word(), outputs = reader->word(), ragged = reader->word();
+  const int64_t count = reader->word();
   program->sources.resize(count * arguments);
   program->targets.resize(count * outputs);
-  const int64_t* places = columns->take(count);
-  const int64_t* rows = columns->take(count);
-  const int64_t* values = ragged ? columns->take(count) : nullptr;
-  const int64_t* parents = ragged ? columns->take(count) : nullptr;
+  const int64_t* places = reader->take(count);
+  const int64_t* rows = reader->take(count);
+  const int64_t* values = ragged ? reader->take(count) : nullptr;
+  const int64_t* parents = ragged ? reader->take(count) : nullptr;
   for (int64_t a = 0; a < arguments; ++a) {
-    const int64_t arena = shapes->word(), write = shapes->word();
-    const int64_t *gather = columns->take(count), *begin = columns->take(count);
+    const int64_t arena = reader->word(), write = reader->word();
+    const int64_t *gather = reader->take(count), *begin = reader->take(count);
     for (int64_t i = 0; i < count; ++i)
       program->sources[i * arguments + a] = Source{arena, gather[i], begin[i], write};
   }
   for (int64_t o = 0; o < outputs; ++o) {
-    const int64_t arena = shapes->word();
-    const int64_t* begin = columns->take(count);
+    const int64_t arena = reader->word();
+    const int64_t* begin = reader->take(count);
     for (int64_t i = 0; i < count; ++i) program->targets[i * outputs + o] = Target{arena, begin[i]};
   }
   int64_t row = 0, value = 0;
@@ -189,17 +188,13 @@ inline Run read_run(const int64_t* words, int64_t count) {
   Run run;
   run.element_size = reader.word();
   run.training = reader.word();
+  run.threads = reader.word();
+  run.arenas = reader.word();
+  const int64_t weights = reader.word(), programs = reader.word(), first = reader.word();
+  run.batches.resize(reader.word());
   run.seed = static_cast<uint64_t>(reader.word());
-  reader.word();  // see `kWorkspace`
-  const int64_t weights = reader.word(), programs = reader.word();
   run.weights = reader.many<Weight>(weights);
   place_weights(&run);
-  const int64_t size = reader.word();
-  Reader shapes(reader.take(size), size);
-  run.threads = shapes.word();
-  run.arenas = shapes.word();
-  const int64_t first = shapes.word();
-  run.batches.resize(shapes.word());
   run.programs.resize(programs);
   for (int64_t i = 0; i < programs; ++i) {
     Program& program = run.programs[i];
@@ -207,7 +202,7 @@ inline Run read_run(const int64_t* words, int64_t count) {
     program.registers = reader.many<Register>(registers);
     program.instructions = reader.many<Instruction>(instructions);
     program.parameters = reader.many<Parameter>(reader.word());
-    read_batches(&shapes, &reader, i, first, &program, &run);
+    read_batches(&reader, i, first, &program, &run);
   }
   run.indices = reinterpret_cast<const int32_t*>(reader.take(0));
   return run;
