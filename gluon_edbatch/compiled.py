@@ -22,6 +22,7 @@ NAMES = (
     'subgraph.fingerprint',
     'recorded_columns',
     'graph.edges',
+    'plan.rows',
     'plan.layout',
     'execute.native.run_table',
     'record.indexing',

@@ -2,4 +2,5 @@
 
 from ..compiled import load
 
-load(f'{__name__}.layout')
+for _name in ('rows', 'layout'):
+    load(f'{__name__}.{_name}')

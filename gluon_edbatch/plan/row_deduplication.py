@@ -9,15 +9,14 @@ from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 
-from ..graph.graph import expand
 from ..subgraph.node_type import Kind
 from .plan import Capabilities, Group, Plan, Read
+from .rows import distinct, note_same, rows_read, words
 
 # Largest share of distinct rows for which this pays: results are then read by index, and their
 # gradients added row by row.
 _PAYS = 0.5
 _WORDS = 1 << 18  # numbers below are words, most often
-_BITS_OF_WORDS = np.float32(_WORDS).view(np.uint32)
 
 Numbers = Callable[[int, int], np.ndarray]
 
@@ -42,7 +41,7 @@ class RowDeduplication:
         """Return the distinct rows that batches read; None if there are too many to pay."""
         if not self._found:
             self._find()
-        found = distinct(self._firsts(read))
+        found = Distinct(*distinct(self._firsts(read)))
         return found if len(found.first) <= _PAYS * len(found.which) else None
 
     def _firsts(self, read: Read) -> np.ndarray:
@@ -68,33 +67,7 @@ class RowDeduplication:
         """Note that rows of an arena are equal if what they are computed from (`made_of`) is."""
         if arena not in self._same:
             self._same[arena] = np.arange(self._plan.arenas[arena].rows)
-        self._same[arena][rows] = rows[_first_equal(made_of)]
-
-
-def rows_read(indices: np.ndarray, read: Read, same: Optional[np.ndarray] = None) -> np.ndarray:
-    """Return the rows (int64) that batches read, one after the other. `same` (int64) has, for each
-    row of the arena, the first row that equals it, which then replaces it."""
-    counts = read.end - read.begin
-    rows = expand(read.begin, counts)
-    if read.gather.any():
-        by_index = read.gather.repeat(counts)
-        rows[by_index] = indices[rows[by_index]]
-    return rows if same is None else same[rows]
-
-
-def distinct(keys: np.ndarray) -> Distinct:
-    """Find duplicates, in linear time. Keys are small integers (int64), not negative."""
-    firsts = _first_equal(keys)
-    is_first = firsts == np.arange(len(keys))
-    return Distinct(np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[firsts])
-
-
-def _first_equal(keys: np.ndarray) -> np.ndarray:
-    """Return, for each key, the position of the first key that equals it. Memory for all possible
-    keys is not cleared, as few words of a vocabulary occur."""
-    first = np.empty(keys.max(initial=-1) + 1, np.int64)
-    first[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)  # the last one written stays
-    return first[keys]
+        note_same(self._same[arena], rows, made_of)
 
 
 def _is_of_rows(group: Group) -> bool:
@@ -111,14 +84,9 @@ def _is_of_rows(group: Group) -> bool:
 
 
 def _keys(numbers: np.ndarray) -> np.ndarray:
-    """Return a small integer for each float32 number, equal for equal bits. Words are themselves:
-    the bits of numbers ascend as they do, and those of NaN and of what has a sign are above."""
-    bits = numbers.view(np.uint32)
-    if bits.max(initial=0) < _BITS_OF_WORDS:
-        whole = numbers.astype(np.int64)
-        if (whole == numbers).all():
-            return whole
-    return np.unique(bits, return_inverse=True)[1]
+    """Return a small integer for each number, equal for equal bits."""
+    found = words(numbers, _WORDS)
+    return np.unique(numbers.view(np.int32), return_inverse=True)[1] if found is None else found
 
 
 def _together(columns: Sequence[np.ndarray]) -> np.ndarray:

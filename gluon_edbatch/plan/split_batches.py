@@ -14,7 +14,8 @@ import numpy as np
 
 from ..subgraph.split import Split, hoisted, looked_up
 from .plan import ArenaPlan, Capabilities, Group, Plan, Read, Write
-from .row_deduplication import Distinct, Numbers, RowDeduplication, rows_read
+from .row_deduplication import Distinct, Numbers, RowDeduplication
+from .rows import rows_read
 
 
 def hoist(plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers) -> Plan:

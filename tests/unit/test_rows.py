@@ -1,13 +1,11 @@
-"""Rows that batches read, and equal ones among them, against loops."""
-
-from types import SimpleNamespace
+"""What is done row by row of a plan, against NumPy."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.plan.plan import ArenaPlan, Read
-from gluon_edbatch.plan.row_deduplication import RowDeduplication, _keys, distinct, rows_read
+from gluon_edbatch.plan.plan import Read
+from gluon_edbatch.plan.rows import distinct, note_same, rows_read, words
 
 KEYS = st.lists(st.sampled_from([0, 1, 2, 3, 7, 100_000]), max_size=12).map(
     lambda keys: np.array(keys, np.int64)
@@ -43,19 +41,17 @@ def test_distinct_keys_in_the_order_in_which_they_come(keys):
 @given(KEYS, st.randoms(use_true_random=False))
 def test_rows_made_of_the_same_are_the_first_of_them(keys, random):
     rows = np.array(random.sample(range(20), len(keys)), np.int64)
-    arena = ArenaPlan(key=None, rows=20)
-    deduplication = RowDeduplication(SimpleNamespace(arenas=[arena]), [], None)
-    deduplication._note(0, rows, keys)
+    same = np.arange(20)
+    note_same(same, rows, keys)
     wanted = np.arange(20)
     for row, key in zip(rows.tolist(), keys.tolist()):
         wanted[row] = rows[keys.tolist().index(key)]
-    np.testing.assert_array_equal(deduplication._same[0], wanted)
+    np.testing.assert_array_equal(same, wanted)
 
 
 def test_words_are_whole_numbers_that_stand_for_themselves():
     given = np.array([0, 3, 99, 3], np.float32)
-    np.testing.assert_array_equal(_keys(given), [0, 3, 99, 3])
-    for other in (1 << 18, 0.5, -1, -0.0, np.nan, np.inf, 1e30):
-        first, second, *rest = _keys(np.append(given, np.float32([other, other]))).tolist()[::-1]
-        assert first == second and first not in rest and len(set(rest)) == 3
-    assert len(_keys(given[:0])) == 0
+    np.testing.assert_array_equal(words(given, 100), [0, 3, 99, 3])
+    for other in (100, 0.5, -1, -0.0, np.nan, np.inf, 1e30):
+        assert words(np.append(given, np.float32(other)), 100) is None
+    assert len(words(given[:0], 100)) == 0
