@@ -399,9 +399,7 @@ def _of_sentences(
         if any(map(_is_without_values, values)):
             return None
         values = [stacked(recording, value) for value in values]
-        if packed is None or not packed.lengths(values):
-            return None
-        return packed.record(recording, values)
+        return None if packed is None else packed.record(recording, values)
 
     (along,) = padding.results
     if len(along) > 1 or (matrices and along):

@@ -117,15 +117,19 @@ class PackedCall(NamedTuple):
         return values
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
-        """Record one call on packed values; return its results as lazy values."""
-        form = self.form(recording, self.lengths(leaves))
+        """Record one call on packed values; return its results as lazy values, or None if the
+        arguments do not fit (see `lengths`)."""
+        lengths = self.lengths(leaves)
+        if not lengths:
+            return None
+        form = self.form(recording, lengths)
         return recording.append_call(form, self.values(recording, leaves))
 
     def find_again(self, callee: Callee, kinds: Sequence[Any]) -> None:
         """Let the search of calls.py find calls with arguments of these kinds and any length."""
-        stores = [(at, kind) for at, kind in enumerate(kinds) if kind.__class__ is Store]
         if not self.is_one_length:
             return
+        stores = [(at, kind) for at, kind in enumerate(kinds) if kind.__class__ is Store]
         found, along = list(kinds), dict(zip(self.positions, self.axes))
         for position, (at, store) in enumerate(stores):
             if position in along:
@@ -160,8 +164,7 @@ def known_packed(recording: Any, callee: Callee, args: Sequence[Any]) -> Optiona
         [arg.__class__ is recording.value_type and arg._store.packed for arg in args]
     ):
         return None
-    packed = packed_before(recording, callee, but_for_lengths([arg._store for arg in args]))
-    return packed if packed is not None and packed.lengths(args) else None
+    return packed_before(recording, callee, but_for_lengths([arg._store for arg in args]))
 
 
 def but_for_lengths(kinds: Sequence[Any]) -> tuple:

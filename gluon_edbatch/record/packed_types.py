@@ -103,7 +103,14 @@ def _type_lifted(
     node_type = forms.type_of(maker, specs, lambda: graph, **facts)
     if node_type.alone or node_type.whole or node_type.layout is None:
         return None
-    return node_type
+    return _of_numbers(node_type)
+
+
+def _of_numbers(node_type: NodeType) -> Optional[NodeType]:
+    """Return the type, or None if it has truth values, which MXNet does not transpose."""
+    dtypes = [argument.arena.dtype for argument in node_type.arguments]
+    dtypes += [spec.dtype for spec in node_type.outputs]
+    return None if np.bool_ in dtypes else node_type
 
 
 def _specs_of_one(padding: ProvedPadding, leaves: Sequence[LazyArray]) -> list[tuple[Spec, Kind]]:
@@ -119,12 +126,12 @@ def _type_of_whole_sentences(
     forms: Any, maker: Maker, padding: ProvedPadding, leaves: Sequence[LazyArray]
 ) -> Optional[NodeType]:
     """Return a type whose graph is of one call, and is lifted for each length."""
-    if not forms.options.whole_values or any(leaf.dtype == np.bool_ for leaf in leaves):
-        return None  # MXNet does not transpose truth values
+    if not forms.options.whole_values:
+        return None
     facts = {'packed': padding.results, 'shortest': padding.least_length}
     axes = tuple(sorted(padding.axes.items()))
     specs = _specs_of_one(padding, leaves)
-    return forms.type_of(maker, specs, lambda: padding.graph, axes=axes, **facts)
+    return _of_numbers(forms.type_of(maker, specs, lambda: padding.graph, axes=axes, **facts))
 
 
 def _is_in_rows(padding: ProvedPadding, shapes: Sequence[Shape]) -> bool:
@@ -133,8 +140,9 @@ def _is_in_rows(padding: ProvedPadding, shapes: Sequence[Shape]) -> bool:
     axes = {*padding.axes.values()}
     return (
         (axes == {0} or 0 not in axes)
-        and all(axis or shapes[i][1:2] == (1,) for i, axis in padding.axes.items())
-        and all(axis or len(shapes[i]) > 2 for i, axis in padding.axes.items())
+        and all(
+            axis or (len(shapes[i]) > 2 and shapes[i][1] == 1) for i, axis in padding.axes.items()
+        )
         and all_linked(padding.axes, padding.linked)
         and all(len(along) <= 1 for along in padding.results)
     )

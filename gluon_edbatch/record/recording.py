@@ -145,17 +145,20 @@ class Recording(Forms):
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
         key = but_for_lengths(kinds)
         packed = packed_before(self, callee, key)
-        if packed is not None and not packed.changed() and packed.lengths(values):
-            packed.find_again(callee, kinds)
-            return packed.record(self, values)
+        if packed is not None and not packed.changed():
+            found = packed.record(self, values)
+            if found is not None:
+                packed.find_again(callee, kinds)
+                return found
         like = self._like_but_for_rows(callee, kinds, values)
         if like is None:
             template = tuple([flatten(arg, ARRAYS, []) for arg in args])
             packed = packed_block_call(self, callee, template, values)
-            if packed is not None and packed.lengths(values):
+            found = None if packed is None else packed.record(self, values)
+            if found is not None:
                 callee.packed[key] = packed
                 self.remember_packed(callee, key, packed)
-                return packed.record(self, values)
+                return found
         if any([value._store.packed for value in values]):
             return self._block_unknown(callee, tuple(unpacked(self, args)))
         if prefix.form is None or prefix.form.changed():
@@ -218,8 +221,10 @@ class Recording(Forms):
         self.joined = None
         packed = known_packed(self, callee, args)
         if packed is not None:
-            packed.find_again(callee, [arg._store for arg in args])
-            return packed.record(self, args)
+            found = packed.record(self, args)
+            if found is not None:
+                packed.find_again(callee, [arg._store for arg in args])
+                return found
         calls, values, base = len(self.node_forms), len(self.node_args), self.next_value
         every = list(args)
         for position, array in callee.shared:
@@ -334,14 +339,16 @@ class Recording(Forms):
             if of_pairs is not None:
                 return self.append_call(of_pairs, leaves)
             packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
-            if packed is not None and not packed.lengths(leaves):
-                packed = None
-            if fuses and not shared and (packed is None or packed.of_pairs):
+            joins = fuses and not shared
+            found = None
+            if packed is not None and not (joins and packed.of_pairs):
+                found = packed.record(self, leaves)
+            if found is None and joins:
                 found = fused(self, op, attrs, leaves)
-                if found is not None:
-                    return found
-            if packed is not None:
-                return packed.record(self, leaves)
+            if found is None and packed is not None and packed.of_pairs:
+                found = packed.record(self, leaves)
+            if found is not None:
+                return found
             leaves = unpacked(self, leaves)
         moved = None if shared else rearranged(self, op, attrs, leaves)
         if moved is not None:

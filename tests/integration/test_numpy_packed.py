@@ -279,3 +279,21 @@ def test_sentences_of_truth_values(native):
         for x, found in zip(samples, values):
             for y, expected in zip(found, model(x)):
                 onp.testing.assert_allclose(y.asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_truth_values_of_two_sentences():
+    """MXNet does not transpose them, as lifted graphs would."""
+
+    def pairs(F, x, y):
+        scores = F.np.matmul(x, F.np.swapaxes(y, 1, 2))
+        return scores > 0, F.np.tanh(x) > 0, F.np.where(x > 0, x, -x)
+
+    dense, block = nn.Dense(UNITS, flatten=False, in_units=UNITS), nn.HybridLambda(pairs)
+    dense.initialize()
+    samples = list(zip(sentences(), sentences()[::-1]))
+    for _ in range(2):
+        with edb.batching():
+            values = [block(dense(x), dense(y)) for x, y in samples]
+        for (x, y), found in zip(samples, values):
+            for one, other in zip(found, block(dense(x), dense(y))):
+                onp.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-4, atol=1e-5)
