@@ -40,6 +40,7 @@ cdef class Prefix:
     cdef object _key
     cdef Prefix _next
     cdef dict _others
+    cdef public list kinds
     @cython.locals(prefix=Prefix)
     cdef Prefix after(self, object key)
     cpdef Prefix make(self, object key)
@@ -54,7 +55,7 @@ cdef class Callee:
     cdef public bint recorded, has_states
     cdef public Py_ssize_t children
     cdef public Prefix first
-    cdef public dict of_any_rows, families, packed
+    cdef public dict packed
 
 @cython.final
 cdef class Form:
@@ -75,6 +76,7 @@ cdef class CallLog(Entered):
     cdef public Ints node_codes, node_instructions
     cdef public list scalars
     cdef list _sentences
+    cdef public dict _met_now
     cdef public dict packed
     cdef public Py_ssize_t next_value
     cdef bint _given
@@ -100,12 +102,15 @@ cdef class CallLog(Entered):
     cdef Form _form_of_sentences(self, object call, list values, Py_ssize_t before)
     @cython.locals(store=Store, after=Prefix)
     cdef Prefix _follow_value(self, Prefix prefix, lazy.LazyArray value)
-    @cython.locals(prefix=Prefix, kinds=list, described=bint)
+    @cython.locals(prefix=Prefix, kinds=list, described=tuple)
     cdef bint _know_kind(self, Callee callee, tuple args) except -1
-    @cython.locals(value=lazy.LazyArray, inner=list)
-    cpdef bint describe(self, object args, list kinds, list leaves, Py_ssize_t most=*) except -1
-    @cython.locals(position=Py_ssize_t)
-    cdef bint _describe_children(self, Callee callee, tuple args, list kinds) except -1
+    @cython.locals(prefix=Prefix, known=Prefix, arguments=Py_ssize_t, lengths=Py_ssize_t,
+                   scalars=Py_ssize_t, leaves=list, kinds=list)
+    cpdef tuple describe(self, Callee callee, tuple args)
+    cdef _append_leaves(self, object args, list leaves)
+    cdef int _take_back(self, Py_ssize_t arguments, Py_ssize_t lengths,
+                        Py_ssize_t scalars) except -1
+    cdef Prefix _follow_arguments(self, Prefix prefix, Callee callee, tuple args)
     cpdef bint active(self) except -1
     @cython.locals(callee=Callee, key=list, shared=tuple, value=lazy.LazyArray, computed=bint)
     cpdef operation(self, object function, tuple args, dict options)
@@ -121,7 +126,7 @@ cdef class CallLog(Entered):
     cdef Prefix _follow(self, Prefix prefix, object args, Py_ssize_t count, bint nested)
     @cython.locals(known=Prefix)
     cdef Prefix _follow_number(self, Prefix prefix, object number)
-    @cython.locals(value=lazy.LazyArray)
+    @cython.locals(value=lazy.LazyArray, known=tuple)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
     @cython.locals(numbers='float[::1]', scalars=list, place=Py_ssize_t, number=double,
                    whole='long long', most=double)
@@ -140,7 +145,7 @@ cdef class CallLog(Entered):
     @cython.locals(several=lazy.RaggedArray)
     cdef _append_ragged(self, object args)
     @cython.locals(prefix=Prefix, children=list, position=Py_ssize_t, value=lazy.LazyArray)
-    cdef Prefix _follow_children(self, Callee callee, tuple args)
+    cdef Prefix _follow_children(self, Prefix prefix, Callee callee, tuple args)
     @cython.locals(frame=interpreter.Frame, base=Py_ssize_t, code='long long',
                    instruction=Py_ssize_t, place=Py_ssize_t, column=list)
     cpdef append_calls(self, Form form, list columns)

@@ -118,6 +118,7 @@ class Prefix:
         self.sentences: Any = None  # how the call is recorded on packed sentences of any length
         # Prefixes after numbers that are attributes, by type and value; None if all are values.
         self.constants: Optional[dict[tuple, Prefix]] = None
+        self.kinds: Optional[list[Any]] = None  # of all arguments, if this is not in the tree
         self._key = self._next = None
         self._others: dict[Any, Prefix] = {}
 
@@ -125,6 +126,9 @@ class Prefix:
         """Return the node after an argument of the kind `key`, or None if there is none yet."""
         if self._key is key and self._next is not None:
             return self._next
+        if self.kinds is not None:
+            self.kinds.append(key)
+            return self
         prefix = self._others.get(key)
         if prefix is not None:
             self._key, self._next = key, prefix
@@ -176,11 +180,7 @@ class Callee:
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
         self.first = Prefix()  # where the search for the form of a call begins
-        # By kinds of arguments but for rows or lengths: the first form of such calls, how
-        # `families` records them, and the calls whose arguments are packed.
-        self.of_any_rows: dict[tuple, Form] = {}
-        self.families: dict[tuple, Any] = {}
-        self.packed: dict[tuple, Any] = {}
+        self.packed: dict[tuple, Any] = {}  # calls that are packed, by kinds but for lengths
 
 
 class Form:
@@ -296,7 +296,10 @@ class CallLog(Entered):
         self._room = 0  # calls for which there is room in all of their columns
         self.next_value = 0
         self.scalars: list[float] = []  # Python numbers that were given as arguments
-        self._sentences: list[Any] = []  # of the call under way, whose form has no length
+        # Of the call under way: sentences whose form has no length, and arrays by id, with the
+        # values that they became.
+        self._sentences: list[Any] = []
+        self._met_now: dict[int, tuple] = {}
         # Values (1, L, ...), by number, as L rows; and the other way round (see packed.py).
         self.packed: dict[int, Any] = {}
         self._given = False  # whether the call under way was given arrays
@@ -347,6 +350,8 @@ class CallLog(Entered):
         """Record a call and return its results as lazy values."""
         if callee.has_states and len(args) == 2 and self.are_own_states(callee.block, *args):
             args = args[:1]  # the layer's graph makes them, too
+        if self._met_now:
+            self._met_now.clear()
         results = self._call_of_known_kind(callee, args)
         if results is None and callee.joined is not None:
             results = self.fused_again(callee.joined, args)
@@ -358,11 +363,7 @@ class CallLog(Entered):
         """Record a call whose form the search finds, and return its results; None otherwise."""
         args_before, scalars_before = self.node_args.size, len(self.scalars)
         lengths_before = self.node_lengths.size
-        prefix = (
-            self._follow_children(callee, args)
-            if callee.children
-            else self._follow(callee.first, args, len(args), False)
-        )
+        prefix = self._follow_arguments(callee.first, callee, args)
         form = None if prefix is None else prefix.form
         if self._sentences:
             values, self._sentences = self._sentences, []
@@ -381,10 +382,14 @@ class CallLog(Entered):
             form = None if calls else self.known_form_for_lengths(form, args)
         if form is not None and not form.changed():
             return self._finish_call(form)
-        self.node_args.size = args_before
-        self.node_lengths.size = lengths_before
-        del self.scalars[scalars_before:]
+        self._take_back(args_before, lengths_before, scalars_before)
         return None
+
+    def _take_back(self, arguments, lengths, scalars):
+        """Remove what was appended of a call's arguments."""
+        self.node_args.size = arguments
+        self.node_lengths.size = lengths
+        del self.scalars[scalars:]
 
     def _form_of_sentences(self, call, values, before):
         """Return the form of a call on these sentences, whose packed values replace them among the
@@ -415,15 +420,11 @@ class CallLog(Entered):
         """Add a call's form to the search if an earlier recording met such a call; tell whether."""
         if callee.known is None:
             callee.known = self.remembered_kinds(callee)
-        if not callee.known:
+        described = self.describe(callee, args) if callee.known else None
+        if described is None:
             return False
-        kinds: list[Any] = []
-        described = (
-            self._describe_children(callee, args, kinds)
-            if callee.children
-            else self.describe(args, kinds, [], SMALL)
-        )
-        remembered = callee.known.get(kept(kinds)) if described else None
+        kinds = described[0]
+        remembered = callee.known.get(kept(kinds))
         if remembered is None:
             return False
         prefix = callee.first.after_all(kinds)
@@ -431,68 +432,34 @@ class CallLog(Entered):
             prefix.form = self.form_again(remembered, callee.block, callee.mutable)
         return prefix.form is not None
 
-    def describe(self, args, kinds: list[Any], leaves: list[Any], most: int = -1) -> bool:
-        """Append the kinds of `args`, which the search uses, to `kinds`, and the values and numbers
-        among `args` to `leaves`. Return False for arguments that the search does not know. Arrays
-        with more than `most` elements are not known, unless `most` is negative, as they would be
-        copied twice."""
-        numbers = [arg for arg in args if isinstance(arg, NUMBERS)]
+    def describe(self, callee, args) -> Optional[tuple[list[Any], list[Any]]]:
+        """Return the kinds of a call's arguments, as the search takes them, and the values and
+        numbers among the arguments. None for arguments that the search does not know."""
+        arguments, lengths, scalars = self.node_args.size, self.node_lengths.size, len(self.scalars)
+        prefix = Prefix()
+        kinds: list[Any] = []
+        prefix.kinds = kinds
+        known = self._follow_arguments(prefix, callee, args)
+        self._take_back(arguments, lengths, scalars)
+        if known is None:
+            return None
+        for kind in kinds:
+            if type(kind) is Store and kind.recording is not self:
+                return None
+        leaves: list[Any] = []
+        self._append_leaves(args, leaves)
+        return kinds, leaves
+
+    def _append_leaves(self, args, leaves):
+        """Append the values and numbers among arguments that the search knows."""
         for arg in args:
             kind = type(arg)
-            if kind in _GIVEN:
-                # Numbers would take the dtype of arrays.
-                arg = None if numbers or 0 <= most < arg.size else self.given(arg)
-                if arg is None:
-                    return False
-                kind = type(arg)
-            if kind is self.value_type or kind is lazy.RaggedArray:
-                value = arg
-                if value._store.recording is not self:
-                    return False
-                if kind is lazy.RaggedArray:
-                    kinds.append(Ragged if arg._ids else Nothing)
-                kinds.append(value._store)
-                leaves.append(value)
-            elif kind is int or kind is float:
-                kinds.append(Number)
+            if kind is list or kind is tuple:
+                self._append_leaves(arg, leaves)
+            elif kind in _GIVEN:
+                leaves.append(self._met_now[id(arg)][1])
+            elif arg is not None:
                 leaves.append(arg)
-            elif arg is None:
-                kinds.append(None)
-            elif kind is list or kind is tuple:
-                inner: list[Any] = []
-                if (
-                    not self.describe(arg, inner, leaves, most)
-                    or Number in inner
-                    or Ragged in inner
-                    or Nothing in inner
-                ):
-                    return False
-                kinds.append(kind)
-                kinds.extend(inner)
-                kinds.append(End)
-            else:
-                return False
-        return True
-
-    def _describe_children(self, callee, args, kinds):
-        """Append the kinds of arguments to `kinds`; a list of children is ragged arguments."""
-        if len(args) != 2 or type(args[1]) is not list:
-            return False
-        if not self.describe(args[:1], kinds, [], SMALL):
-            return False
-        for position in range(callee.children):
-            kind: Any = Nothing
-            for child in args[1][:1]:
-                if callee.children > 1:
-                    if type(child) is not tuple or len(child) <= position:
-                        return False
-                    child = child[position]
-                if type(child) is not self.value_type or child._store.recording is not self:
-                    return False
-                kind = child._store
-            kinds.append(Ragged)
-            kinds.append(kind)
-        return True
 
     def operation(self, function, args, options):
         """Record a call of an operator, ``function(*args, **options)``. The function itself runs
@@ -576,6 +543,13 @@ class CallLog(Entered):
             and lengths.items[before] == lengths.items[before + 1]
         )
 
+    def _follow_arguments(self, prefix, callee, args):
+        """Append the values of a call's arguments, and return the search node after them; None if
+        there is none."""
+        if callee.children and len(args) == 2 and type(args[1]) is list:
+            return self._follow_children(prefix, callee, args)
+        return self._follow(prefix, args, len(args), False)
+
     def _follow(self, prefix, args, count, nested):
         """Append the values of the first `count` arguments, and return the search node after them;
         None if there is none. Lists and tuples among them (`nested`) hold values only."""
@@ -598,9 +572,7 @@ class CallLog(Entered):
                     prefix = prefix.after(End)
             elif arg is None:
                 prefix = prefix.after(None)
-            elif (
-                kind is ndarray or kind is NDArray or kind is SettledArray or kind is numpy_ndarray
-            ):
+            elif kind is ndarray or kind is NDArray or kind in _GIVEN:
                 prefix = self._follow_given(prefix, arg)
             elif kind is lazy.RaggedArray and not nested:
                 ragged = True
@@ -633,6 +605,11 @@ class CallLog(Entered):
 
     def _follow_given(self, prefix, array):
         """Append an array of the user as a value, and return the search node after it."""
+        known = self._met_now.get(id(array))
+        if known is not None:
+            self._given = True
+            return self._follow_value(prefix, known[1])
+        met = array
         if type(array) is SettledArray:
             array = array._array
         if type(array) is ndarray:
@@ -645,6 +622,7 @@ class CallLog(Entered):
         if value is None:
             return None
         self._given = True
+        self._met_now[id(met)] = met, value
         return self._follow_value(prefix, value)
 
     def _follow_value(self, prefix, value):
@@ -743,13 +721,11 @@ class CallLog(Entered):
                 for number in several._ids:
                     self.node_args.append(number)
 
-    def _follow_children(self, callee, args):
+    def _follow_children(self, prefix, callee, args):
         """Append the values of a list of children as ragged arguments, one for each value of a
         child. Return the search node after them."""
-        if len(args) != 2 or type(args[1]) is not list:
-            return None
         children = args[1]
-        prefix = self._follow(callee.first, args, 1, False)
+        prefix = self._follow(prefix, args, 1, False)
         for position in range(callee.children):
             store: Any = Nothing
             self.node_lengths.append(len(children))

@@ -35,7 +35,6 @@ from .stores import SEVERAL, ShownAs
 _first_shapes: 'weakref.WeakKeyDictionary[gluon.Block, dict[tuple, tuple]]' = (
     weakref.WeakKeyDictionary()
 )
-_NONE: dict[tuple, tuple] = {}
 
 
 class Family:
@@ -93,20 +92,8 @@ def packed_block_call(
     ):
         return None
     key = template, *[(len(leaf._store.shape), leaf.dtype) for leaf in leaves]
-    if _first_shapes.get(callee.block, _NONE).get(key) == _shapes(leaves):
-        return None  # no others were seen
-    calls = callee.families.setdefault(key, {})
-    place = tuple([leaf._store for leaf in leaves])  # which tell packed values from others
-    call = calls.get(place)
-    if call is None or call.changed():
-        call = calls[place] = _new_block_call(forms, callee.block, key, leaves)
-    return call
-
-
-def _new_block_call(
-    forms: Forms, block: gluon.Block, key: tuple, leaves: Sequence[LazyArray]
-) -> Optional[PackedCall]:
-    template, shapes = key[0], _shapes(leaves)
+    shapes = _shapes(leaves)
+    block = callee.block
     with tracing:
         first = _first_shapes.setdefault(block, {}).setdefault(key, shapes)
     if first == shapes:

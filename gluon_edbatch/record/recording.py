@@ -27,7 +27,7 @@ from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in, unflatten
 from ..subgraph.trace import describe
 from . import control_flow
-from .calls import ANY, Form, Nothing, Number, Ragged
+from .calls import ANY, Form, Nothing, Ragged
 from .each import for_each, holds_each
 from .element_calls import element_calls, rearranged, stacked, store_of_stacked, taken
 from .expressions import (
@@ -41,7 +41,7 @@ from .forms import Forms, key_of
 from .function_calls import function_called
 from .hooks import suspended
 from .inputs import ARRAYS
-from .lazy import HAND_ON, VALUES, EmptyArray, LazyArray, RaggedArray
+from .lazy import HAND_ON, VALUES, EmptyArray, RaggedArray
 from .operator_dispatch import operator_called
 from .packed import (
     but_for_lengths,
@@ -135,10 +135,10 @@ class Recording(Forms):
             x, children = args
             args = (x, *block.ragged_children(x, children))
             childless = not children
-        kinds: list[Any] = []
-        leaves: list[Any] = []
-        if not self.describe(args, kinds, leaves):
+        described = self.describe(callee, args)
+        if described is None:
             return self._call_nested(block, args)
+        kinds, leaves = described
         if childless:
             kinds[-2 * callee.children :] = (Ragged, Nothing) * callee.children
         prefix = callee.first.after_all(kinds)
@@ -150,24 +150,18 @@ class Recording(Forms):
             if found is not None:
                 packed.find_again(callee, kinds)
                 return found
-        like = self._like_but_for_rows(callee, kinds, values)
-        if like is None:
-            template = tuple([flatten(arg, ARRAYS, []) for arg in args])
-            packed = packed_block_call(self, callee, template, values)
-            found = None if packed is None else packed.record(self, values)
-            if found is not None:
-                callee.packed[key] = packed
-                self.remember_packed(callee, key, packed)
-                return found
+        template = tuple([flatten(arg, ARRAYS, []) for arg in args])
+        packed = packed_block_call(self, callee, template, values)
+        found = None if packed is None else packed.record(self, values)
+        if found is not None:
+            callee.packed[key] = packed
+            self.remember_packed(callee, key, packed)
+            return found
         if any([value._store.packed for value in values]):
             return self._block_unknown(callee, tuple(unpacked(self, args)))
         if prefix.form is None or prefix.form.changed():
             callee.known = None  # look again at what the block is
-            if like is None:
-                form = self._resolve_described(callee, template, kinds, values)
-            else:
-                rows = values[0]._store.spec.rows
-                form = self.new_form(like.node_type, rows, block, like.mutable)
+            form = self.form_of_block(block, template, values)
             self._without_values(form, values)  # or raise before others find it
             prefix.form = form
             if packed is None:  # however often it comes
@@ -279,23 +273,6 @@ class Recording(Forms):
         if value >= 0 or value % 2 == 0:
             return False
         return exact(self.scalars[(-value - 1) // 2]) == exact(float(number))
-
-    def _like_but_for_rows(self, callee, kinds, leaves) -> Optional[Form]:
-        """Return the form of an earlier call that differs in the number of rows only; else None."""
-        like = callee.of_any_rows.get(_but_for_rows(kinds)) if callee.of_any_rows else None
-        return like if like is not None and _of_same_rows(leaves) and not like.changed() else None
-
-    def _resolve_described(self, callee, template, kinds, leaves) -> Form:
-        """Make the form of a block's call with arguments of these kinds."""
-        form = self.form_of_block(callee.block, template, leaves)
-        if (
-            _of_same_rows(leaves)
-            and Number not in kinds
-            and form.lengths == ANY
-            and not (form.node_type.alone or form.node_type.whole)
-        ):
-            callee.of_any_rows[_but_for_rows(kinds)] = form
-        return form
 
     def _call_nested(self, block, args):
         """Record a block's call with containers, arrays or constants among its arguments."""
@@ -509,6 +486,7 @@ class Recording(Forms):
             self.packed,
             self.stacked_values,
             self.shared,
+            self._met_now,
         ):
             kept.clear()
         self.sharing = Sharing()
@@ -643,15 +621,4 @@ def _none_among(leaves: Sequence[Any]) -> frozenset[int]:
             for position, leaf in enumerate(leaves)
             if leaf.__class__ is RaggedArray and not leaf._ids
         ]
-    )
-
-
-def _of_same_rows(leaves: Sequence[LazyArray]) -> bool:
-    return len({leaf._store.spec.rows for leaf in leaves}) == 1
-
-
-def _but_for_rows(kinds: Sequence[Any]) -> tuple:
-    """Return kinds of arguments without their numbers of rows."""
-    return tuple(
-        [kind.spec.arena if kind.__class__ is Store and kind.shape else kind for kind in kinds]
     )
