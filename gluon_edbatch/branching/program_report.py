@@ -102,7 +102,7 @@ def pretty_block(graph: ProgramGraph, number: int) -> list[str]:
     """Return the lines of a block."""
     block = graph.blocks[number]
     takes = ', '.join([f'%{i} {_spec(spec)}' for i, spec in enumerate(block.takes)])
-    lines = [f'block {number} ({takes})    # {block.name}']
+    lines = [f'block {number} ({takes})    # {block.name}'.rstrip(' #')]
     lines += [f'    {_step(step, graph)}' for step in block.steps]
     return lines + [f'    {each}' for each in _end(block)]
 

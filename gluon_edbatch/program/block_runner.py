@@ -158,21 +158,23 @@ class BlockRunner:
 
 
 def _begins(activation: Activation) -> int:
-    """Return the line on which a function continues."""
+    """Return the line on which a function continues, behind branches without statements."""
     block = activation.block
+    while not block.statements and isinstance(block.end, Jump):
+        block = block.end.to
     return block.statements[0].line if block.statements else block.end.line
 
 
 def _site(stack: Sequence[Activation], line: int) -> str:
     """Return a line of the innermost function, or the user's line that called one of
-    `call_rules`."""
+    `call_rules`; nothing after the network's return."""
     for depth in reversed(range(len(stack))):
         each = stack[depth]
         if depth < len(stack) - 1:
             line = _begins(each)
         if each.flow.function.__module__ != ProgramCalls.__module__:
             break
-    return site(each.flow.file, line)
+    return '' if each.flow.function is _called else site(each.flow.file, line)
 
 
 def _called(net, *arguments):

@@ -100,7 +100,7 @@ def _rows(graph: ProgramGraph, number: int, ways: Sequence[int], runs: int) -> l
     """Return the rows of a block's box; the last rows are those of its edges."""
     block = graph.blocks[number]
     where, _ = _site(block.name)
-    rows = [_Row(f'block {number}: {where}', f'{sum(ways)} samples' if runs else '')]
+    rows = [_Row(f'block {number}: {where}'.rstrip(': '), f'{sum(ways)} samples' if runs else '')]
     for step in block.steps:
         if isinstance(step, RunNetwork):
             operators = graph.networks[step.network].operators

@@ -541,6 +541,20 @@ def test_not_a_number_does_not_decide():
         program([*drawn(3), mx.nd.full((1, 8), np.nan)])
 
 
+def leaves_early(net, x):
+    if x.sum().asscalar() > 0:
+        return x
+    y = x * 2
+    return net.dense(y)
+
+
+def test_blocks_name_the_lines_on_which_they_begin():
+    program = edb.compile_program(initialized(Written(leaves_early)), drawn(1)[0])
+    _, taken, other = [line for line in str(program).splitlines() if line.startswith('block')]
+    assert taken.endswith(')')  # nothing is left to run
+    assert other.endswith(f'test_programs.py:{leaves_early.__code__.co_firstlineno + 3}: y = x * 2')
+
+
 def never_ends(net, x):
     while x.sum().asscalar() < 1e9:
         x = x * 1
