@@ -117,7 +117,7 @@ class _AllWays:
         ends: list[tuple[Ran, End]] = []
         while len(ends) < len(self._reached):
             if len(ends) >= MOST_BLOCKS or self._values > MOST_VALUES:
-                raise ProgramError(_TOO_MANY)
+                raise ProgramError(f'{ends[-1][0].builder.line}\n  {_TOO_MANY}', placed=True)
             number = len(ends)
             ran = self._runner.ran(self._reached[number].at)
             ends.append((ran, self._end(number, ran)))
