@@ -14,9 +14,10 @@ Cython compiles this module where a compiler is present, as `calls`.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import mxnet as mx
+import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import RecordError
@@ -34,6 +35,7 @@ from .lazy import (
     ARITHMETIC,
     METHODS,
     LazyArray,
+    LazyNumpyArray,
     RaggedArray,
     operand,
     refuse_none,
@@ -46,7 +48,7 @@ from .stores import SEVERAL
 
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
 _MOST_KINDS = 4096  # of operators on matrices
-_KINDS = LazyArray, RaggedArray
+_KINDS = LazyArray, LazyNumpyArray, RaggedArray
 _STORE = LazyArray.__dict__['_store']
 _numbers: dict[tuple, set[tuple]] = {}  # by operator, and the expressions that it reads
 # By operator and kinds of arguments: rows of the first call, and matrices that differ in rows.
@@ -87,8 +89,8 @@ class Expression:
         return results.pop()
 
 
-class ExpressionArray(LazyArray):
-    """A lazy value that is an expression. It becomes a recorded value when that is needed."""
+class _Expression(LazyArray if TYPE_CHECKING else object):  # type: ignore[misc]
+    """What expressions of both modes share."""
 
     __slots__ = ()
 
@@ -107,7 +109,7 @@ class ExpressionArray(LazyArray):
         begin = len(recording.node_forms)
         value = expression.record(recording, values)
         recording.move_calls(begin, *called_at)
-        self.__class__ = LazyArray
+        self.__class__ = recording.value_type
         self._store, self._id = value._store, value._id
         return self
 
@@ -156,9 +158,27 @@ class ExpressionArray(LazyArray):
         return self.recorded()._recorded(function, **options)
 
 
-def _arithmetic(name: str) -> Callable[..., Any]:
-    eager = getattr(NDArray, name)
+class ExpressionArray(_Expression, LazyArray):
+    """A lazy value that is an expression. It becomes a recorded value when that is needed."""
 
+    __slots__ = ()
+
+
+class ExpressionNumpyArray(_Expression, LazyNumpyArray):
+    """An expression in NumPy mode."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self):
+        """A ``numpy.dtype``."""
+        return np.dtype(_STORE.__get__(self)[1].result.dtype)
+
+
+EXPRESSIONS = ExpressionArray, ExpressionNumpyArray  # by mode, as `VALUES`
+
+
+def _arithmetic(eager: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(eager)
     def method(self, other):
         return eager(self, operand(self, other))
@@ -166,10 +186,14 @@ def _arithmetic(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in METHODS:
-    setattr(ExpressionArray, _name, getattr(NDArray, _name))
-for _name in ARITHMETIC:
-    setattr(ExpressionArray, f'__{_name}__', _arithmetic(f'__{_name}__'))
+for _class, _plain, _names in (
+    (ExpressionArray, NDArray, ARITHMETIC),
+    (ExpressionNumpyArray, mx.np.ndarray, [*ARITHMETIC, 'matmul', 'rmatmul']),
+):
+    for _name in METHODS:
+        setattr(_class, _name, getattr(_plain, _name))
+    for _name in _names:
+        setattr(_class, f'__{_name}__', _arithmetic(getattr(_plain, f'__{_name}__')))
 
 
 def fused(
@@ -198,7 +222,7 @@ def fused(
     if not known.axes:
         result = known.call(values)
     else:
-        result = ExpressionArray(recording, known, values)
+        result = EXPRESSIONS[known.mode.numpy](recording, known, values)
         recording.keep_expression(result)
     recording.joined = op, attrs, args, result
     return result
@@ -219,7 +243,7 @@ def _read(
     lengths = _lengths(args)
     for position, arg in enumerate(args):
         kind = arg.__class__
-        if kind is ExpressionArray:
+        if kind in EXPRESSIONS:
             owner, part, own, _ = _STORE.__get__(arg)
             if owner is not recording or part.mode != recording.mode:
                 return False
@@ -232,7 +256,7 @@ def _read(
             store, own = arg._store, (arg,)
             shape = store.shape
             part = (
-                arg.__class__ is LazyArray
+                arg.__class__ is recording.value_type
                 and not store.packed
                 and (position in matrices or (len(shape) > 1 and shape[0] in lengths))
             )
@@ -244,8 +268,8 @@ def _read(
             place = places.setdefault(_identity(value), len(places))
             key.append(place)
             if place == len(values):
-                if value.__class__ is LazyArray:  # the user's becomes another when written to
-                    value = LazyArray(value._store, value._id)
+                if value.__class__ is not RaggedArray:  # the user's may be written to
+                    value = recording.value_type(value._store, value._id)
                 values.append(value)
     return True
 
@@ -262,7 +286,7 @@ def _lengths(args: Sequence[Any]) -> list[int]:
     """Return how many values the expressions among some arguments depend on."""
     lengths = []
     for arg in args:
-        if arg.__class__ is ExpressionArray:
+        if arg.__class__ in EXPRESSIONS:
             _, expression, values, _ = _STORE.__get__(arg)
             lengths += [values[place]._store.shape[0] for place in expression.matrices]
     return lengths
@@ -273,7 +297,7 @@ def fused_again(recording: Any, joined: tuple[str, tuple], args: Sequence[Any]) 
     it is not to be fused with these."""
     op, attrs = joined
     for arg in args:
-        if arg.__class__ is not LazyArray or arg._store.packed:
+        if arg.__class__ is not recording.value_type or arg._store.packed:
             return fused(recording, op, attrs, args)
     matrices = rows_that_differ(op, attrs, args)
     return fused(recording, op, attrs, args, matrices) if matrices else None
@@ -316,7 +340,7 @@ def _expression(
             return None
         met.add(attrs)
     draws = op_of(op).draws(Attrs(attrs), recording.mode.training)  # once for all that reads it
-    if draws or recording.mode.numpy:
+    if draws:
         return None
     operators: dict[Operator, int] = {}
     matrices: set[int] = set()
@@ -384,7 +408,7 @@ def _of_sentences(
     """Return an expression of packed sentences, ragged values and matrices, whose result has their
     lengths along several axes, or along that of rows, until one call is recorded."""
     values = [stacked(recording, value) for value in values]
-    if any([value._store.packed == SEVERAL for value in values]):
+    if any([value._store.packed == SEVERAL or not value._store.shape for value in values]):
         return None
     maker = operator_maker(_name_of(operators), operators)
     axes = {i: value._store.packed for i, value in enumerate(values) if value._store.packed}

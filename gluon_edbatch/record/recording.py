@@ -31,6 +31,7 @@ from .calls import ANY, Form, Nothing, Ragged
 from .each import for_each, holds_each
 from .element_calls import element_calls, rearranged, stacked, store_of_stacked, taken
 from .expressions import (
+    EXPRESSIONS,
     ExpressionArray,
     fused,
     fused_again,
@@ -108,7 +109,7 @@ class Recording(Forms):
         if holds_each(args):
             return for_each(callee.block, args)
         for arg in args:
-            if arg.__class__ is ExpressionArray:
+            if arg.__class__ in EXPRESSIONS:
                 arg.recorded()  # and is a value from now on
         try:
             return self._static_or_not(callee, args)
@@ -299,7 +300,7 @@ class Recording(Forms):
     ) -> Any:
         """Record a call of an operator, by its name in MXNet's registry, on arrays and numbers. It
         may become part of an expression if it `fuses`."""
-        if ExpressionArray in map(type, args):
+        if any([arg.__class__ in EXPRESSIONS for arg in args]):
             found = fused(self, op, attrs, args)
             if found is not None:
                 return found
@@ -601,7 +602,7 @@ class Recording(Forms):
 
 def _is_held(value: Any, own: int) -> bool:
     """Return whether there are other references than `own` to an expression that is none yet."""
-    return value.__class__ is ExpressionArray and sys.getrefcount(value) > own
+    return value.__class__ in EXPRESSIONS and sys.getrefcount(value) > own
 
 
 def _same(result: Any, other: Any) -> bool:

@@ -297,3 +297,72 @@ def test_truth_values_of_two_sentences():
         for (x, y), found in zip(samples, values):
             for one, other in zip(found, block(dense(x), dense(y))):
                 onp.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+# --- operators outside of blocks that have two lengths ------------------------------------------
+
+
+def attend(x, y, scores=npx.batch_dot):
+    return npx.batch_dot(npx.softmax(scores(x, y, transpose_b=True)), y)
+
+
+def masked(x, y):
+    scores = npx.batch_dot(x, y, transpose_b=True)
+    return npx.batch_dot(npx.softmax(np.where(scores > 0, scores, scores * 0.1) / np.sqrt(8.0)), y)
+
+
+def both_ways(x, y):
+    scores = npx.batch_dot(x, y, transpose_b=True) * 0.5
+    read = npx.batch_dot(npx.softmax(scores, axis=2), y)
+    best = np.expand_dims(npx.softmax(np.max(scores, axis=2)), 1)
+    return np.concatenate([x, read, x * read, x * npx.batch_dot(best, x)], axis=2)
+
+
+PAIRS = {  # what is computed of two sentences, and the most batches of it
+    'attend': (attend, 3),
+    'by matmul': (lambda x, y: npx.softmax(np.matmul(x, np.swapaxes(y, 1, 2))) @ y, 4),
+    'masked': (masked, 3),
+    'both ways': (both_ways, 10),
+    'returned': (lambda x, y: npx.batch_dot(x, y, transpose_b=True), 3),
+    'arithmetic': (lambda x, y: (-((1 - x @ np.swapaxes(y, 1, 2)) ** 2)).max(axis=1), 4),
+    'transposed': (
+        lambda x, y: npx.batch_dot(
+            npx.softmax(npx.batch_dot(x, y, transpose_b=True).transpose(0, 2, 1)), x
+        ),
+        3,
+    ),
+    'to a number': (lambda x, y: np.tanh(npx.batch_dot(x, y, transpose_b=True)).mean(), 3),
+}
+
+
+class Pair(edb.AutoBatchMixin, gluon.Block):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.one = nn.Dense(UNITS, flatten=False, in_units=UNITS)
+        self.other = nn.Dense(UNITS, flatten=False, in_units=UNITS)
+
+    def forward(self, x, y):
+        return self.function(self.one(x), self.other(y))
+
+
+@pytest.mark.parametrize('name', PAIRS)
+def test_operators_outside_of_blocks_on_two_sentences(name):
+    function, most = PAIRS[name]
+    net = Pair(function)
+    net.initialize(mx.init.Xavier())
+    one, other = sentences(), sentences(LENGTHS[::-1], seed=1)
+    made = batches(lambda at: net(one[at], other[at]), range(len(one)))
+    assert sum(made.values()) <= most
+    assert_matches_eager(lambda at: net(one[at], other[at]), range(len(one)), blocks=[net])
+
+
+def test_a_result_with_two_lengths_is_an_array_of_numpy_mode():
+    x, y = sentences((4, 6))
+    with edb.batching():
+        scores = npx.batch_dot(x * 1, y * 1, transpose_b=True)
+        assert scores.shape == (1, 4, 6) and scores.ndim == 3
+        assert isinstance(scores, np.ndarray) and scores.dtype == onp.float32
+        first = scores[0, 0]
+    expected = (x.asnumpy() @ y.asnumpy().swapaxes(1, 2))[0, 0]
+    onp.testing.assert_allclose(first.asnumpy(), expected, rtol=1e-5, atol=1e-6)
