@@ -79,7 +79,7 @@ cdef class CallLog(Entered):
     cdef public dict _met_now
     cdef public dict packed
     cdef public Py_ssize_t next_value
-    cdef bint _given
+    cdef bint _given, numpy
     cdef public bint taped
     cdef public Py_ssize_t copied_below, _node_at, _room
     cdef public dict _met, _read, constants
@@ -88,7 +88,7 @@ cdef class CallLog(Entered):
     cdef public list forms, all_stores
     cdef public object form_summaries, output_rows
     cdef public set watched
-    cdef public object value_type
+    cdef public object value_type, ragged_type
     @cython.locals(callee=Callee)
     cpdef call_block(self, object block, tuple args)
     cdef Callee _new_callee(self, object block)

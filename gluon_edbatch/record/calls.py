@@ -65,7 +65,7 @@ _GIVEN = frozenset(
 )
 
 interpreter.prepare_frames(kind_of, through_library)
-interpreter.prepare_values(VALUES[0], VALUES[1], lazy.RaggedArray)
+interpreter.prepare_values(VALUES[0], VALUES[1], lazy.RAGGED[0], lazy.RAGGED[1])
 interpreter.prepare_calls(gluon.Block)
 ndarray_memory.prepare(IN_C)
 
@@ -286,6 +286,8 @@ class CallLog(Entered):
     def __init__(self, value_type: Any):
         Entered.__init__(self)
         self.value_type = value_type
+        self.numpy = value_type is VALUES[True]
+        self.ragged_type = lazy.RAGGED[self.numpy]
         self.node_forms = Ints()
         # Call i reads the values node_args[node_ends[i - 1]:node_ends[i]], ragged ones last.
         self.node_ends = Ints()
@@ -530,7 +532,7 @@ class CallLog(Entered):
     def _are_values(self, args):
         """Return whether all arguments are lazy values, ragged or not."""
         for arg in args:
-            if type(arg) is not self.value_type and type(arg) is not lazy.RaggedArray:
+            if type(arg) is not self.value_type and type(arg) is not self.ragged_type:
                 return False
         return True
 
@@ -574,7 +576,7 @@ class CallLog(Entered):
                 prefix = prefix.after(None)
             elif kind is ndarray or kind is NDArray or kind in _GIVEN:
                 prefix = self._follow_given(prefix, arg)
-            elif kind is lazy.RaggedArray and not nested:
+            elif kind is self.ragged_type and not nested:
                 ragged = True
                 several = arg
                 prefix = prefix.after(Ragged if several._ids else Nothing)
@@ -702,12 +704,12 @@ class CallLog(Entered):
         self.scalars.append(length)
         number = 1 - 2 * len(self.scalars)
         store.given[number] = length
-        return interpreter.new_value(self.value_type is not lazy.LazyArray, store, number)
+        return interpreter.new_value(self.numpy, store, number)
 
     def append_arguments(self, args: Sequence[Any]) -> None:
         """Append the values of a call's arguments, which are lazy values, ragged or not."""
         for arg in args:
-            if type(arg) is not lazy.RaggedArray:
+            if type(arg) is not self.ragged_type:
                 value = arg
                 self.node_args.append(value._id)
         self._append_ragged(args)
@@ -715,7 +717,7 @@ class CallLog(Entered):
     def _append_ragged(self, args):
         """Append the values of ragged arguments, which follow those of all others."""
         for arg in args:
-            if type(arg) is lazy.RaggedArray:
+            if type(arg) is self.ragged_type:
                 several = arg
                 self.node_lengths.append(len(several._ids))
                 for number in several._ids:
@@ -860,7 +862,7 @@ class CallLog(Entered):
             ids[place] = value._id
         if store is None or store.recording is not self or not store.shape or store.packed:
             return self.ragged_unknown(list(items), shape, dtype, ctx)
-        return interpreter.new_ragged(store, ids)
+        return interpreter.new_ragged(self.numpy, store, ids)
 
     def concat_plain(self, values: Sequence[Any]) -> Any:
         """Return the concatenation of lazy values of one store as a value; None for others."""
@@ -919,9 +921,7 @@ class CallLog(Entered):
 
     def value_of(self, spec, shown, number: int) -> Any:
         """Return value `number` as a lazy value of a store (see `store`)."""
-        return interpreter.new_value(
-            self.value_type is VALUES[True], self.store(spec, shown), number
-        )
+        return interpreter.new_value(self.numpy, self.store(spec, shown), number)
 
     def concat_call(self, form, values: Sequence[Any]) -> Any:
         """Record a call of this form on values that have a common store; return its results."""

@@ -17,7 +17,7 @@ from ..subgraph.spec import Spec, spec_of
 from ..subgraph.structure import unflatten
 from .calls import Form
 from .forms import Forms
-from .lazy import EmptyArray, RaggedArray
+from .lazy import EmptyArray, RaggedArray, ragged_of
 from .remembered import Maker
 from .sites import current_site
 from .stores import ShownAs, Store
@@ -97,13 +97,13 @@ class ElementCalls(NamedTuple):
         )
         end = recording.next_value
         return [
-            RaggedArray(store, list(range(base + output, end, form.outputs)))
+            ragged_of(store, list(range(base + output, end, form.outputs)))
             for output, store in enumerate(form.stores)
         ]
 
 
 def _is_ragged(leaf: NDArray) -> bool:
-    return leaf.__class__ is RaggedArray
+    return isinstance(leaf, RaggedArray)
 
 
 def stacked(recording: Any, ragged: Any) -> Any:
@@ -151,11 +151,11 @@ def taken(recording: Any, ragged: RaggedArray, which: Any = slice(None), *others
     if type(which) is not slice or (ids and not ids[which]):
         return None
     if not others:
-        return RaggedArray(store, ids[which])
+        return ragged_of(store, ids[which])
     key = slice(None), *others
     if not ids:  # of the values that it would have
         shape = np.empty(store.spec.shape, bool)[key].shape
-        return RaggedArray(recording.store(spec_of(shape, store.spec.dtype, store.spec.ctx)), [])
+        return ragged_of(recording.store(spec_of(shape, store.spec.dtype, store.spec.ctx)), [])
     return recording.ragged([recording.value_type(store, each)[key] for each in ids[which]])
 
 
@@ -185,7 +185,7 @@ def rearranged(
         ids = ids[::-1]
     elif op != 'Concat' or attrs.axis('dim', rank, 1) != 1:
         return None
-    return RaggedArray(store, ids) if ids or not any([leaf._ids for leaf in leaves]) else None
+    return ragged_of(store, ids) if ids or not any([leaf._ids for leaf in leaves]) else None
 
 
 def element_calls(forms: Forms, form: Form, maker: Maker, specs: Specs) -> Optional[ElementCalls]:

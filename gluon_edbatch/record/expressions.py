@@ -34,6 +34,8 @@ from .forms import key_of
 from .lazy import (
     ARITHMETIC,
     METHODS,
+    RAGGED,
+    VALUES,
     LazyArray,
     LazyNumpyArray,
     RaggedArray,
@@ -48,7 +50,7 @@ from .stores import SEVERAL
 
 _MOST_NUMBERS = 16  # attributes of one operator, as each makes other types
 _MOST_KINDS = 4096  # of operators on matrices
-_KINDS = LazyArray, LazyNumpyArray, RaggedArray
+_KINDS = *VALUES, *RAGGED
 _STORE = LazyArray.__dict__['_store']
 _numbers: dict[tuple, set[tuple]] = {}  # by operator, and the expressions that it reads
 # By operator and kinds of arguments: rows of the first call, and matrices that differ in rows.
@@ -268,18 +270,18 @@ def _read(
             place = places.setdefault(_identity(value), len(places))
             key.append(place)
             if place == len(values):
-                if value.__class__ is not RaggedArray:  # the user's may be written to
+                if not isinstance(value, RaggedArray):  # the user's may be written to
                     value = recording.value_type(value._store, value._id)
                 values.append(value)
     return True
 
 
 def _is_without_values(value: Any) -> bool:
-    return value.__class__ is RaggedArray and not value._ids
+    return isinstance(value, RaggedArray) and not value._ids
 
 
 def _identity(value: Any) -> Any:
-    return ('ragged', id(value._ids)) if value.__class__ is RaggedArray else value._id
+    return ('ragged', id(value._ids)) if isinstance(value, RaggedArray) else value._id
 
 
 def _lengths(args: Sequence[Any]) -> list[int]:

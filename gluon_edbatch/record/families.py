@@ -87,7 +87,7 @@ def packed_block_call(
     if (
         not forms.options.buckets
         or () in [leaf._store.shape for leaf in leaves]
-        or RaggedArray in map(type, leaves)
+        or any([isinstance(leaf, RaggedArray) for leaf in leaves])
         or True in [spec.eager for spec in specs]
     ):
         return None

@@ -158,7 +158,7 @@ class Forms(Inputs):
 
     def _form_of(self, maker: Maker, leaves, trace) -> Form:
         specs = [
-            (leaf._store.spec, Kind.RAGGED if leaf.__class__ is RaggedArray else Kind.ROWS)
+            (leaf._store.spec, Kind.RAGGED if isinstance(leaf, RaggedArray) else Kind.ROWS)
             for leaf in leaves
         ]
         scalars = tuple([i for i, leaf in enumerate(leaves) if not leaf._store.shape])
@@ -383,9 +383,9 @@ def _shown(
 
 
 def _lengths_of(args: Sequence[Any]) -> tuple[int, ...]:
-    return tuple([len(arg._ids) for arg in args if arg.__class__ is RaggedArray])
+    return tuple([len(arg._ids) for arg in args if isinstance(arg, RaggedArray)])
 
 
 def key_of(leaf: LazyArray) -> object:
     """Return what identifies the kind of an argument within a recording."""
-    return leaf._store.ragged if leaf.__class__ is RaggedArray else leaf._store
+    return leaf._store.ragged if isinstance(leaf, RaggedArray) else leaf._store

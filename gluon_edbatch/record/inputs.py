@@ -18,12 +18,14 @@ from ..ops.attrs import Shape
 from ..subgraph.spec import Spec, device_of, spec_of
 from .calls import NUMBERS, REMEMBERED, SMALL, CallLog
 from .lazy import (
+    RAGGED,
     VALUES,
     EagerNumpyRagged,
     EagerRagged,
     LazyArray,
     RaggedArray,
     operand_dtype,
+    ragged_of,
 )
 from .shared import Sharing
 from .sites import Site, current_site, site_at
@@ -74,7 +76,7 @@ class Inputs(CallLog):
         for arg in args:
             arg = arg.recorded() if isinstance(arg, LazyArray) else arg
             kind = arg.__class__
-            if (kind in VALUES or kind is RaggedArray) and arg._store.recording is self:
+            if (kind in VALUES or kind in RAGGED) and arg._store.recording is self:
                 result.append(arg)
             elif isinstance(arg, NUMBERS) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
                 numbers.append(len(result))
@@ -234,7 +236,7 @@ class Inputs(CallLog):
             )
         if 0 in array.shape and isinstance(array, (RaggedArray, EagerRagged, EagerNumpyRagged)):
             shape = array.shape[:1] + array.shape[2:]
-            return RaggedArray(self.store(spec_of(shape, array.dtype, array.ctx)), [])
+            return ragged_of(self.store(spec_of(shape, array.dtype, array.ctx)), [])
         given, own = array, self.mode.numpy and array.shape
         if isinstance(array, mx.np.ndarray) and not own:
             array = alias(array)

@@ -63,7 +63,7 @@ typedef struct {
 
 static PyObject *edb_entered = NULL;  /* a context variable */
 static PyTypeObject *edb_value_types[2]; /* by whether NumPy mode is on */
-static PyTypeObject *edb_ragged_type = NULL;
+static PyTypeObject *edb_ragged_types[2];
 static PyObject *edb_kind = NULL, *edb_through = NULL;
 /* Codes that were met, by address: sites.py keeps them, so that addresses stay theirs. */
 #define EDB_CODES 512
@@ -150,8 +150,9 @@ static inline PyObject *edb_new_value(int numpy, PyObject *store, Py_ssize_t val
   return (PyObject *)edb_new_array(edb_value_types[numpy], store, value);
 }
 
-static inline PyObject *edb_new_ragged(PyObject *store, PyObject *values) {
-  PyObject *array = (PyObject *)edb_new_array(edb_ragged_type, store, 0); /* no value itself */
+static inline PyObject *edb_new_ragged(int numpy, PyObject *store, PyObject *values) {
+  PyObject *array =
+      (PyObject *)edb_new_array(edb_ragged_types[numpy], store, 0); /* no value itself */
   if (!array) return NULL;
   PyObject_GC_UnTrack(values); /* they are numbers */
   Py_INCREF(values);
@@ -376,7 +377,8 @@ static int edb_make_a_number(PyObject *type, const char *slot) {
   return 0;
 }
 
-static int edb_prepare_values(PyObject *lazy, PyObject *numpy, PyObject *ragged) {
+static int edb_prepare_values(PyObject *lazy, PyObject *numpy, PyObject *ragged,
+                              PyObject *numpy_ragged) {
   if (!edb_lies_at(lazy, "_id", offsetof(EdbLazyArray, _id)) ||
       !edb_lies_at(lazy, "_memory", offsetof(EdbLazyArray, _memory)) ||
       !edb_lies_at(lazy, "_store", offsetof(EdbLazyArray, _store)) ||
@@ -389,13 +391,16 @@ static int edb_prepare_values(PyObject *lazy, PyObject *numpy, PyObject *ragged)
   ((PyTypeObject *)lazy)->tp_finalize = NULL;
   ((PyTypeObject *)numpy)->tp_finalize = NULL;
   ((PyTypeObject *)ragged)->tp_finalize = NULL;
+  ((PyTypeObject *)numpy_ragged)->tp_finalize = NULL;
   ((PyTypeObject *)lazy)->tp_dealloc = edb_free_value;
   ((PyTypeObject *)ragged)->tp_dealloc = edb_free_ragged;
   edb_value_types[0] = (PyTypeObject *)lazy;
   edb_value_types[1] = (PyTypeObject *)numpy;
-  edb_ragged_type = (PyTypeObject *)ragged;
+  edb_ragged_types[0] = (PyTypeObject *)ragged;
+  edb_ragged_types[1] = (PyTypeObject *)numpy_ragged;
   Py_INCREF(lazy);
   Py_INCREF(numpy);
   Py_INCREF(ragged);
+  Py_INCREF(numpy_ragged);
   return 0;
 }

@@ -16,14 +16,15 @@ cdef extern from "interpreter.h":
     object new_value "edb_new_value" (bint numpy, object store, Py_ssize_t value)
     object new_pair "edb_new_pair" (bint numpy, object first, object second, Py_ssize_t value)
     object new_nested "edb_new_nested" (bint numpy, object nested, list stores, Py_ssize_t base)
-    object new_ragged "edb_new_ragged" (object store, list values)
+    object new_ragged "edb_new_ragged" (bint numpy, object store, list values)
     EdbFrame *user_frame "edb_user_frame" () except NULL
     long long code_of "edb_code_of" (EdbFrame *frame) except -1
     long long instruction_of "edb_instruction_of" (EdbFrame *frame)
     int prepare_frames "edb_prepare_frames" (object kind, object through) except -1
     int prepare_scopes "edb_prepare_scopes" () except -1
     int prepare_calls "edb_prepare_calls" (object block) except -1
-    int prepare_values "edb_prepare_values" (object lazy, object numpy, object ragged) except -1
+    int prepare_values "edb_prepare_values" (
+        object lazy, object numpy, object ragged, object numpy_ragged) except -1
     void redirect "edb_redirect" (object function, object target)
     ctypedef object (*Call "EdbCall")(object block, tuple args)
     int direct_type "edb_direct_type" (object block, object function, Call call) except -1

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
-from .lazy import VALUES, LazyArray, RaggedArray
+from .lazy import RAGGED, VALUES, LazyArray, RaggedArray
 from .sites import PASSED, kind_of, place_of, through_library
 
 _new = LazyArray.__new__
@@ -57,9 +57,9 @@ def new_nested(numpy: bool, nested: Any, stores: list[Any], base: int) -> Any:
     return type(nested)([new_nested(numpy, item, stores, base) for item in nested])
 
 
-def new_ragged(store, values: list[int]) -> RaggedArray:
+def new_ragged(numpy: bool, store, values: list[int]) -> RaggedArray:
     """Return a ragged argument of some values, given by their numbers; all have one spec."""
-    return RaggedArray(store, values)
+    return RAGGED[numpy](store, values)
 
 
 def user_frame() -> FrameType:
@@ -83,7 +83,7 @@ def instruction_of(frame: FrameType) -> int:
     return frame.f_lasti
 
 
-def prepare_values(lazy: Any, numpy: type, ragged: type) -> None:
+def prepare_values(lazy: Any, numpy: type, ragged: type, numpy_ragged: type) -> None:
     """Replace ``__del__`` of lazy values, as the base class's frees a handle."""
     lazy.__del__ = _nothing
 

@@ -804,7 +804,10 @@ class RaggedArray(LazyArray):
 
     def values(self) -> list[LazyArray]:
         """Return the values that are stacked along axis 1, as a list."""
-        return [LazyArray(self._store, value) for value in self._ids]
+        return self._values_as(LazyArray)
+
+    def _values_as(self, kind: type) -> list[Any]:
+        return [kind(self._store, value) for value in self._ids]
 
     def __getitem__(self, key):
         recording = self._store.recording
@@ -831,7 +834,7 @@ class RaggedArray(LazyArray):
         return super().asnumpy()
 
     def _compute(self) -> NDArray:
-        values, shape = self.values(), self.shape
+        values, shape = self._values_as(LazyArray), self.shape
         if not values:
             return without_elements(shape, self._store.spec)
         arrays = [value.evaluated() for value in values[:1]]  # with all that waits
@@ -864,7 +867,26 @@ class RaggedArray(LazyArray):
         return f'<RaggedArray {"x".join(map(str, self.shape))} @{self.context}>'
 
 
+class RaggedNumpyArray(RaggedArray, LazyNumpyArray):
+    """A ragged value in NumPy mode: an ``mx.np.ndarray`` for every caller."""
+
+    __slots__ = ()
+
+    def values(self) -> list[LazyArray]:
+        """Return the values that are stacked along axis 1, as a list."""
+        return self._values_as(LazyNumpyArray)
+
+    def _compute(self) -> NDArray:
+        return as_numpy(RaggedArray._compute(self), self.shape)
+
+
 VALUES = (LazyArray, LazyNumpyArray)  # classes of single values, by mode
+RAGGED = (RaggedArray, RaggedNumpyArray)  # and of ragged ones
+
+
+def ragged_of(store: Store, ids: list[int]) -> RaggedArray:
+    """Return a ragged value of a recording's mode, made of the values with these numbers."""
+    return RAGGED[store.recording.mode.numpy](store, ids)
 
 
 class _KnowsLengths:

@@ -177,7 +177,7 @@ class Recording(Forms):
         """Record a block's call, for whose lengths there is no other type, on ragged arguments as
         packed sentences; None if that is not possible."""
         stores = [
-            store_of_stacked(self, each) if each.__class__ is RaggedArray else each._store
+            store_of_stacked(self, each) if isinstance(each, RaggedArray) else each._store
             for each in values
         ]
         if (
@@ -352,7 +352,7 @@ class Recording(Forms):
             if found is not None:
                 return found
         except RecordError:
-            if not any(leaf.__class__ is RaggedArray for leaf in leaves):
+            if not any(isinstance(leaf, RaggedArray) for leaf in leaves):
                 raise
             form = None
         found = fused(self, op, attrs, args) if fuses else None
@@ -620,6 +620,6 @@ def _none_among(leaves: Sequence[Any]) -> frozenset[int]:
         [
             position
             for position, leaf in enumerate(leaves)
-            if leaf.__class__ is RaggedArray and not leaf._ids
+            if isinstance(leaf, RaggedArray) and not leaf._ids
         ]
     )

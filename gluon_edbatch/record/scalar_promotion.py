@@ -61,7 +61,7 @@ def with_number(
         return None
     (leaf,) = leaves
     spec = leaf._store.spec
-    ragged = leaf.__class__ is RaggedArray
+    ragged = isinstance(leaf, RaggedArray)
     if ragged and not op_of(op).elementwise:
         return None
     numbered = rule(Attrs(attrs), leaf.shape if ragged else spec.shape, spec.dtype)

@@ -15,7 +15,7 @@ from ..subgraph.trace import trace_operator
 from .calls import Form
 from .element_calls import stacked
 from .inputs import is_array
-from .lazy import LazyArray, RaggedArray, nested_refused, one_kind_needed
+from .lazy import LazyArray, RaggedArray, nested_refused, one_kind_needed, ragged_of
 from .packed import unpacked
 from .remembered import operator_maker
 from .sites import current_site
@@ -83,12 +83,12 @@ def ragged_unknown(
                 f'ragged() of no values needs their shape: ragged(values, '
                 f'shape=(1, hidden_size))\n  called at {current_site()}'
             )
-        return RaggedArray(recording.store(spec_of(shape, dtype, ctx or recording.ctx)), [])
+        return ragged_of(recording.store(spec_of(shape, dtype, ctx or recording.ctx)), [])
     rows = recording.handed_out_rows(values)
     if rows is not None:
-        return RaggedArray(*rows)
+        return ragged_of(*rows)
     for value in values:
-        if value.__class__ is RaggedArray:
+        if isinstance(value, RaggedArray):
             raise RecordError(nested_refused())
         if not is_array(value):
             raise RecordError(
@@ -104,7 +104,7 @@ def ragged_unknown(
             f'ragged() takes values with rows, and got one with no axes: give '
             f'value.reshape(1)\n  called at {current_site()}'
         )
-    return RaggedArray(store, [recording.handed_out(value)._id for value in values])
+    return ragged_of(store, [recording.handed_out(value)._id for value in values])
 
 
 def _of_one_kind(recording: Any, values: Sequence[NDArray]) -> Sequence[NDArray]:

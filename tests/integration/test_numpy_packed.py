@@ -366,3 +366,45 @@ def test_a_result_with_two_lengths_is_an_array_of_numpy_mode():
         first = scores[0, 0]
     expected = (x.asnumpy() @ y.asnumpy().swapaxes(1, 2))[0, 0]
     onp.testing.assert_allclose(first.asnumpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+# --- functions on ragged values -----------------------------------------------------------------
+
+RAGGED = {
+    'elementwise': lambda h, r: np.sum(np.tanh(r) * 2, axis=1),
+    'broadcast': lambda h, r: np.mean(np.expand_dims(h, 1) * r, axis=1),
+    'attention': lambda h, r: npx.batch_dot(
+        npx.softmax(npx.batch_dot(np.expand_dims(h, 1), r, transpose_b=True)), r
+    ),
+    'weights returned': lambda h, r: npx.softmax(
+        npx.batch_dot(np.expand_dims(h, 1), r, transpose_b=True)
+    ),
+    'largest': lambda h, r: np.max(np.concatenate([r, -r], axis=2), axis=1),
+    'method': lambda h, r: r.sum(axis=1) + r[:, 0] + r.reshape(1, -1, UNITS).mean(axis=1),
+}
+
+
+@pytest.mark.parametrize('name', RAGGED)
+def test_functions_on_ragged_values(name):
+    draw = onp.random.RandomState(3)
+    samples = [draw.normal(size=(n, UNITS)).astype('float32') for n in LENGTHS]
+    dense = nn.Dense(UNITS, in_units=UNITS)
+    dense.initialize(mx.init.Xavier())
+
+    def model(at):
+        rows = [np.array(row[None]) for row in samples[at]]
+        return RAGGED[name](dense(rows[0]), edb.ragged([dense(row) for row in rows]))
+
+    assert sum(batches(model, range(len(samples))).values()) <= 8
+    assert_matches_eager(model, range(len(samples)), blocks=[dense])
+
+
+def test_a_ragged_value_is_an_array_of_numpy_mode():
+    rows = [np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])]
+    with edb.batching():
+        value = edb.ragged([row * 1 for row in rows])
+        assert isinstance(value, np.ndarray) and value.dtype == onp.float32
+        assert all(isinstance(row, np.ndarray) for row in value.values())
+        double = value * 2
+    assert isinstance(double.evaluated(), np.ndarray)
+    onp.testing.assert_array_equal(double.asnumpy(), [[[2, 4], [6, 8]]])
