@@ -476,6 +476,19 @@ def test_values_are_arrays_of_numpy_mode():
     assert (h == h).all()
 
 
+@pytest.mark.parametrize('position', [onp.int64(1), onp.int32(-1)])
+def test_row_at_a_number_of_numpy(position):
+    """MXNet takes such positions, which ``onp.argmax`` returns."""
+    dense = started(nn.Dense(HIDDEN, in_units=HIDDEN))
+    assert_matches_eager(
+        lambda x: dense(x)[position] * 2,
+        samples(),
+        blocks=[dense],
+        hybridized=[False],
+        schedulers=['agenda'],
+    )
+
+
 DEPENDING_ON_ROWS = {
     'squeeze': np.squeeze,
     'broadcast_to': lambda x: np.broadcast_to(x, (3, 1, HIDDEN)),
