@@ -72,6 +72,7 @@ class Written(gluon.HybridBlock):
         self.function = function
         self.dense = gluon.nn.Dense(4, flatten=False, in_units=4)
         self.score = gluon.nn.Dense(1, flatten=False, in_units=4)
+        self.norm = gluon.nn.LayerNorm(in_channels=4)
 
     def hybrid_forward(self, F, *args):
         return self.function(self, F, *args)
@@ -159,6 +160,22 @@ CELLS = {
     ),
     'results': lambda self, F, x: [self.dense(x), (x * 2, self.dense(x) + 1)],
     'the argument itself': lambda self, F, x: (x, F.identity(x) + 1),
+    'layer norm': lambda self, F, x: self.norm(x * 3),
+    'dropout': lambda self, F, x: F.Dropout(self.dense(x), p=0.5) + x,
+    'several added up': lambda self, F, x: F.add_n(x, self.dense(x), x * 2),
+    'a part of each axis': lambda self, F, x: F.squeeze(
+        F.slice(F.expand_dims(x, axis=2), begin=(None, 1, 0), end=(None, 4, 1)), axis=2
+    ),
+    'the other axes': lambda self, F, x: F.broadcast_add(
+        F.sum(F.reshape(x, shape=(-1, 2, 2)), axis=0, exclude=True).expand_dims(1), x
+    ),
+    'a mask': lambda self, F, x: F.SequenceMask(
+        F.reshape(x, shape=(-1, 2, 2)),
+        F.sum(F.slice_axis(x > 0, axis=1, begin=0, end=2), axis=1),
+        use_sequence_length=True,
+        value=-1.0,
+        axis=1,
+    ),
 }
 
 
