@@ -818,12 +818,13 @@ def test_who_goes_away_is_not_waited_for(tmp_path):
         clients = [socket.create_connection(('127.0.0.1', server.port)) for _ in range(30)]
         for each in clients:
             each.sendall(head.encode() + b'\r\n\r\n' + body)
-        wait_for(lambda: begun(folder))
+            wait_for(lambda: begun(folder))  # the others come while the first is computed
         for each in clients:
             each.close()
         assert server.infer_of('slow', 0) == (200, [0.0])
         assert len(begun(folder)) < len(clients)
         assert 'status="499"' in server.ask('/metrics')[1]
+        assert server.stop() == 0 and server.process.stderr.read() == ''
 
 
 class FakePool:
