@@ -1174,6 +1174,24 @@ def test_an_engine_that_ends_tells_all(net):
     engine.close()
 
 
+def test_an_engine_that_ends_tells_those_who_have_not_begun(net):
+    gate = Gate()
+
+    def leave():
+        gate()
+        raise SystemExit(3)
+
+    engine = edb.serving.Engine(net.walk, max_batch=1)
+    engine.start()
+    futures = [engine.future((9, leave))]
+    gate.reached.wait()
+    futures += [engine.future((3, None)) for _ in range(2)]
+    gate.opened.set()
+    for future in futures:
+        with pytest.raises(edb.EngineClosedError, match=r'ended by SystemExit\(3\)'):
+            future.result()
+
+
 def test_closed(net):
     engine = edb.serving.Engine(net.walk)
     with pytest.raises(edb.EngineClosedError, match='not started'):
