@@ -258,6 +258,28 @@ def test_damaged_folders(folder):
         load_folder(folder)
 
 
+def test_a_folder_says_itself_what_is_wrong(tmp_path):
+    text = """
+import gluon_edbatch as edb
+
+def load(folder):
+    raise edb.FolderError('the parameters are of another version')
+"""
+    with pytest.raises(edb.FolderError, match='^the parameters are of another version$'):
+        load_folder(folder_of(tmp_path / 'any', text))
+
+
+def test_the_extra_is_missing(folder, tmp_path):
+    """Here one of its packages is not there."""
+    (tmp_path / 'uvloop.py').write_text('raise ImportError("no uvloop")')
+    command = [sys.executable, '-m', 'gluon_edbatch.serving', folder]
+    done = run(command, PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)]))
+    assert done.returncode == 1 and done.stdout == ''
+    assert done.stderr == (
+        "serve: the extra is missing: `pip install '.[cpu,serve]'` (no uvloop)\n"
+    )
+
+
 @needs_serve
 def test_a_port_in_use(folder):
     with closing(socket.socket()) as taken:
@@ -277,6 +299,7 @@ BAD = [
     ({'inputs': [{**rows(1)['inputs'][0], 'shape': [2]}]}, 400, r'the shape \[2\] does not fit 1'),
     ({'inputs': [{**rows(1)['inputs'][0], 'datatype': 'FP32'}]}, 400, 'no FP32'),
     ({'inputs': [{**rows(1)['inputs'][0], 'datatype': 'X'}]}, 400, 'the datatype is one of BYTES'),
+    ({'inputs': [{**rows(1)['inputs'][0], 'data': [1]}]}, 400, 'an element is no text'),
     ({'inputs': rows(1)['inputs'] * 2}, 400, 'one input'),
     ({**rows(1), 'outputs': [{'name': 'no'}]}, 400, 'the outputs are answers, not no'),
     ({**rows(1), 'parameters': {'deadline': 'soon'}}, 400, 'the parameter deadline is'),
@@ -306,9 +329,9 @@ def test_served(folder, workers):
             assert re.search(message, error[1]) and 'Error:' not in error[1], (body, answer.text)
             assert server.infer(1) == (200, [[6, 6]])
         counted = server.ask('/metrics')[1].splitlines()
-        assert 'edb_requests_total{model="layer",outcome="answered"} 23.0' in counted
+        assert 'edb_requests_total{model="layer",outcome="answered"} 24.0' in counted
         assert 'edb_requests_total{model="layer",outcome="expired"} 1.0' in counted
-        assert 'edb_answers_total{protocol="http",status="400"} 17.0' in counted
+        assert 'edb_answers_total{protocol="http",status="400"} 18.0' in counted
         assert any(
             line.startswith('edb_batch_size_bucket{le="1.0",model="layer"}') for line in counted
         )
@@ -402,6 +425,7 @@ def test_several_models(shared):
     for inputs, message in [
         ([row], 'the inputs are row, factor'),
         ([row, {**factor, 'data': [1.5, 2]}], 'no INT64'),
+        ([row, {**factor, 'datatype': 'INT8', 'data': [128, 1]}], 'an element is out of range'),
         ([row, {**factor, 'datatype': 'INT32'}], 'is INT64 of shape'),
         ([row, {**factor, 'shape': [1], 'data': [1]}], 'differs between inputs'),
         ([{**row, 'shape': [4]}, factor], 'is FP32 of shape'),
@@ -694,6 +718,8 @@ def test_a_server_that_ends_is_not_ready(tmp_path):
         server.process.send_signal(signal.SIGTERM)
         wait_for(lambda: server.ask('/v2/health/ready')[0] == 503)
         assert server.ask('/v2/health/live')[0] == 200
+        status, text = server.ask('/v2/models/slow')
+        assert status == 503 and 'the server ends' in text
         answer = server.answer('/v2/models/slow/infer', request_of([0]))
         assert answer.status == 503 and answer.headers['retry-after'] == '1'
         assert answer.headers['connection'] == 'close'
@@ -731,6 +757,13 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
         wait_for(lambda: len(server.workers) == 2 and workers[0] not in server.workers)
         os.kill(workers[1], signal.SIGKILL)  # so that the new one has to answer
         wait_for(lambda: server.ask('/v2/health/ready')[0] == 200)
+        wait_for(lambda: server.infer_of('slow', 0) == (200, [0.0]))
+        (folder / 'model.py').rename(folder / 'away.py')
+        for each in server.workers:
+            os.kill(each, signal.SIGKILL)
+        for _ in range(2):
+            assert any('a worker does not start' in line for line in server.process.stderr)
+        (folder / 'away.py').rename(folder / 'model.py')  # it is tried again
         wait_for(lambda: server.infer_of('slow', 0) == (200, [0.0]))
         assert server.stop() == 0
 
@@ -825,6 +858,38 @@ def test_who_goes_away_is_not_waited_for(tmp_path):
         assert len(begun(folder)) < len(clients)
         assert 'status="499"' in server.ask('/metrics')[1]
         assert server.stop() == 0 and server.process.stderr.read() == ''
+
+
+@needs_serve
+def test_a_bug_of_the_server_is_told_to_its_log(caplog):
+    from gluon_edbatch.serving import worker_processes
+    from gluon_edbatch.serving.open_inference import Call
+
+    class Broken:
+        async def infer(self, *_):
+            raise ZeroDivisionError('a bug')
+
+    call = Call('http', 'any/1', 'mine-1', json.dumps(rows(1)).encode())
+    answer = asyncio.run(worker_processes._answer(call, print, {'any': Path()}, {'any': Broken()}))
+    assert answer.status == 500 and b'the log tells more' in answer.body
+    assert b'a bug' not in answer.body and 'ZeroDivisionError: a bug' in answer.traceback
+
+    async def ask():
+        pool = worker_processes.WorkerPool({}, 0)
+        worker = worker_processes.Worker(FakeWriter(), None)
+        parts = pool.ask(call, worker)
+        asyncio.get_running_loop().call_soon(lambda: worker.calls[0](answer))
+        return [each async for each in parts]
+
+    assert asyncio.run(ask()) == [answer]
+    assert 'request mine-1 failed' in caplog.text and 'ZeroDivisionError: a bug' in caplog.text
+
+
+class FakeWriter:
+    """Nobody reads what is written."""
+
+    def write(self, data):
+        pass
 
 
 class FakePool:
