@@ -1221,6 +1221,13 @@ def test_prometheus(net):
     assert 'edb_total_seconds_bucket{le="+Inf"} 1' in lines
 
 
+def test_the_mean_of_a_histogram():
+    histogram = edb.serving.Metrics().batch_size
+    assert histogram.mean == 0
+    histogram.counts[:2], histogram.total = [1, 1], 3.0
+    assert histogram.mean == 1.5
+
+
 DRAINING = """
 import asyncio, signal, threading
 import numpy as np

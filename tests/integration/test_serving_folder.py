@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import logging
 import os
 import re
 import shutil
@@ -25,7 +26,7 @@ import numpy as np
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving.__main__ import _options, request_of
+from gluon_edbatch.serving.__main__ import _JsonFormatter, _options, request_of
 from gluon_edbatch.serving.folder import load_folder, name_of
 from tests.support.processes import ROOT, free_ports, run, start
 
@@ -405,6 +406,23 @@ def test_request_ids_and_logs(folder):
         lines = [json.loads(server.process.stderr.readline()) for _ in range(2)]
         assert [line['id'] for line in lines] == ['mine-1', made.headers['x-request-id']]
         assert lines[0]['request'] == 'POST /v2/models/layer/infer' and lines[0]['status'] == 200
+
+
+def test_a_line_of_a_json_log():
+    try:
+        raise ZeroDivisionError('a bug')
+    except ZeroDivisionError:
+        what = {
+            'levelname': 'ERROR',
+            'msg': '%s failed',
+            'args': ('it',),
+            'exc_info': sys.exc_info(),
+        }
+    line = json.loads(_JsonFormatter().format(logging.makeLogRecord(what)))
+    assert (line['level'], line['message']) == ('ERROR', 'it failed')
+    assert 'ZeroDivisionError: a bug' in line['traceback']
+    line = json.loads(_JsonFormatter().format(logging.makeLogRecord({'fields': {'id': 'mine-1'}})))
+    assert line['id'] == 'mine-1' and 'message' not in line and 'traceback' not in line
 
 
 @needs_serve
@@ -932,6 +950,7 @@ def test_more_requests_than_can_be_done_while_one_waits_are_refused(monkeypatch)
     front.is_draining = True
     with pytest.raises(fronts.RequestError, match='the server ends'):
         front.admitted().__enter__()
+    assert asyncio.run(front._other('/v2', None, False)).status == 503
 
 
 @needs_serve
