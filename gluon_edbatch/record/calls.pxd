@@ -34,13 +34,12 @@ cdef class CallColumns:
 
 @cython.final
 cdef class Prefix:
+    cdef public object key, signature
     cdef public Form form
-    cdef public object sentences
-    cdef public dict constants
-    cdef object _key
-    cdef Prefix _next
-    cdef dict _others
     cdef public list kinds
+    cdef public dict packed
+    cdef Prefix _last
+    cdef dict _others
     @cython.locals(prefix=Prefix)
     cdef Prefix after(self, object key)
     cpdef Prefix make(self, object key)
@@ -51,7 +50,6 @@ cdef class Prefix:
 cdef class Callee:
     cdef public object block, function, options, hooks, pre_hooks, mutable
     cdef public tuple shared, place, joined
-    cdef public dict known
     cdef public bint recorded, has_states
     cdef public Py_ssize_t children
     cdef public Prefix first
@@ -59,7 +57,7 @@ cdef class Callee:
 
 @cython.final
 cdef class Form:
-    cdef public Py_ssize_t index, rows, outputs, length, lengths, shape
+    cdef public Py_ssize_t index, rows, outputs, length, lengths, shape, serial
     cdef public object node_type, template, leaves, nested, first, second
     cdef public object block, mutable, elements
     cdef public bint numpy
@@ -76,7 +74,8 @@ cdef class CallLog(Entered):
     cdef public Ints node_codes, node_instructions
     cdef public list scalars
     cdef list _sentences
-    cdef public dict _met_now
+    cdef public dict _met_now, forms_at, sentences_at, constants_at
+    cdef public Py_ssize_t serial
     cdef public dict packed
     cdef public Py_ssize_t next_value
     cdef bint _given, numpy
@@ -102,8 +101,9 @@ cdef class CallLog(Entered):
     cdef Form _form_of_sentences(self, object call, list values, Py_ssize_t before)
     @cython.locals(store=Store, after=Prefix)
     cdef Prefix _follow_value(self, Prefix prefix, lazy.LazyArray value)
-    @cython.locals(prefix=Prefix, kinds=list, described=tuple)
-    cdef bint _know_kind(self, Callee callee, tuple args) except -1
+    @cython.locals(form=Form)
+    cdef Form _form_at(self, Prefix prefix, Callee callee)
+    cpdef put_form(self, Prefix prefix, Form form)
     @cython.locals(prefix=Prefix, known=Prefix, arguments=Py_ssize_t, lengths=Py_ssize_t,
                    scalars=Py_ssize_t, leaves=list, kinds=list)
     cpdef tuple describe(self, Callee callee, tuple args)
@@ -122,9 +122,9 @@ cdef class CallLog(Entered):
     cdef bint _are_values(self, tuple args)
     cdef bint _lengths_fit(self, Form form, Py_ssize_t before)
     @cython.locals(value=lazy.LazyArray, several=lazy.RaggedArray, ragged=bint,
-                   position=Py_ssize_t, scalars_before=Py_ssize_t)
+                   store=Store, position=Py_ssize_t, scalars_before=Py_ssize_t)
     cdef Prefix _follow(self, Prefix prefix, object args, Py_ssize_t count, bint nested)
-    @cython.locals(known=Prefix)
+    @cython.locals(known=Prefix, constants=dict)
     cdef Prefix _follow_number(self, Prefix prefix, object number)
     @cython.locals(value=lazy.LazyArray, known=tuple)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
@@ -176,9 +176,8 @@ cdef class CallLog(Entered):
 @cython.locals(recording=CallLog)
 cpdef lengths_of(lazy.RaggedArray several)
 
-cpdef tuple kept(list kinds)
 cdef bint _is_plain(object option) except -1
-cdef tuple _constant(object number)
+cpdef tuple constant_key(object number)
 cdef bint _tells_itself(object option) except -1
 @cython.locals(scope=Entered)
 cdef object _called(object block, tuple args)

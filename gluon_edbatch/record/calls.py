@@ -10,6 +10,7 @@ import weakref
 from array import array as Column
 from collections.abc import Sequence
 from functools import partial, wraps
+from itertools import count
 from typing import Any, Callable, Optional
 
 import mxnet as mx
@@ -44,9 +45,11 @@ _EXACT = 2**24  # below it whole numbers are exact in single precision
 _LARGE = 1 << 16  # elements
 SMALL = 1 << 10  # elements of arrays of which equal ones are one value
 NUMBERS = int, float, np.generic
+_MOST_KINDS = 1 << 12  # of one argument
 _MET = 64  # NumPy arrays that are known by who they are
 REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to keep them twice
 _REMEMBERED = REMEMBERED  # as C knows it
+_serials = count(1)
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
@@ -111,32 +114,40 @@ class CallColumns:
 
 
 class Prefix:
-    """A node of the search tree for the form of a call, after arguments of certain kinds."""
+    """A node of the search tree for a call signature, after arguments of certain kinds.
 
-    def __init__(self):
-        self.form = None  # of the call with these arguments and no others
-        self.sentences: Any = None  # how the call is recorded on packed sentences of any length
-        # Prefixes after numbers that are attributes, by type and value; None if all are values.
-        self.constants: Optional[dict[tuple, Prefix]] = None
+    Recordings share a tree, which lasts as long as what is called is unchanged (see `remembered`).
+    """
+
+    def __init__(self, key=None):
+        self.key = key  # the last of these kinds
+        # Of the call with these arguments and no others: its form in the recording that used it
+        # last, and what makes it in another one, if the kinds alone decide.
+        self.form: Any = None
+        self.signature: Any = None
         self.kinds: Optional[list[Any]] = None  # of all arguments, if this is not in the tree
-        self._key = self._next = None
+        self.packed: dict[tuple, Any] = {}  # of a root: calls that are packed, see `packed_before`
+        self._last = None
         self._others: dict[Any, Prefix] = {}
 
     def after(self, key):
         """Return the node after an argument of the kind `key`, or None if there is none yet."""
-        if self._key is key and self._next is not None:
-            return self._next
+        prefix = self._last
+        if prefix is not None and prefix.key is key:
+            return prefix
         if self.kinds is not None:
             self.kinds.append(key)
             return self
         prefix = self._others.get(key)
         if prefix is not None:
-            self._key, self._next = key, prefix
+            self._last = prefix
         return prefix
 
     def make(self, key) -> 'Prefix':
         """Return the search tree's node after an argument of the kind `key`; make it if needed."""
-        return self._others.setdefault(key, Prefix())
+        if len(self._others) >= _MOST_KINDS:
+            self._others.clear()
+        return self._others.setdefault(key, Prefix(key))
 
     def after_all(self, keys) -> 'Prefix':
         """Return the search tree's node after arguments of these kinds; make it if needed."""
@@ -144,18 +155,6 @@ class Prefix:
         for key in keys:
             prefix = prefix.make(key)
         return prefix
-
-    def make_constant(self, number) -> 'Prefix':
-        """Return the node after a number that is an attribute; make it if needed."""
-        if self.constants is None:
-            self.constants = {}
-        return self.constants.setdefault(_constant(number), Prefix())
-
-    def make_number(self) -> 'Prefix':
-        """Return the node after any number that is a value; make it if needed."""
-        if self.constants is None:
-            self.constants = {}
-        return self.make(Number)
 
 
 class Callee:
@@ -166,7 +165,6 @@ class Callee:
     ):
         self.block = block  # None for an operator
         self.place = place  # tells an operator with its keyword arguments from others
-        self.known: Any = None  # what `remembered` has of its calls, once that was asked
         self.mutable: Any = None
         # What MXNet calls an operator, and its attributes, once a call of it was fused.
         self.joined: Optional[tuple[str, tuple]] = None
@@ -179,7 +177,7 @@ class Callee:
         self.has_states = type(block) in RECURRENT_LAYERS  # that it makes if it is given none
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
-        self.first = Prefix()  # where the search for the form of a call begins
+        self.first: Any = None  # where the search for the form of a call begins
         self.packed: dict[tuple, Any] = {}  # calls that are packed, by kinds but for lengths
 
 
@@ -197,6 +195,7 @@ class Form:
         mutable: Any,
     ):
         self.index = index  # what is appended to `CallLog.node_forms`
+        self.serial = 0  # of the recording that has it
         self.node_type = node_type
         self.rows = rows  # of the arguments
         self.outputs = len(stores)
@@ -229,6 +228,7 @@ class Form:
     def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
         """Return a copy of this call signature for another recording, which numbers it `index`."""
         form = Form.__new__(Form)
+        form.serial = 0
         form.index, form.block, form.mutable, form.elements = index, block, mutable, None
         form.node_type, form.rows, form.outputs = self.node_type, self.rows, self.outputs
         form.length, form.lengths, form.numpy = self.length, self.lengths, self.numpy
@@ -301,6 +301,12 @@ class CallLog(Entered):
         # Of the call under way: sentences whose form has no length, and arrays by id, with the
         # values that they became.
         self._sentences: list[Any] = []
+        self.serial = next(_serials)  # another one once what was recorded may have changed
+        # By nodes of search trees: forms; how calls are recorded on sentences of any length; and
+        # nodes after numbers that are attributes, by type and value.
+        self.forms_at: dict[Prefix, Form] = {}
+        self.sentences_at: dict[Prefix, Any] = {}
+        self.constants_at: dict[Prefix, dict[tuple, Prefix]] = {}
         self._met_now: dict[int, tuple] = {}
         # Values (1, L, ...), by number, as L rows; and the other way round (see packed.py).
         self.packed: dict[int, Any] = {}
@@ -354,11 +360,11 @@ class CallLog(Entered):
             args = args[:1]  # the layer's graph makes them, too
         if self._met_now:
             self._met_now.clear()
+        if callee.first is None:
+            callee.first = self.root_of(callee)
         results = self._call_of_known_kind(callee, args)
         if results is None and callee.joined is not None:
             results = self.fused_again(callee.joined, args)
-        if results is None and self._know_kind(callee, args):
-            results = self._call_of_known_kind(callee, args)
         return self.call_unknown(callee, args) if results is None else results
 
     def _call_of_known_kind(self, callee, args):
@@ -366,11 +372,16 @@ class CallLog(Entered):
         args_before, scalars_before = self.node_args.size, len(self.scalars)
         lengths_before = self.node_lengths.size
         prefix = self._follow_arguments(callee.first, callee, args)
-        form = None if prefix is None else prefix.form
+        form = None
+        if prefix is not None:
+            form = prefix.form
+            if form is None or form.serial != self.serial:
+                form = self._form_at(prefix, callee)
         if self._sentences:
             values, self._sentences = self._sentences, []
-            if prefix is not None and prefix.sentences is not None:
-                form = self._form_of_sentences(prefix.sentences, values, args_before)
+            sentences = None if prefix is None else self.sentences_at.get(prefix)
+            if sentences is not None:
+                form = self._form_of_sentences(sentences, values, args_before)
         if (
             form is not None
             and form.lengths != _ANY
@@ -418,21 +429,27 @@ class CallLog(Entered):
         form = call.forms.get(length)
         return call.form_of_length(self, length) if form is None else form
 
-    def _know_kind(self, callee, args):
-        """Add a call's form to the search if an earlier recording met such a call; tell whether."""
-        if callee.known is None:
-            callee.known = self.remembered_kinds(callee)
-        described = self.describe(callee, args) if callee.known else None
-        if described is None:
-            return False
-        kinds = described[0]
-        remembered = callee.known.get(kept(kinds))
-        if remembered is None:
-            return False
-        prefix = callee.first.after_all(kinds)
-        if prefix.form is None:
-            prefix.form = self.form_again(remembered, callee.block, callee.mutable)
-        return prefix.form is not None
+    def _form_at(self, prefix, callee):
+        """Return the form that this recording has at a node of the search tree, or makes of the
+        signature there; None if there is none."""
+        form = self.forms_at.get(prefix)
+        if form is None and prefix.signature is not None:
+            form = self.form_again(prefix.signature, callee.block, callee.mutable)
+        if form is not None:
+            self.put_form(prefix, form)
+        return form
+
+    def forget_signatures(self) -> None:
+        """Forget which calls have which forms."""
+        self.serial = next(_serials)
+        self.forms_at.clear()
+        self.sentences_at.clear()
+        self.constants_at.clear()
+
+    def put_form(self, prefix, form) -> None:
+        """Let calls with the arguments of a node of the search tree have this form."""
+        self.forms_at[prefix] = form
+        prefix.form = form
 
     def describe(self, callee, args) -> Optional[tuple[list[Any], list[Any]]]:
         """Return the kinds of a call's arguments, as the search takes them, and the values and
@@ -445,9 +462,6 @@ class CallLog(Entered):
         self._take_back(arguments, lengths, scalars)
         if known is None:
             return None
-        for kind in kinds:
-            if type(kind) is Store and kind.recording is not self:
-                return None
         leaves: list[Any] = []
         self._append_leaves(args, leaves)
         return kinds, leaves
@@ -579,9 +593,12 @@ class CallLog(Entered):
             elif kind is self.ragged_type and not nested:
                 ragged = True
                 several = arg
+                store = several._store
                 prefix = prefix.after(Ragged if several._ids else Nothing)
+                if store.recording is not self:
+                    return None
                 if prefix is not None:
-                    prefix = prefix.after(several._store)
+                    prefix = prefix.after(store.token)
             else:
                 return None
             if prefix is None:
@@ -594,8 +611,9 @@ class CallLog(Entered):
 
     def _follow_number(self, prefix, number):
         """Append a Python number unless it is an attribute, and return the search node after it."""
-        if prefix.constants is not None:
-            known = prefix.constants.get(_constant(number))
+        constants = self.constants_at.get(prefix) if self.constants_at else None
+        if constants is not None:
+            known = constants.get(constant_key(number))
             if known is not None:
                 return known
             if type(number) is int and not -_EXACT < number < _EXACT:
@@ -631,9 +649,11 @@ class CallLog(Entered):
         """Append a value, and return the search node after it, or after sentences of any length."""
         self.node_args.append(value._id)
         store = value._store
-        after = prefix.after(store)
-        if after is None and store.any_length is not None:
-            after = prefix.after(store.any_length)
+        if store.recording is not self:
+            return None
+        after = prefix.after(store.token)
+        if after is None and store.token.any_length is not None:
+            after = prefix.after(store.token.any_length)
             if after is not None:
                 self._sentences.append(value)
         return after
@@ -746,6 +766,10 @@ class CallLog(Entered):
                 self.node_args.append(value._id)
             if prefix is not None:
                 prefix = prefix.after(Ragged)
+            if store is not Nothing:
+                if store.recording is not self:
+                    return None
+                store = store.token
             if prefix is not None:
                 prefix = prefix.after(store)
         return prefix
@@ -891,6 +915,7 @@ class CallLog(Entered):
             store = self.stores_by_kind.get(stored)
             stores.append(self.store(spec, shown) if store is None else store)
         form = known.again(len(self.forms), stores, block, mutable)
+        form.serial = self.serial
         self.forms.append(form)
         self.form_summaries.extend(summary_of)
         self.output_rows.extend(output_rows)
@@ -901,6 +926,7 @@ class CallLog(Entered):
     def add_form(self, node_type, rows, stores, length=0, block=None, mutable=None):
         """Add a form to this recording and return it; parameters are as for `Form`."""
         form = Form(len(self.forms), node_type, rows, stores, length, block, mutable)
+        form.serial = self.serial
         self.forms.append(form)
         self.form_summaries.extend(summary(form))
         self.output_rows.extend(rows_of_outputs(form))
@@ -944,11 +970,6 @@ def rows_of_outputs(form: Form) -> Column:
     return Column('q', [store.spec.rows for store in form.stores])
 
 
-def kept(kinds: Sequence[Any]) -> tuple:
-    """Return kinds of arguments as a key without references to their recording."""
-    return tuple([kind.kind if type(kind) is Store else kind for kind in kinds])
-
-
 def _is_plain(option) -> bool:
     """Return whether an option can be compared: a constant, or a tuple of constants."""
     if type(option) is tuple:
@@ -959,7 +980,7 @@ def _is_plain(option) -> bool:
     return type(option) in _PLAIN
 
 
-def _constant(number) -> tuple:
+def constant_key(number) -> tuple:
     """Return a key for a number that tells 1 from 1.0."""
     return type(number), number if _tells_itself(number) else exact(number)
 

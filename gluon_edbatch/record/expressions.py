@@ -262,9 +262,7 @@ def _read(
                 and not store.packed
                 and (position in matrices or (len(shape) > 1 and shape[0] in lengths))
             )
-            key.append(
-                store.spec.arena if part else store.any_length if store.packed else key_of(arg)
-            )
+            key.append(store.spec.arena if part else _kind_of(arg))
         parts.append(part)
         for value in own:
             place = places.setdefault(_identity(value), len(places))
@@ -274,6 +272,11 @@ def _read(
                     value = recording.value_type(value._store, value._id)
                 values.append(value)
     return True
+
+
+def _kind_of(arg: Any) -> object:
+    store = arg._store
+    return store.token.any_length if store.packed else key_of(arg)
 
 
 def _is_without_values(value: Any) -> bool:

@@ -27,7 +27,7 @@ from ..subgraph.trace import (
     trace_numbered,
     trace_operator,
 )
-from .calls import ANY, Callee, Form, kept, rows_of_outputs, summary
+from .calls import ANY, Callee, Form, Prefix, rows_of_outputs, summary
 from .hooks import tracing_block
 from .inputs import Inputs
 from .lazy import LazyArray, RaggedArray
@@ -36,10 +36,11 @@ from .remembered import (
     Maker,
     Refusal,
     Remembered,
-    block_kinds,
+    block_root,
     keep,
     operator_kinds,
     operator_maker,
+    operator_root,
     operator_types,
     remember,
     shared_types,
@@ -190,7 +191,8 @@ class Forms(Inputs):
             form = None if kind is None else self.form_again(kind)
             if form is None:
                 form = make()
-                self.remember_form(known, key, form)
+                if not any([store.packed for store in form.stores]):
+                    remember(known, key, self.remembered_form(form))
             self.forms_by_key[key] = form
         return form
 
@@ -276,43 +278,24 @@ class Forms(Inputs):
             node_type, rows, stores, max(lengths.values(), default=0), block, mutable
         )
 
-    def remembered_kinds(self, callee: Callee) -> dict[tuple, Remembered]:
-        """Return the call signatures that earlier scopes met; valid while the block is
-        unchanged."""
+    def root_of(self, callee: Callee, mark: Optional[Fingerprint] = None) -> Prefix:
+        """Return the search tree for calls of a block, valid while it has the fingerprint `mark`,
+        by default its present one, or of an operator."""
         if callee.block is not None:
             self.find_ctx(callee.block)
-        if self._ctx is None:
-            return {}  # which numbers will have is not known yet
-        if callee.block is None:
-            return {} if callee.shared else self._kinds_of(callee)
-        callee.mutable = self.model.containers_of(callee.block)
-        return self._kinds_of(callee, self.model.mark_of(callee.block))
-
-    def _kinds_of(self, callee: Callee, mark: Fingerprint = ()) -> dict[tuple, Remembered]:
-        """Return the call signatures to remember; `mark` is the fingerprint of a block."""
+            callee.mutable = self.model.containers_of(callee.block)
+        if self._ctx is None or callee.shared:
+            return callee.first or Prefix()  # the context of numbers is not known yet
         mode = self.mode, self.options, self._ctx
         if callee.block is None:
-            return operator_kinds(callee.place, *mode)
-        return block_kinds(callee.block, mark, mode)
+            return operator_root(callee.place, *mode)
+        return block_root(callee.block, mark or self.model.mark_of(callee.block), mode)
 
     def remember(self, callee: Callee, kinds: list[Any], form: Form) -> None:
-        """Let later scopes find a form by the kinds of a call's arguments."""
-        if self._ctx is not None:
-            known = self._kinds_of(callee, form.node_type.made_with[1])
-            self.remember_form(known, kept(kinds), form)
-
-    def remember_packed(self, callee: Callee, key: tuple, packed: Any) -> None:
-        """Let later scopes find how calls are packed (see `packed.packed_before`)."""
-        if self._ctx is not None:
-            known = self._kinds_of(callee, packed.node_type.made_with[1])
-            alone = packed._replace(block=None, mutable=None, forms={})
-            remember(known, ('packed', *kept(list(key))), alone)
-
-    def remember_form(self, known: dict[tuple, Remembered], key: tuple, form: Form) -> None:
-        """Let later scopes find a form by `key` in the signature cache `known`, unless it returns
-        packed sequences."""
+        """Let later scopes find a form by the kinds of a call's arguments, unless it returns packed
+        sequences."""
         if not any([store.packed for store in form.stores]):
-            remember(known, key, self.remembered_form(form))
+            callee.first.after_all(kinds).signature = self.remembered_form(form)
 
     def remembered_form(self, form: Form) -> Remembered:
         """Return what makes this form in another recording."""

@@ -19,12 +19,12 @@ from ..subgraph.padded import ProvedPadding
 from ..subgraph.padding_proof import all_linked
 from ..subgraph.sentences import inverse, lengths_first
 from ..subgraph.spec import Spec
-from .calls import Callee, Form, Nothing, Number, Ragged, kept
+from .calls import Callee, Form, Nothing, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
 from .packed_types import one_row, packed_spec, type_of_packed
 from .remembered import Maker, remember
-from .stores import ShownAs, Store
+from .stores import ShownAs, Store, StoreKind
 
 LAY_OUT = 'lay out a sentence'  # as rows, or rows as a sentence: an operator that no user calls
 
@@ -125,31 +125,33 @@ class PackedCall(NamedTuple):
         form = self.form(recording, lengths)
         return recording.append_call(form, self.values(recording, leaves))
 
-    def find_again(self, callee: Callee, kinds: Sequence[Any]) -> None:
+    def find_again(
+        self, recording: Any, callee: Callee, kinds: Sequence[Any], leaves: Sequence[LazyArray]
+    ) -> None:
         """Let the search of calls.py find calls with arguments of these kinds and any length."""
-        if not self.is_one_length:
+        if not self.is_one_length or {Number, Ragged, Nothing}.intersection(kinds):
             return
-        stores = [(at, kind) for at, kind in enumerate(kinds) if kind.__class__ is Store]
+        places = [at for at, kind in enumerate(kinds) if kind.__class__ is StoreKind]
         found, along = list(kinds), dict(zip(self.positions, self.axes))
-        for position, (at, store) in enumerate(stores):
+        for position, (at, leaf) in enumerate(zip(places, leaves)):
+            store = leaf._store
             if position in along:
                 if along[position] > 1 and not store.packed:  # what it stands for has axis 1
                     return
-                if store.any_length is None:
+                if kinds[at].any_length is None:
                     return
-                found[at] = store.any_length
+                found[at] = kinds[at].any_length
             elif store.spec.rows > 1:  # states, which the search does not turn
                 return
-        if not {Number, Ragged, Nothing}.intersection(kinds):
-            callee.first.after_all(found).sentences = self
+        recording.sentences_at[callee.first.after_all(found)] = self
 
 
 def packed_before(recording: Any, callee: Callee, key: tuple) -> Optional[PackedCall]:
     """Return how packed calls with arguments of these kinds are recorded, if one was in this scope
     or an earlier one. `key` is from `but_for_lengths`."""
     packed = callee.packed.get(key)
-    if packed is None and callee.known:
-        known = callee.known.get(('packed', *kept(list(key))))
+    if packed is None:
+        known = callee.first.packed.get(key)
         if known is not None and (
             known.node_type in recording.watched or recording.watch_type(known.node_type)
         ):
@@ -158,20 +160,26 @@ def packed_before(recording: Any, callee: Callee, key: tuple) -> Optional[Packed
     return packed
 
 
+def pack_again(callee: Callee, key: tuple, packed: PackedCall) -> None:
+    """Let calls of this scope and later ones be packed so (see `packed_before`)."""
+    callee.packed[key] = packed
+    remember(callee.first.packed, key, packed._replace(block=None, mutable=None, forms={}))
+
+
 def known_packed(recording: Any, callee: Callee, args: Sequence[Any]) -> Optional[PackedCall]:
     """Return how an operator's packed calls are recorded, if one of another length was."""
-    if not (callee.packed or callee.known) or not all(
+    if not (callee.packed or callee.first.packed) or not all(
         [arg.__class__ is recording.value_type and arg._store.packed for arg in args]
     ):
         return None
-    return packed_before(recording, callee, but_for_lengths([arg._store for arg in args]))
+    return packed_before(recording, callee, but_for_lengths([arg._store.token for arg in args]))
 
 
 def but_for_lengths(kinds: Sequence[Any]) -> tuple:
     """Return kinds of arguments without the lengths of sequences."""
     return tuple(
         [
-            kind.any_length if kind.__class__ is Store and kind.any_length is not None else kind
+            kind.any_length if kind.__class__ is StoreKind and kind.any_length is not None else kind
             for kind in kinds
         ]
     )

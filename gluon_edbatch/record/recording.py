@@ -27,7 +27,7 @@ from ..subgraph.spec import ArenaKey
 from ..subgraph.structure import flatten, objects_in, unflatten
 from ..subgraph.trace import describe
 from . import control_flow
-from .calls import ANY, Form, Nothing, Ragged
+from .calls import ANY, Form, Nothing, Number, Prefix, Ragged, constant_key
 from .each import for_each, holds_each
 from .element_calls import element_calls, rearranged, stacked, store_of_stacked, taken
 from .expressions import (
@@ -47,6 +47,7 @@ from .operator_dispatch import operator_called
 from .packed import (
     but_for_lengths,
     known_packed,
+    pack_again,
     packed_before,
     packed_if_free,
     unpacked,
@@ -142,36 +143,36 @@ class Recording(Forms):
         kinds, leaves = described
         if childless:
             kinds[-2 * callee.children :] = (Ragged, Nothing) * callee.children
-        prefix = callee.first.after_all(kinds)
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
         key = but_for_lengths(kinds)
         packed = packed_before(self, callee, key)
         if packed is not None and not packed.changed():
             found = packed.record(self, values)
             if found is not None:
-                packed.find_again(callee, kinds)
+                packed.find_again(self, callee, kinds, values)
                 return found
         template = tuple([flatten(arg, ARRAYS, []) for arg in args])
         packed = packed_block_call(self, callee, template, values)
         found = None if packed is None else packed.record(self, values)
-        if found is not None:
-            callee.packed[key] = packed
-            self.remember_packed(callee, key, packed)
+        if packed is not None and found is not None:
+            callee.first = self.root_of(callee, packed.node_type.made_with[1])
+            pack_again(callee, key, packed)
             return found
         if any([value._store.packed for value in values]):
             return self._block_unknown(callee, tuple(unpacked(self, args)))
-        if prefix.form is None or prefix.form.changed():
-            callee.known = None  # look again at what the block is
+        form = self.forms_at.get(callee.first.after_all(kinds))
+        if form is None or form.changed():
             form = self.form_of_block(block, template, values)
             self._without_values(form, values)  # or raise before others find it
-            prefix.form = form
+            callee.first = self.root_of(callee, form.node_type.made_with[1])
+            self.put_form(callee.first.after_all(kinds), form)
             if packed is None:  # however often it comes
-                self.remember(callee, kinds, prefix.form)
-        if prefix.form.lengths != ANY:
-            found = self._call_of_sentences(callee, args, prefix.form, values)
+                self.remember(callee, kinds, form)
+        if form.lengths != ANY:
+            found = self._call_of_sentences(callee, args, form, values)
             if found is not None:
                 return found
-        return self.append_call(prefix.form, values)
+        return self.append_call(form, values)
 
     def _call_of_sentences(self, callee, args, form: Form, values) -> Any:
         """Record a block's call, for whose lengths there is no other type, on ragged arguments as
@@ -218,7 +219,7 @@ class Recording(Forms):
         if packed is not None:
             found = packed.record(self, args)
             if found is not None:
-                packed.find_again(callee, [arg._store for arg in args])
+                packed.find_again(self, callee, [arg._store.token for arg in args], args)
                 return found
         calls, values, base = len(self.node_forms), len(self.node_args), self.next_value
         every = list(args)
@@ -231,15 +232,14 @@ class Recording(Forms):
             if form.lengths == ANY and _same(result, form.results(base)):
                 prefix = self._prefix_of(callee, args, self.node_args.since(values).tolist())
                 if prefix is not None:
-                    prefix.form = form
+                    self.put_form(prefix, form)
                     if self._is_to_be_remembered(callee, args, form):
-                        self.remember(callee, [arg._store for arg in args], form)
+                        self.remember(callee, [arg._store.token for arg in args], form)
                     known = self.forms_by_key.get((form.node_type,)) if form.length else None
                     if known is not None and callee.function in HAND_ON:
-                        stores = [arg._store for arg in args]
-                        callee.packed[but_for_lengths(stores)] = known
-                        self.remember_packed(callee, but_for_lengths(stores), known)
-                        known.find_again(callee, stores)
+                        kinds = [arg._store.token for arg in args]
+                        pack_again(callee, but_for_lengths(kinds), known)
+                        known.find_again(self, callee, kinds, args)
         return result
 
     def _is_to_be_remembered(self, callee, args, form: Form) -> bool:
@@ -260,11 +260,13 @@ class Recording(Forms):
             if arg.__class__ is self.value_type:
                 if next(left, None) != arg._id:
                     return None
-                prefix = prefix.make(arg._store)
-            elif not as_values:
-                prefix = prefix.make_constant(arg)
+                prefix = prefix.make(arg._store.token)
+                continue
+            constants = self.constants_at.setdefault(prefix, {})
+            if not as_values:
+                prefix = constants.setdefault(constant_key(arg), Prefix())
             elif self._is_number(next(left), arg):
-                prefix = prefix.make_number()
+                prefix = prefix.make(Number)
             else:
                 return None
         return prefix if next(left, None) is None else None
@@ -412,6 +414,7 @@ class Recording(Forms):
         for known in self._modes.values():
             for forms in known:
                 forms.clear()
+        self.forget_signatures()
         self.adopted.clear()
         self.trusted.clear()
         self.watched.clear()
@@ -488,6 +491,9 @@ class Recording(Forms):
             self.stacked_values,
             self.shared,
             self._met_now,
+            self.forms_at,
+            self.sentences_at,
+            self.constants_at,
         ):
             kept.clear()
         self.sharing = Sharing()

@@ -15,6 +15,7 @@ from mxnet import gluon
 
 from ..errors import EdbError
 from ..subgraph.fingerprint import Fingerprint
+from .calls import Prefix
 from .shared import SharedTypes
 
 
@@ -35,6 +36,7 @@ _block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.We
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
 _operator_kinds: dict[tuple, dict[tuple, Remembered]] = {}
+_operator_roots: dict[tuple, Prefix] = {}
 _changes_of_padding = 0
 
 
@@ -96,22 +98,29 @@ def decide_padding_anew() -> None:
     _changes_of_padding += 1
 
 
-def block_kinds(block: gluon.Block, mark: Fingerprint, mode: tuple) -> dict[tuple, Remembered]:
-    """Return the signatures of a block's calls in a mode; valid while it has this fingerprint."""
+def block_root(block: gluon.Block, mark: Fingerprint, mode: tuple) -> Prefix:
+    """Return the search tree for a block's calls in a mode; valid while it has this fingerprint."""
     with tracing:
-        key = ('kinds', *mode, _changes_of_padding)
-        return types_of(block, mark).setdefault(key, {})
+        return types_of(block, mark).setdefault(('calls', *mode, _changes_of_padding), Prefix())
+
+
+def operator_root(place: tuple, *mode: Any) -> Prefix:
+    """Return the search tree for an operator's calls with its keyword arguments in a mode."""
+    with tracing:
+        if len(_operator_roots) > _MOST_TYPES // 4:
+            _operator_roots.clear()
+        return _operator_roots.setdefault((place, *mode, _changes_of_padding), Prefix())
 
 
 def operator_kinds(place: tuple, *mode: Any) -> dict[tuple, Remembered]:
-    """Return the signatures of an operator's calls with its keyword arguments in a mode."""
+    """Return the signatures of calls of an operator that no user calls, by its name, in a mode."""
     with tracing:
         if len(_operator_kinds) > _MOST_TYPES // 2:
             _operator_kinds.clear()
         return _operator_kinds.setdefault((place, *mode, _changes_of_padding), {})
 
 
-def remember(kinds: dict[Any, Remembered], key: Any, kind: Remembered) -> None:
+def remember(kinds: dict[Any, Any], key: Any, kind: Any) -> None:
     """Remember a call signature by the kinds of its arguments, or by the length of sequences."""
     with tracing:
         if len(kinds) >= _MOST_TYPES:

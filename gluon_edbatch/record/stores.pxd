@@ -3,7 +3,7 @@ cimport cython
 
 @cython.final
 cdef class Store:
-    cdef public object recording, spec, shown, kind, ragged, any_length, locations
+    cdef public object recording, spec, shown, kind, ragged, token, locations
     cdef public tuple shape, axes
     cdef public Py_ssize_t packed
     cdef public dict arenas, given

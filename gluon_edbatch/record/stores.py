@@ -1,7 +1,6 @@
 """Store the results of recorded calls as rows of arenas, which evaluations fill."""
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, Optional, Union
 
 import mxnet as mx
@@ -119,22 +118,35 @@ class ShownAs(NamedTuple):
     axes: tuple[int, ...] = ()  # those with lengths, if they are several
 
 
-class SentenceKind:
-    """Stands for sentences of any length in the key of a call; equal ones are one object."""
+class StoreKind:
+    """Stands for the stores of one kind of all recordings in the key of a call."""
+
+    def __init__(self, any_length: Any):
+        # Stands for sentences of any length there: values (1, L, ...) or (L, 1, ...) of this kind,
+        # or sentences that are packed along an axis. None for other values.
+        self.any_length = any_length
 
 
-_sentence_kinds: dict[tuple, SentenceKind] = {}
+_kinds: dict[tuple, StoreKind] = {}
+_sentences: dict[tuple, object] = {}
+_MOST_KINDS = 1 << 16
 
 
-@lru_cache(1 << 12)
-def _of_any_length(shape: tuple[int, ...], axis: int, spec: Spec) -> Optional[SentenceKind]:
-    """Return what stands for values (1, L, ...) or (L, 1, ...) of this shape, or for sentences that
-    are packed along an axis; None for others."""
-    if axis == SEVERAL or (not axis and (len(shape) < 2 or 1 not in shape[:2])):
-        return None
-    axis = axis or 1 - shape[:2].index(1)
-    key = shape[:axis] + shape[axis + 1 :], axis, spec.dtype, spec.ctx
-    return _sentence_kinds.setdefault(key, SentenceKind())
+def _kind_of(shape: tuple[int, ...], axis: int, spec: Spec) -> StoreKind:
+    """Return what stands for stores of values of this shape, packed along an axis if it is not 0.
+    Equal kinds are one object."""
+    key = shape, axis, spec
+    known = _kinds.get(key)
+    if known is None:
+        any_length = None
+        if axis > 0 or (axis == 0 and len(shape) > 1 and 1 in shape[:2]):
+            axis = axis or 1 - shape[:2].index(1)
+            alike = shape[:axis] + shape[axis + 1 :], axis, spec.dtype, spec.ctx
+            any_length = _sentences.setdefault(alike, object())
+        if len(_kinds) >= _MOST_KINDS:
+            _kinds.clear()
+        known = _kinds.setdefault(key, StoreKind(any_length))
+    return known
 
 
 class Store:
@@ -154,8 +166,7 @@ class Store:
         self.packed = 0 if shown is None else shown.axis
         # Axes with lengths, as users see them; none of values that are not packed.
         self.axes = () if shown is None else shown.axes or (shown.axis,)[: shown.axis]
-        # Stands for sentences of any length in the key of a call.
-        self.any_length = _of_any_length(self.shape, self.packed, spec)
+        self.token = _kind_of(self.shape, self.packed, spec)
         self.ragged = object()  # stands for "ragged values of this spec" in the key of a call
         self.arenas: dict[int, Union[Arena, EagerArena]] = {}  # by evaluation
         self.locations: Locations = recording.locations
