@@ -346,9 +346,10 @@ class ExecutionState:
         """Return the places of a result that are no padding, among (calls, length) or (calls,
         length, length); `lengths` are as in `padded_lengths`."""
         inside = np.ones((batch.rows,), bool)
-        for _, position, longer in batch.node_type.packed[output]:
-            own = self._counts(batch, position) + longer
-            below = np.arange(lengths[position] + longer) < own[:, None]
+        counts = {place: self._counts(batch, place) for place in lengths}
+        for along in batch.node_type.packed[output]:
+            own = along.length(counts)
+            below = np.arange(along.length(lengths)) < own[:, None]
             inside = inside[..., None] & below.reshape(len(own), *(1,) * (inside.ndim - 1), -1)
         return upload(np.flatnonzero(inside).astype(np.int32), batch.node_type.ctx)
 

@@ -8,7 +8,7 @@ first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf, isfinite, prod
 from typing import Any, Callable, NamedTuple, Optional
@@ -46,6 +46,7 @@ class AxisLink(NamedTuple):
 
     inputs: tuple[Optional[int], ...]  # of each input
     result: Optional[int]  # of the results; None where nothing of them has that length
+    joins: bool = False  # whether the result is as long as all of these together
 
 
 Places = Sequence[tuple[int, int]]  # inputs of an operator and padded axes of theirs
@@ -87,6 +88,8 @@ class RaggedCall:
     limited: bool = False  # whether the second input has to be less than the number of values
     across: bool = False  # whether a value of the result depends on values at other positions
     longer: int = 0  # how much longer the result's axis is than the input's
+    times: int = 1  # how many times as long it is
+    joins: bool = False  # whether the inputs lie one after the other along it, so many times
     least: int = 1  # the least number of values, as for a slice of the first three
     # what is called in place of the operator if its first input has the axis first or second: takes
     # the `Rewriter`, the inputs, and the number of values of each row
@@ -411,17 +414,30 @@ def slices(call: RaggedCall) -> Optional[At]:
 
 
 def joined(call: RaggedCall) -> Optional[At]:
-    """Return what ``concat`` has in its padding. Along the ragged axis, only the last input may
-    have one, so that the others come before its values."""
+    """Return what ``concat`` has in its padding, which is to come last along the ragged axis."""
     axis = call.result.axis
     if axis is None or call.attrs.axis('dim', len(call.result.shape), 1) != axis:
         return alike(call)
-    *before, last = call.states
-    if last is None or any(before):
+    call.across = call.joins = True
+    call.longer = sum([each.shape[axis] for each in call.inputs if each.axis is None])
+    return alike(replace(call, states=[state for state in call.states if state]))
+
+
+def repeated(call: RaggedCall) -> Optional[At]:
+    """Return what ``repeat`` has in its padding, which stays behind all values."""
+    if call.along('axis', None):
+        call.across, call.times = True, call.attrs.integer('repeats')
+    return alike(call)
+
+
+def tiled(call: RaggedCall) -> Optional[At]:
+    """Return what ``tile`` has in its padding. Along the ragged axis it joins equal inputs."""
+    (shape, axis), reps = call.input(), call.attrs.integers('reps')
+    call.times = ((1,) * len(shape) + reps)[(axis or 0) - len(shape)]
+    call.across = call.joins = call.times > 1
+    if call.joins and (prod(reps), call.result.axis) != (call.times, axis):
         raise Unproved
-    call.across = True
-    call.longer = sum([call.input(place).shape[axis] for place in range(len(before))])
-    return last
+    return alike(call)
 
 
 def padded(call: RaggedCall) -> Optional[At]:

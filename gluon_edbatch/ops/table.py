@@ -327,7 +327,7 @@ for _name, _axis, _order in (
 ):
     _each(_name, rows=rows.other_axis('axis', _axis), whole=whole.or_all(_axis), padding=_order)
 _each('argmax_channel', rows=rows.always)
-_each('repeat', whole=whole.or_all(None))
+_each('repeat', whole=whole.or_all(None), padding=padding.repeated)
 _each(
     '_contrib_div_sqrt_dim',
     rows=rows.several_axes,
@@ -401,7 +401,7 @@ for _name, _rows, _rule in (
     ('broadcast_like', rows.same_rows, native.broadcast_like),
 ):
     _each(_name, rows=_rows, whole=whole.broadcast_to, padding=padding.broadcast, native=_rule)
-_each('tile', whole=whole.tile)
+_each('tile', whole=whole.tile, padding=padding.tiled)
 _each(
     'reverse',
     rows=rows.other_axes,

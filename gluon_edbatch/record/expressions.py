@@ -123,8 +123,9 @@ class _Expression(LazyArray if TYPE_CHECKING else object):  # type: ignore[misc]
         """Tuple of array dimensions."""
         _, expression, values, _ = _STORE.__get__(self)
         shape = list(expression.result.shape)
-        for axis, source, longer in expression.axes:
-            shape[axis] = expression.length(values, source) + longer
+        for along in expression.axes:
+            lengths = {place: expression.length(values, place) for place in along.positions}
+            shape[along.axis] = along.length(lengths)
         return tuple(shape)
 
     @property

@@ -357,7 +357,7 @@ def _shown(
             continue
         sizes = [spec.rows]
         if len(own) > 1:
-            sizes = [lengths[each.position] + each.longer for each in node_type.packed[place]]
+            sizes = [each.length(lengths) for each in node_type.packed[place]]
         order = lengths_first(len(spec.row_shape) + len(own) + (0 not in own), own)
         shape = (*[1] * (0 not in own), *sizes, *spec.row_shape)
         shape = tuple([shape[axis] for axis in inverse(order)])

@@ -415,9 +415,7 @@ class NodeType:
         the arguments, by position."""
         if self.packed:
             return tuple(
-                spec.of_rows(prod([lengths[each.position] + each.longer for each in along]))
-                if along
-                else spec
+                spec.of_rows(prod([each.length(lengths) for each in along])) if along else spec
                 for spec, along in zip(self.outputs, self.packed)
             )
         if rows == self.rows:

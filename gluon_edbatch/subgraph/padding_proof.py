@@ -8,10 +8,10 @@ batch only with calls of equal lengths, which need no padding.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from math import inf
 from types import MappingProxyType
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, cast
 
 import mxnet as mx
 import numpy as np
@@ -38,11 +38,15 @@ _LENGTH, _LONGER = 37, 4  # a trial length, and how much longer the other is
 
 
 class Along(NamedTuple):
-    """An axis of a result that has the length of an argument, or more."""
+    """An axis of a result that has the lengths of arguments, one after the other, or more."""
 
     axis: int
-    position: Any  # of the argument; the input's name until `Padding.by_position`
+    positions: tuple[Any, ...]  # of the arguments; names of inputs until `Padding.by_position`
     longer: int
+
+    def length(self, lengths: Mapping[int, Any]) -> Any:
+        """Return how long the axis is for the lengths of the arguments."""
+        return sum([lengths[position] for position in self.positions]) + self.longer
 
 
 class Padding(NamedTuple):
@@ -66,7 +70,7 @@ class Padding(NamedTuple):
             linked=frozenset([(at(one), at(other)) for one, other in self.linked]),
             results=tuple(
                 [
-                    tuple([each._replace(position=at(each.position)) for each in own])
+                    tuple([each._replace(positions=tuple(map(at, each.positions))) for each in own])
                     for own in self.results
                 ]
             ),
@@ -188,11 +192,17 @@ def links_of(node: Node, shapes: NodeShapes, places: Places) -> list[AxisLink]:
     while places:
         group, results = _first_group(node, shapes, places)
         places = [place for place in places if place not in group]
+        result = next(iter(results), None)
+        beside = [link for link in links if results and link.result == result]
+        for link in beside:  # each lengthens the result
+            links.remove(link)
+            others = [(i, axis) for i, axis in enumerate(link.inputs) if axis is not None]
+            group = [*group, *others]
         axes = dict(group)
         if len(axes) < len(group) or len(results) > 1:
             raise Unproved(f'{node.op} joins axes that are padded')
         inputs = tuple([axes.get(position) for position in range(len(shapes.inputs))])
-        links.append(AxisLink(inputs, next(iter(results), None)))
+        links.append(AxisLink(inputs, result, bool(beside)))
     return links
 
 
@@ -225,6 +235,8 @@ def _lengthened(node: Node, shapes: NodeShapes, group: Places) -> Optional[list[
         inputs[position] = of_length(inputs[position], axis, inputs[position][axis] + _LONGER)
     names = [f'x{position}' for position in range(len(inputs))]
     symbol = symbol_function(node.op)(*map(mx.sym.var, names), **node.attrs)
+    if node.op == 'stack' and len({*inputs}) > 1:  # of which MXNet looks at the first shape only
+        return None
     try:
         results = infer_shape(symbol, dict(zip(names, inputs)))[1]
     except mx.base.MXNetError:
@@ -238,9 +250,9 @@ def _lengthened(node: Node, shapes: NodeShapes, group: Places) -> Optional[list[
 
 
 def _differing(one: Shape, other: Shape) -> Optional[list[int]]:
-    """Return the axes that differ as trial lengths do; None if anything else differs."""
+    """Return the axes that differ as one or more trial lengths do; None if anything else does."""
     axes = unlike(one, other)
-    fit = len(one) == len(other) and {other[axis] - one[axis] for axis in axes} <= {_LONGER}
+    fit = len(one) == len(other) and not any((other[i] - one[i]) % _LONGER for i in axes)
     return axes if fit else None
 
 
@@ -253,13 +265,19 @@ class Origin(NamedTuple):
     """What an entry holds in the padding of an axis, and the inputs that the axis comes from."""
 
     at: At
-    sources: frozenset[str]
+    sources: frozenset[tuple[str, ...]]  # of several inputs one after the other: all of them
     longer: int = 0  # how much longer the axis is than these, as a convolution makes it
 
     @property
-    def source(self) -> str:
-        """An input that has that axis' length."""
+    def source(self) -> tuple[str, ...]:
+        """The inputs that have that axis' length, one after the other."""
         return min(self.sources)
+
+    def followed_by(self, others: Sequence['Origin']) -> 'Origin':
+        """Return the origin of an axis that has the positions of others behind its own."""
+        names = sorted(sum([each.source for each in others], self.source))
+        longer = sum([each.longer for each in others], self.longer)
+        return self._replace(sources=frozenset([tuple(names)]), longer=longer)
 
 
 class PaddingWalk:
@@ -270,8 +288,8 @@ class PaddingWalk:
     rewriter : Rewriter
     linked : set of (str, str)
     lengths : dict
-        (input, how much longer, how often each is repeated, whether 0 counts as 1) -> lengths of
-        its values.
+        (inputs, how much longer, how often each is repeated, whether 0 counts as 1) -> lengths of
+        their values, one after the other.
     states : dict
         Entry of the old graph -> what it holds at the padding of each padded axis.
     across : set of int
@@ -289,7 +307,7 @@ class PaddingWalk:
         self._dtypes = dtypes
         self.rewriter, self._stops, self._may_be_empty = Rewriter(), stops, at is At.ZERO
         self.linked: set[tuple[str, str]] = set()
-        self.lengths: dict[tuple[str, int, int, bool], Operand] = {}
+        self.lengths: dict[tuple[tuple[str, ...], int, int, bool], Operand] = {}
         self.states: dict[Entry, dict[int, Origin]] = {}
         self.across: set[int] = set()
         self.shortest: dict[str, int] = {}  # see `Padding`
@@ -314,7 +332,7 @@ class PaddingWalk:
         for index, (node, results) in enumerate(zip(self._graph.nodes, shapes)):
             results = results[: 1 + last.get(index, 0)]
             if node.is_variable and node.name in self._axes:
-                state = Origin(self._at, frozenset([node.name]))
+                state = Origin(self._at, frozenset([(node.name,)]))
                 self.states[Entry(index)] = {self._axes[node.name]: state}
             inputs = [self._moved[entry] for entry in node.inputs]
             if any(map(self.states.get, node.inputs)):
@@ -369,9 +387,13 @@ class PaddingWalk:
             own: list[Any] = [each.get(axis) for each, axis in zip(states, link.inputs)]
             found = [state for state in own if state]
             origin = found[0]._replace(sources=frozenset().union(*[each.sources for each in found]))
-            if {state.longer for state in found} != {origin.longer}:
+            if link.joins:
+                origin = found[0].followed_by(found[1:])
+            elif len({state.longer for state in found}) > 1 or (
+                len(origin.sources) > 1 and any([len(source) > 1 for source in origin.sources])
+            ):
                 raise Unproved(f'{node.op} joins axes that differ in length')
-            self.linked.update((a, b) for a in origin.sources for b in origin.sources if a < b)
+            self.linked.update((*a, *b) for a in origin.sources for b in origin.sources if a < b)
             for position, state in enumerate(own):
                 if state is None and self._is_unsafe(node, position):
                     inputs[position] = self._set_if_empty(inputs[position], 0, 1, origin, At.ONE)
@@ -406,17 +428,18 @@ class PaddingWalk:
                 least = node.op != FOREACH
                 lengths = self._lengths_of(origin, shapes.inputs[0][1 - axis], least)
                 instead = call.instead(self.rewriter, inputs, lengths)
-            for source in origin.sources if call.least > 1 else ():
-                least = call.least - origin.longer
-                self.shortest[source] = max(self.shortest.get(source, 1), least)
+            if call.joins and any([*own[:-1], call.times > 1]):
+                instead = self._joined(inputs * call.times, own * call.times, call.result)
+            self._require(origin, call.least)
             if at is not None and link.result is not None:
-                result = origin._replace(at=at, longer=origin.longer + call.longer)
-                for source in origin.sources if result.longer < 0 else ():
-                    self.shortest[source] = max(self.shortest.get(source, 1), 1 - result.longer)
-                if results[0][link.result] != _LENGTH + result.longer:
+                result = origin.followed_by([origin] * (call.times - 1))._replace(at=at)
+                result = result._replace(longer=result.longer + call.longer)
+                self._require(result, 1)
+                length = _LENGTH * len(result.source) + result.longer
+                if results[0][link.result] != length or (link.joins and not call.joins):
                     raise Unproved(f'{node.op} cuts the padded axis')
                 for output, shape in enumerate(results):
-                    if shape[link.result] == _LENGTH + result.longer:  # not the states of a loop
+                    if shape[link.result] == length:  # not the states of a loop
                         self.states.setdefault(Entry(index, output), {})[link.result] = result
         if counted:
             return self._mean(node, inputs[0], counted)
@@ -424,6 +447,38 @@ class PaddingWalk:
         for axis, state in emptied:
             made = self._zero_if_empty(made, results[0], inputs[0], axis, state)
         return made
+
+    def _require(self, origin: Origin, least: int) -> None:
+        """Require that an axis has `least` positions or more, the same of each of its inputs."""
+        own = -((origin.longer - least) // len(origin.source))
+        for name in chain(*origin.sources) if own > 1 else ():
+            self.shortest[name] = max(self.shortest.get(name, 1), own)
+
+    def _joined(
+        self, inputs: list[Operand], states: list[Optional[Origin]], result: RaggedEntry
+    ) -> Operand:
+        """Concatenate arrays along the padded axis, and move all padding to the end of each row: it
+        is infinite among the positions that are put in order."""
+        add, axis = self._add, cast(int, result.axis)
+        count = (*result.shape, _LENGTH)[axis == 0]  # of rows, which come first here
+        order = [*dict.fromkeys([int(axis == 0), axis, *range(len(result.shape))])]
+        arrays = [add('transpose', [x], axes=order) for x in inputs]
+        lines = []
+        for line, state in zip(arrays, states):
+            for other in range(2, len(order)):
+                line = add('slice_axis', [line], axis=other, begin=0, end=1)
+            line = add('zeros_like', [add('Cast', [line], dtype='float64')])
+            line = add('Reshape', [line], shape=(0, -1))
+            lengths = state and self._lengths_of(state, count)
+            lines.append(self._sequence_mask(line, lengths, 1, At.HIGHEST) if lengths else line)
+        made, line = [add('Concat', each, dim=1, num_args=len(each)) for each in (arrays, lines)]
+        rows, places = [add('_contrib_arange_like', [line], axis=each) for each in (0, 1)]
+        line = add('argsort', [add('broadcast_add', [line, places])], axis=1, dtype='float64')
+        size = add('_plus_scalar', [add('max', [places])], scalar=1)
+        begin = add('expand_dims', [add('broadcast_mul', [rows, size])], axis=1)
+        index = add('BlockGrad', [add('broadcast_add', [line, begin])])
+        found = add('take', [add('Reshape', [made], shape=(-3, -2)), index])
+        return add('transpose', [found], axes=tuple(map(order.index, range(len(order)))))
 
     def _one_if_empty(self, operand: Operand, number: int, state: Origin) -> Operand:
         """Return an entry with zeros in the padding of axis `number`, but one if there are no
@@ -542,29 +597,32 @@ class PaddingWalk:
     def _lengths_of(self, state: Origin, count: int, least: bool = False) -> Operand:
         """Return `count` lengths of an axis, each repeated if its row became several rows; 1 for 0
         if `least`."""
-        name = state.source
-        rows = self._inputs[name][0] if self._axes[name] else 1
+        names = state.source
+        rows = self._inputs[names[0]][0] if self._axes[names[0]] else 1
         times, left = divmod(count, rows)
-        if left or not times or count == _LENGTH:
+        if left or not times or not count % _LENGTH:
             raise Unproved('a reduction is over all rows at once')
-        return self._lengths(name, state.longer, times, least and self._may_be_empty)
+        return self._lengths(names, state.longer, times, least and self._may_be_empty)
 
-    def _lengths(self, name: str, longer: int, times: int, least: bool) -> Operand:
-        key = name, longer, times, least
+    def _lengths(self, names: tuple[str, ...], longer: int, times: int, least: bool) -> Operand:
+        key = names, longer, times, least
         if key in self.lengths:
             return self.lengths[key]
         if least:
-            own = self._lengths(name, longer, times, False)
+            own = self._lengths(names, longer, times, False)
             made = self._add('_maximum_scalar', [own], scalar=1)
         elif times > 1:
-            column = self._add('Reshape', [self._lengths(name, longer, 1, False)], shape=(-1, 1))
+            column = self._add('Reshape', [self._lengths(names, longer, 1, False)], shape=(-1, 1))
             repeated = self._add('broadcast_axis', [column], axis=1, size=times)
             made = self._add('Reshape', [repeated], shape=(-1,))
         elif longer:
-            made = self._add('_plus_scalar', [self._lengths(name, 0, 1, False)], scalar=longer)
+            made = self._add('_plus_scalar', [self._lengths(names, 0, 1, False)], scalar=longer)
+        elif len(names) > 1:
+            every = [self._lengths((name,), 0, 1, False) for name in names]
+            made = self._add('add_n', every, num_args=len(every))
         else:
             dtype = str(dtype_number(np.int32))
-            made = self.rewriter.variable(LENGTHS % name, __dtype__=dtype)
+            made = self.rewriter.variable(LENGTHS % names, __dtype__=dtype)
         self.lengths[key] = made
         return made
 

@@ -250,6 +250,19 @@ MOVES: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {
                 * F.slice_axis(x, axis=1, begin=1, end=None)
             ),
         ),
+        'twice': ('1LC', lambda F, x: F.concat(x, x * 0.5, dim=1)),
+        'between two': (
+            '1LC',
+            lambda F, x: F.concat(
+                F.slice_axis(x, axis=1, begin=0, end=1),
+                x * 0.5,
+                F.slice_axis(x, axis=1, begin=1, end=3),
+                dim=1,
+            ),
+        ),
+        'each twice': ('1LC', lambda F, x: F.repeat(x, repeats=2, axis=1) * 0.7),
+        'tiled': ('1LC', lambda F, x: F.tile(x, reps=(1, 2, 1)) * 0.7),
+        'stacked': ('1LC', lambda F, x: F.sum(F.stack(x, x * 0.5, axis=1), axis=1)),
         'running sum': ('1LC', lambda F, x: F.cumsum(x, axis=1) * 0.3),
         'ordered': ('1LC', lambda F, x: F.sort(x, axis=1)),
         'softmax of words': ('1LC', lambda F, x: F.softmax(x, axis=1) * x),
@@ -277,6 +290,7 @@ MOVES: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {
             lambda F, x: F.Pooling(x, kernel=(3,), pad=(1,), stride=(1,), pool_type='max'),
         ),
         'tanh': ('1CL', lambda F, x: F.tanh(x)),
+        'twice': ('1CL', lambda F, x: F.concat(x, F.reverse(x, axis=2), dim=2)),
         'padded': (
             '1CL',
             lambda F, x: F.squeeze(
@@ -312,6 +326,7 @@ REDUCED: dict[str, Callable[..., Any]] = {
     'sum of all': lambda F, x, axis: F.sum(x),
     'mean of all': lambda F, x, axis: F.mean(x),
     'largest two': lambda F, x, axis: F.topk(x, k=2, axis=axis, ret_typ='value'),
+    'largest two of both': lambda F, x, axis: F.topk(x, k=2, axis=axis, ret_typ='both')[0],
     'all': lambda F, x, axis: x,
 }
 
@@ -361,7 +376,7 @@ class Moved(edb.AutoBatchMixin, gluon.Block):
 
 # --- two sentences ------------------------------------------------------------------------------
 
-# What an operator reads and returns; words of the one sentence are L, of the other M.
+# What an operator reads and returns; words of the one sentence are L, of the other M, of both S.
 CROSSED: dict[str, tuple[tuple[str, ...], str, Callable[..., Any]]] = {
     'scores': (('LC', 'MC'), 'LM', lambda F, x, y: F.batch_dot(x, y, transpose_b=True) * 0.5),
     'scores of itself': (('LC', 'LC'), 'LL', lambda F, x, y: F.batch_dot(x, y, transpose_b=True)),
@@ -388,6 +403,16 @@ CROSSED: dict[str, tuple[tuple[str, ...], str, Callable[..., Any]]] = {
     'products of L': (('LC', 'LC'), 'LC', lambda F, x, z: F.tanh(x * z)),
     'products of M': (('MC', 'MC'), 'MC', lambda F, y, z: F.sigmoid(y) * z),
     'reversed': (('MC',), 'MC', lambda F, y: F.reverse(y, axis=1)),
+    'joined': (('LC', 'MC'), 'SC', lambda F, x, y: F.concat(x, y, dim=1)),
+    'joined the other way': (('MC', 'LC'), 'SC', lambda F, y, x: F.concat(y, x, dim=1)),
+    'sum of both': (('SC', 'SC'), 'SC', lambda F, s, t: F.tanh(s) + t),
+    'attention to both': (
+        ('LC', 'SC'),
+        'LC',
+        lambda F, x, s: F.batch_dot(F.softmax(F.batch_dot(x, s, transpose_b=True)), s),
+    ),
+    'softmax of both': (('SC',), 'SC', lambda F, s: F.softmax(s, axis=1) * s),
+    'mean of both': (('SC',), 'C', lambda F, s: F.mean(s, axis=1)),
 }
 
 

@@ -290,7 +290,7 @@ def why_by_length(explanation):
 @pytest.mark.parametrize(
     'call, text, advice',
     [
-        (Sentences(lambda F, x: F.repeat(x, 2, axis=1)), 'repeat', 'outside of sentences'),
+        (Sentences(lambda F, x: F.reverse(x % 3, axis=1)), 'mod', 'outside of sentences'),
         (LAYER, 'RNN joins axes', 'LSTMCell'),
         (lambda x: MASKED(x, mx.nd.ones((1,) + x.shape[1:2] * 2)), 'several axes', 'in the'),
         (lambda x: PAIRS(mx.nd.concat(x, x, dim=0)), 'several rows', 'one sample'),
@@ -373,9 +373,9 @@ def test_rows_that_no_rule_is_for():
 def test_operators_on_sentences_that_are_padded():
     net = Sentences()
     for _ in range(2):
-        _, explanation = explained_sentences(lambda x: net(x).repeat(2, axis=1))
+        _, explanation = explained_sentences(lambda x: mx.nd.slice_like(net(x), net(x)))
     why = why_by_length(explanation)
-    assert 'declared for repeat' in why.text and 'HybridBlock' in why.advice
+    assert 'declared for slice_like' in why.text and 'HybridBlock' in why.advice
 
 
 def test_operators_on_their_own_are_not_padded():
@@ -744,7 +744,7 @@ class Longest(gluon.HybridBlock):
 
     def hybrid_forward(self, F, values):
         """values (N, K, WIDTH)"""
-        return F.slice_axis(F.argsort(values, axis=1, is_ascend=False), axis=1, begin=0, end=1)
+        return F.slice_axis(F.sort(values % 9, axis=1, is_ascend=False), axis=1, begin=0, end=1)
 
 
 def test_lengths_of_ragged_arguments():
@@ -756,7 +756,7 @@ def test_lengths_of_ragged_arguments():
     why = reason(found, Cause.LENGTHS)
     assert causes(found) == [Cause.LENGTHS]
     assert why.values == ((3,), (2,)) and 'values is 3 in 2 calls and 2 in 1' in why.text
-    assert why.text.endswith('no rule for padding is declared for argsort')
+    assert why.text.endswith('no rule for padding is declared for _mod_scalar')
 
 
 def test_the_scheduler():

@@ -60,9 +60,7 @@ class Attention(gluon.HybridBlock):
 
 
 def _backwards(F, x):
-    return F.slice_axis(
-        F.reverse(F.tile(x, reps=(1, 1, UNITS)), axis=1), axis=2, begin=0, end=UNITS
-    )
+    return F.reverse(x % 9.0, axis=1)
 
 
 def test_what_the_package_lays_out_is_nothing_to_mend():
@@ -167,6 +165,17 @@ PACKED = {
     'scores plus a number': lambda F, x: attention(F, x, lambda F, scores: scores + 0.1),
     'a softmax of weights': lambda F, x: attention(F, x, lambda F, scores: F.softmax(scores)),
     'turned scores': lambda F, x: attention(F, x, lambda F, s: F.transpose(s, axes=(0, 2, 1))),
+    'twice': lambda F, x: one_head(F, F.concat(x, x * 2, dim=1)),
+    'first behind': lambda F, x: F.concat(x, F.slice_axis(x, axis=1, begin=0, end=1), dim=1),
+    'between two': lambda F, x: F.concat(
+        F.slice_axis(x, axis=1, begin=-1, end=None) * 2,
+        F.slice_axis(x, axis=1, begin=1, end=None),
+        F.slice_axis(x, axis=1, begin=0, end=1),
+        dim=1,
+    ),
+    'each twice': lambda F, x: F.softmax(F.repeat(x, repeats=2, axis=1), axis=1),
+    'tiled': lambda F, x: F.cumsum(F.tile(x, reps=(1, 2, 1)), axis=1),
+    'stacked': lambda F, x: F.sum(F.stack(x, F.sin(x), axis=1), axis=1),
 }
 
 

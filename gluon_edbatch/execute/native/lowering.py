@@ -66,7 +66,7 @@ def lower(node_type: NodeType) -> tuple[RowProgram, list[str]]:
         raise Unsupported('pads its ragged arguments')
     if node_type.axes:
         raise Unsupported('has a graph of its own for each length')
-    if any(each.longer for along in node_type.packed for each in along):
+    if any(each.longer or each.positions[1:] for own in node_type.packed for each in own):
         raise Unsupported('gives sentences of another length')
     dtypes: set[np.dtype] = {np.dtype(argument.arena.dtype) for argument in node_type.arguments}
     dtypes |= {np.dtype(spec.dtype) for spec in node_type.outputs}
