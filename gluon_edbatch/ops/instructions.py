@@ -40,6 +40,7 @@ class Opcode(IntEnum):
     WINDOW = 22
     RECURRENT = 23
     DROPOUT = 24
+    SEGMENT_ORDER = 25
 
 
 class Function(NamedTuple):

@@ -12,6 +12,7 @@ from .instructions import (
     ADD,
     AFFINE,
     HELD,
+    NO_VIEW,
     Function,
     Opcode,
     Spread,
@@ -484,6 +485,32 @@ def pick(call: LoweredCall) -> None:
     if axis != rank - 1 or x.ragged != index.ragged:
         raise Unsupported('has pick along another axis')
     call.emit(Opcode.PICK, x, index)
+
+
+def ordered(ascends: bool, gives: str, count: int = 0) -> NativeRule:
+    """Return a rule for values in order along the ragged axis; the arguments are as for
+    `padding_rules.ordered`."""
+
+    def rule(call: LoweredCall) -> None:
+        x, low, attrs = call.x, call.low, call.attrs
+        some, kind = max(attrs.integer('k', count), 0), attrs.get('ret_typ', gives)
+        typed = kind == 'value' or (low.element_size, attrs.get('dtype', 'float32')) == (
+            4,
+            'float32',
+        )
+        if not (x.ragged and typed and attrs.axis('axis', len(x.shape) + 2, -1) == 1):
+            raise Unsupported(f'has {call.op} along another axis, or of another type')
+        width, ragged, marks = x.view.width, not some or kind == 'mask', kind == 'mask'
+        hidden = low.new(width * max(some, 1), ragged) if kind == 'value' else None
+        order = hidden or call.out(ragged, int(kind == 'both'))
+        numbers = some, int(attrs.flag('is_ascend', ascends)), int(marks)
+        low.emit(Opcode.SEGMENT_ORDER, order, x.view, numbers=numbers)
+        out = call.out(ragged) if kind in ('value', 'both') else NO_VIEW
+        for begin in range(0, out.width, width):
+            own, index = [View(each.register, each.offset + begin, width) for each in (out, order)]
+            low.emit(Opcode.SEGMENT_PICK, own, x.view, index, numbers=(int(ragged),))
+
+    return rule
 
 
 def reduction(over_values: tuple, of_rows: bool = False) -> NativeRule:

@@ -77,7 +77,7 @@ class RaggedCall:
     inputs: Sequence[RaggedEntry] = ()  # see `input`
     first_result: Optional[RaggedEntry] = None  # see `result`
     gives_states: bool = False  # whether states of a recurrent layer after all steps are read
-    stops: bool = False  # whether a recurrent layer stops before the padding
+    stops: bool = False  # whether layers and orders stop before the padding
     # whether calls may have no values, but one of padding in their place
     may_be_empty: bool = False
     fills: dict[int, At] = field(default_factory=dict)  # to be written to padding of inputs first
@@ -476,21 +476,22 @@ def turned(call: RaggedCall) -> Optional[At]:
     return at
 
 
-def ordered(ascends: bool, gives: str) -> PaddingRule:
-    """Return a rule for values in order, or the first of them, to which padding comes last. `gives`
-    is what the operator returns if no attribute says it."""
+def ordered(ascends: bool, gives: str, count: int = 0) -> PaddingRule:
+    """Return a rule for values in order, or the first `count` of them, to which padding comes last.
+    `gives` and `count` are what the operator returns if no attribute says it. Which of equal values
+    MXNet puts first depends on the padding, but for the first of all."""
 
     def rule(call: RaggedCall) -> Optional[At]:
         if not call.along('axis', -1):
             return finite(call)
-        if call.attrs.get('ret_typ', gives) != 'value':
-            raise Unproved  # positions of infinite values might be those of padding
-        call.want(0, At.HIGHEST if call.attrs.flag('is_ascend', ascends) else At.LOWEST)
+        some = call.attrs.integer('k', count)
+        if not call.stops:
+            if call.attrs.get('ret_typ', gives) != 'value' and some != 1:
+                raise Unproved
+            call.want(0, At.HIGHEST if call.attrs.flag('is_ascend', ascends) else At.LOWEST)
         call.across = True
-        if call.result.axis is not None:
-            return At.ANY
-        call.least = call.attrs.integer('k', 1) or 1
-        return None
+        call.least = max(some, 1)
+        return None if call.result.axis is None else At.ANY
 
     return rule
 

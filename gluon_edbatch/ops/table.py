@@ -318,14 +318,15 @@ _each(
     padding=padding.l2_normalization,
     native=native.l2_normalization,
 )
-for _name, _axis, _order in (
-    ('argmax', None, padding.position_of(At.LOWEST)),
-    ('argmin', None, padding.position_of(At.HIGHEST)),
-    ('argsort', -1, None),
-    ('sort', -1, padding.ordered(ascends=True, gives='value')),
-    ('topk', -1, padding.ordered(ascends=False, gives='indices')),
+for _name, _axis, _order, _rule in (
+    ('argmax', None, padding.position_of(At.LOWEST), None),
+    ('argmin', None, padding.position_of(At.HIGHEST), None),
+    ('argsort', -1, padding.ordered(True, 'indices'), native.ordered(True, 'indices')),
+    ('sort', -1, padding.ordered(True, 'value'), native.ordered(True, 'value')),
+    ('topk', -1, padding.ordered(False, 'indices', 1), native.ordered(False, 'indices', 1)),
 ):
-    _each(_name, rows=rows.other_axis('axis', _axis), whole=whole.or_all(_axis), padding=_order)
+    _known = {'rows': rows.other_axis('axis', _axis), 'whole': whole.or_all(_axis)}
+    _each(_name, padding=_order, native=_rule, **_known)
 _each('argmax_channel', rows=rows.always)
 _each('repeat', whole=whole.or_all(None), padding=padding.repeated)
 _each(

@@ -109,7 +109,7 @@ def proved_padding(
     known, along = dict(zip(names, shapes)), {names[i]: axis for i, axis in axes.items()}
     kinds = dict(zip(names, dtypes))
     padding = padding_of(graph.subgraph, known, along, of_results=True, dtypes=kinds)
-    if not padding.neutral and 'RNN' in graph.subgraph.operators:
+    if not padding.neutral:
         padding = padding_of(graph.subgraph, known, along, True, stops=True, dtypes=kinds)
     if not padding.neutral:
         lifted = _of_lifted(graph.subgraph, known, along, kinds)

@@ -417,7 +417,7 @@ def _mark_gradients(
 
 
 def _differentiated(instruction: Instruction) -> list[View]:
-    if instruction.op is Opcode.LOOKUP or (
+    if instruction.op in (Opcode.LOOKUP, Opcode.SEGMENT_ORDER) or (
         instruction.op is Opcode.UNARY and instruction.numbers[0] == HELD.number
     ):
         return []

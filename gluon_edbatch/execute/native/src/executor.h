@@ -360,9 +360,13 @@ template <typename T> class alignas(64) Executor {
         break;
       case kSegmentPick:  // the last state of a layer without steps is its first one, zero
         clear(out);
-        segment_pick(out, a, b, parents_, block_.row, false);
+        segment_pick(out, a, b, parents_, block_.row, i.i0 != 0, false);
         break;
       case kSegmentMask: segment_mask(out, a, b, i.i0, parents_, block_.row, T(i.f0), false); break;
+      case kSegmentOrder:
+        clear(out);
+        segment_order(out, a, parents_, block_.row, i.i0, i.i1 != 0, i.i2 != 0);
+        break;
       case kPositions: positions(out, parents_); break;
       case kLayerNorm:
         layer_norm(out, a, parameter(i.parameter), parameter(i.bias), i.i0, T(i.f0));
@@ -435,7 +439,7 @@ template <typename T> class alignas(64) Executor {
                                  kept_value(i.out, "ragged max"), parents_, block_.row);
         break;
       case kSegmentPick:
-        segment_pick(dy, da, kept_value(i.b, "pick"), parents_, block_.row, true);
+        segment_pick(dy, da, kept_value(i.b, "pick"), parents_, block_.row, i.i0 != 0, true);
         break;
       case kSegmentMask: {
         const Rows<T> lengths = i.b.reg < 0 ? value(i.b) : kept_value(i.b, "SequenceMask");
@@ -466,6 +470,7 @@ template <typename T> class alignas(64) Executor {
       case kConstant:
       case kLookup:  // see `add_to_shared`
       case kParameterRow:
+      case kSegmentOrder:
       case kPositions: break;
       default: throw std::runtime_error("unknown instruction");
     }

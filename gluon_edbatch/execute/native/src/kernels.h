@@ -327,17 +327,44 @@ void segment_mask(const Rows<T>& out, const Rows<T>& a, const Rows<T>& lengths, 
   });
 }
 
-// Column by column, the value at a position among those of each row of the batch, or the last. Or
-// its gradient is added.
+// Column by column, the value at a position among those of each row of the batch, or the last; or,
+// if `each`, at as many positions. Or its gradient is added.
 template <typename T>
 void segment_pick(const Rows<T>& out, const Rows<T>& a, const Rows<T>& index,
-                  const int32_t* parents, int64_t first, bool back) {
+                  const int32_t* parents, int64_t first, bool each, bool back) {
   segments(a.count, parents, [&](int64_t begin, int64_t end) {
-    const int64_t row = parents[begin] - first;
+    const int64_t from = each ? begin : parents[begin] - first, to = each ? end : from + 1;
+    for (int64_t row = from; row < to; ++row)
+      for (int64_t i = 0; i < a.width; ++i) {
+        T& x = a[begin + clipped(index[row][i], end - begin)][i];
+        if (back) x += out[row][i];
+        else out[row][i] = x;
+      }
+  });
+}
+
+// Column by column, the positions of the first `count` values of each row of the batch, or of all;
+// or marks at these. MXNet has the same algorithms, which decide about equal values.
+template <typename T>
+void segment_order(const Rows<T>& out, const Rows<T>& a, const int32_t* parents, int64_t first,
+                   int64_t count, bool ascends, bool marks) {
+  std::vector<int64_t> order;
+  segments(a.count, parents, [&](int64_t begin, int64_t end) {
+    const int64_t size = end - begin, some = count ? std::min(count, size) : size;
+    const bool beside = count && !marks;  // in one row
+    order.resize(size);
     for (int64_t i = 0; i < a.width; ++i) {
-      T& x = a[begin + clipped(index[row][i], end - begin)][i];
-      if (back) x += out[row][i];
-      else out[row][i] = x;
+      const auto before = [&](int64_t one, int64_t other) {
+        const T x = a[begin + one][i], y = a[begin + other][i];
+        return ascends ? x < y : x > y;
+      };
+      std::iota(order.begin(), order.end(), 0);
+      if (some * 8 > size) std::sort(order.begin(), order.end(), before);
+      else std::partial_sort(order.begin(), order.begin() + some, order.end(), before);
+      T* y = out[beside ? parents[begin] - first : begin] + i;
+      for (int64_t m = 0; m < some; ++m)
+        if (marks) y[order[m] * out.stride] = T(1);
+        else y[m * (beside ? a.width : out.stride)] = T(order[m]);
     }
   });
 }

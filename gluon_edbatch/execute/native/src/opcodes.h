@@ -34,7 +34,8 @@ enum Opcode : int64_t {
   kAttention = 21,
   kWindow = 22,
   kRecurrent = 23,
-  kDropout = 24
+  kDropout = 24,
+  kSegmentOrder = 25
 };
 
 enum Product : int64_t {
