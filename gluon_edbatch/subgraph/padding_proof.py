@@ -462,7 +462,7 @@ class PaddingWalk:
         add, axis = self._add, cast(int, result.axis)
         count = (*result.shape, _LENGTH)[axis == 0]  # of rows, which come first here
         order = [*dict.fromkeys([int(axis == 0), axis, *range(len(result.shape))])]
-        arrays = [add('transpose', [x], axes=order) for x in inputs]
+        arrays = [x if axis == 1 else add('transpose', [x], axes=order) for x in inputs]
         lines = []
         for line, state in zip(arrays, states):
             for other in range(2, len(order)):
@@ -478,7 +478,8 @@ class PaddingWalk:
         begin = add('expand_dims', [add('broadcast_mul', [rows, size])], axis=1)
         index = add('BlockGrad', [add('broadcast_add', [line, begin])])
         found = add('take', [add('Reshape', [made], shape=(-3, -2)), index])
-        return add('transpose', [found], axes=tuple(map(order.index, range(len(order)))))
+        back = [order.index(each) for each in range(len(order))]
+        return found if axis == 1 else add('transpose', [found], axes=back)
 
     def _one_if_empty(self, operand: Operand, number: int, state: Origin) -> Operand:
         """Return an entry with zeros in the padding of axis `number`, but one if there are no
