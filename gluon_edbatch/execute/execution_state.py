@@ -48,8 +48,9 @@ class ExecutionState:
         self.plan = plan
         self.clock = clock  # if somebody asks how long batches take
         self.taped = any(group.node_type.mode.recording for group in plan.groups)
-        # Arenas are new, or computed before, and the engine has nothing to do with them so far.
-        self.is_quiet = not self.taped
+        # Arenas are new, or computed before, and the engine has nothing to do with them so far. In
+        # training that is of use while the user waits for results: else Python runs ahead.
+        self.is_quiet = not (self.taped and recording.closed)
         self.memories: list[Optional[Memory]] = []  # of the arenas; None if not pooled
         self._touched: list[Memory] = []
         # Unknown to autograd, as all their views that batches read.
@@ -205,9 +206,10 @@ class ExecutionState:
     # --- batches ---------------------------------------------------------------------------------
 
     def note_over(self) -> None:
-        """Note that the whole evaluation ran inline, without the engine."""
+        """Note that the whole evaluation ran inline, without the engine, which may still
+        differentiate it."""
         self.is_over = True
-        for memory in self._touched:
+        for memory in () if self.taped else self._touched:
             memory.handed.remove(id(self))
 
     def finish(self) -> None:

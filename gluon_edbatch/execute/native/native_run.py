@@ -92,20 +92,22 @@ class NativeRun:
 
         All is on the CPU. The arenas are new or only read: the engine must not be using them.
         """
-        if self.training or self._laps or len(self._words) > _MOST_WORDS:
+        if self._laps or len(self._words) > _MOST_WORDS:
             return False
         handles = [each.handle() for each in self._weights]
         handles += [array.handle for array in self._arenas]
+        if self.training:
+            self._allocate_tape(idle=True)
+            handles.append(self._workspace.array.handle)
         wait_for(handles)  # not under the lock: what writes a parameter may need that
         with no_touches():
             if any([each.touched for each in self._weights]):
                 return False
             return run_native(address('edb_run_inline'), self._words, handles)
 
-    def forward(self) -> bool:
-        """Run the batches into the arenas; return whether they can be differentiated."""
-        self.table = upload(self._words, self._ctx)  # to MXNet the operator writes it
-        self._workspace = Memory((self._elements,), self._dtype, self._ctx)
+    def forward(self) -> None:
+        """Run the batches into the arenas."""
+        self._allocate_tape()
         arenas = [*self._arenas, self._workspace.array, *self._laps]
         weights = [each.handle() for each in self._weights]
         run_for_effect(
@@ -114,8 +116,17 @@ class NativeRun:
             inputs=str(1 + len(self._weights) + len(arenas)),
             written=str(1 + len(self._weights)),
         )
+
+    def _allocate_tape(self, idle: bool = False) -> None:
+        """Allocate what a backward pass reads, in memory that is `idle` until then if asked for."""
+        self.table = upload(self._words, self._ctx)  # to MXNet the operator writes it
+        self._workspace = Memory((self._elements,), self._dtype, self._ctx, idle)
+        self._workspace.handed.append(None)
+
+    def tape(self) -> 'Optional[NativeRun]':
+        """Return what differentiates the batches, once they ran; None if they have no gradient."""
         del self._words, self._weights, self._laps
-        return self._differentiable
+        return self if self._differentiable else None
 
     def backward(self, gradients: Gradients) -> None:
         """Add to the gradients of the arguments that the batches read."""
@@ -293,7 +304,7 @@ def run(state: ExecutionState, first: int, last: int) -> Optional[NativeRun]:
     batches = NativeRun(state, first, last)
     if state.is_quiet and last - first == state.plan.size and batches.forward_inline():
         state.note_over()
-        return None
-    is_differentiable = batches.forward()
-    state.fence = batches.table
-    return batches if is_differentiable else None
+    else:
+        batches.forward()
+        state.fence = batches.table
+    return batches.tape()

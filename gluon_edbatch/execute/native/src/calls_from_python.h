@@ -93,7 +93,7 @@ template <typename T> bool run_inline(const Run& run, Handles given) {
   thread_local Scratch scratch;
   scratch.release();
   Arrays<T> arrays = take_arrays<T>(run, &given);
-  arrays.workspace = scratch.take<T>(run.workspace);
+  arrays.workspace = run.training ? take_workspace<T>(run, &given) : scratch.take<T>(run.workspace);
   WholeRun<T>(run, std::move(arrays)).forward();
   return true;
 }
@@ -193,8 +193,8 @@ extern "C" int edb_gather_inline(const edb::MXNetInC* mxnet, const int64_t* word
   });
 }
 
-// The words are the run's table; arrays are the weights, and then the arenas. Gives whether it was
-// run, as it takes not long.
+// The words are the run's table; arrays are the weights, the arenas, and the workspace if a
+// backward pass may follow. Gives whether it was run, as it takes not long.
 extern "C" int edb_run_inline(const edb::MXNetInC* mxnet, const int64_t* words, int64_t count,
                               void* const* handles, int64_t, char* message, int64_t room) {
   return edb::or_message(message, room, [=] {
