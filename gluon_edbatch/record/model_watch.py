@@ -53,7 +53,7 @@ class ModelWatch:
             known = self._containers[block]
             if known is None or known[1] == contents(known[0]):
                 return known
-            self.mark(block)
+        self.mark(block)
         found = containers(block)
         self._containers[block] = (found, contents(found)) if found else None
         return self._containers[block]

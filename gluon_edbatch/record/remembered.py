@@ -8,7 +8,6 @@ arguments.
 
 import threading
 import weakref
-from collections import OrderedDict
 from typing import Any, NamedTuple, Optional
 
 from mxnet import gluon
@@ -32,7 +31,8 @@ class Remembered(NamedTuple):
 tracing = threading.RLock()  # the name scope of a block serves one thread at a time
 operator_types: dict[tuple, Any] = {}
 shared_types = SharedTypes()  # of operators on arrays that calls share
-_block_types: 'weakref.WeakKeyDictionary[gluon.Block, OrderedDict]' = weakref.WeakKeyDictionary()
+# Of each block its fingerprints, the one used last first, each with types.
+_block_types: 'weakref.WeakKeyDictionary[gluon.Block, list]' = weakref.WeakKeyDictionary()
 _MOST_FINGERPRINTS = 32  # a block may read something else in each scope, as a temperature
 _MOST_TYPES = 4096  # of operators: a number that is an attribute may be another in each scope
 _operator_kinds: dict[tuple, dict[tuple, Remembered]] = {}
@@ -67,18 +67,15 @@ def operator_maker(
 def types_of(block: gluon.Block, mark: Fingerprint) -> dict[tuple, Any]:
     """Return the types of a block's calls, valid as long as it has this fingerprint."""
     with tracing:
-        marks = _block_types.get(block)
-        if marks is None:
-            marks = _block_types[block] = OrderedDict()
-        last = next(reversed(marks.items()), None)
-        # Mostly; fingerprints take long to hash.
-        if last is not None and (last[0] is mark or last[0] == mark):
-            return last[1]
-        types = marks.setdefault(mark, {})
-        marks.move_to_end(mark)
-        if len(marks) > _MOST_FINGERPRINTS:
-            marks.popitem(last=False)
-        return types
+        marks = _block_types.setdefault(block, [])
+        found: tuple = mark, {}
+        for each in marks:
+            if each[0] is mark or each[0] == mark:  # to hash a fingerprint takes long
+                found = each
+                break
+        if not marks or found is not marks[0]:
+            marks[:] = [found, *[each for each in marks if each is not found]][:_MOST_FINGERPRINTS]
+        return found[1]
 
 
 def keep(types: dict[tuple, Any], key: tuple, node_type: Any) -> None:

@@ -35,7 +35,7 @@ cdef class _Search:
 cdef class Kept:
     cdef public object block
     cdef public tuple fingerprint
-    cdef public list entries, _held
+    cdef public list entries, containers, _held
 
 @cython.locals(known=Kept)
 cdef Kept _kept_of(block)

@@ -100,6 +100,7 @@ class Kept:
         number = id(block)
         self.block = weakref.ref(block, lambda _: _kept.pop(number, None))
         self.fingerprint = tuple(search.found)
+        self.containers = _containers(block)
         self.entries, self._held = search.entries, search.held
 
 
@@ -178,17 +179,23 @@ def changed(before: Fingerprint, after: Fingerprint) -> list[str]:
 
 
 def containers(block: gluon.Block) -> list[Any]:
-    """Return the attributes of a block and its descendants that users may change in place.
+    """Return the attributes of a block and its descendants that users may change in place, as they
+    were when its fingerprint was last computed.
 
     Gluon's own blocks keep the keywords of their operators in dicts that nobody touches.
     """
+    known = _kept.get(id(block))
+    return _containers(block) if known is None else known.containers
+
+
+def _containers(block: gluon.Block) -> list[Any]:
     found = []
     if not type(block).__module__.startswith('mxnet.'):
         for name, value in block.__dict__.items():
             if isinstance(value, _MUTABLE) and name not in _GLUON_STATE:
                 found.append(value)
     for child in block._children.values():
-        found += containers(child)
+        found += _containers(child)
     return found
 
 
