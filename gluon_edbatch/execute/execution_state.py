@@ -84,9 +84,8 @@ class ExecutionState:
             self._read_earlier([earlier])
             return earlier.raw
         shape = (max(arena.rows, 1),) + arena.key[0]
-        from_host = arena.scalars is not None or arena.arrays
-        is_small = math.prod(shape) <= _MOST_ELEMENTS_NOW
-        memory = None if from_host else Memory(shape, *arena.key[1:3], self.is_quiet and is_small)
+        idle = self.is_quiet and math.prod(shape) <= _MOST_ELEMENTS_NOW
+        memory = None if arena.is_from_host else Memory(shape, *arena.key[1:3], idle)
         self.memories.append(memory)
         if memory is None:
             return allocated(shape, *arena.key[1:3])

@@ -5,38 +5,52 @@ An evaluation is one function for autograd, from which MXNet takes dense gradien
 function. Their gradients go back through `Embedding`, which knows which rows were used.
 """
 
+from collections.abc import Sequence
+
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..mx.arrays import alias, detached, gradient_stype
+from ..mx.arrays import alias, detached, gradient_stype, reshaped
 from ..mx.modes import modes
 from ..mx.mutation_guard import MutationGuard
 from ..plan.plan import Batch
-from ..subgraph.trace import INPUT
+from ..subgraph.ir import INPUT, Node
 from .cached.compiled_graph import EMPTY, SLICE
 from .verify import run_unrecorded
+
+_SAME_ELEMENTS = frozenset(('_copy', 'expand_dims', 'Flatten', 'Reshape', 'squeeze'))
 
 
 def look_up(state, batch: Batch) -> None:
     """Run a batch that computes ids: the rows of the tables appear in the arenas."""
     node_type = batch.node_type
     inputs = [state.read(batch, position) for position in range(len(batch.reads))]
+    given = {INPUT % position: array for position, array in enumerate(inputs)}
     graph = node_type.graph.subgraph
-    is_given = all([graph.nodes[head.node].is_variable for head in graph.heads])
-    if is_given and all([read.length != 0 for read in batch.reads]):  # most often
-        given = {INPUT % position: array for position, array in enumerate(inputs)}
-        ids = [given[graph.nodes[head.node].name] for head in graph.heads]
+    sources = [_source(graph.nodes, head.node) for head in graph.heads]
+    kinds = tuple([EMPTY if read.length == 0 else SLICE for read in batch.reads])
+    # Autograd's tape keeps ids, which therefore may not lie in memory that is reused.
+    stay = all([state.plan.arenas[read.arena].is_from_host for read in batch.reads])
+    if stay and EMPTY not in kinds and given.keys() >= {*sources}:  # most often
+        ids = [given[name] for name in sources]
     else:
-        kinds = tuple([EMPTY if read.length == 0 else SLICE for read in batch.reads])
         ids = run_unrecorded(state, node_type, inputs, kinds, node_type.mode.training)
     for which, table, write in zip(ids, node_type.tables, batch.writes):
         check_request(table)
         rows = state.arenas[write.arena]._slice(write.begin, write.end)
+        which = reshaped(which, rows.shape[:-1])
         _record(state.recording.model.of(table, node_type.ctx), which, rows)
         state.given.append((rows, write.arena, write.begin, write.end))
         state.looked_up = True
+
+
+def _source(nodes: Sequence[Node], place: int) -> str:
+    """Return the variable, or the operator, whose elements a node has, in their order."""
+    while nodes[place].op in _SAME_ELEMENTS:
+        place = nodes[place].inputs[0].node
+    return nodes[place].name
 
 
 def _record(table: MutationGuard, ids: NDArray, rows: NDArray) -> None:

@@ -141,6 +141,11 @@ class ArenaPlan:
     arrays: list[tuple[int, int]] = field(default_factory=list)  # first row and index of each given
     imports: list[Import] = field(default_factory=list)
 
+    @property
+    def is_from_host(self) -> bool:
+        """Whether some rows are recorded numbers, or given."""
+        return self.scalars is not None or bool(self.arrays)
+
     def __str__(self) -> str:
         row_shape, dtype, ctx = self.key[:3]
         given = [

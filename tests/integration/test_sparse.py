@@ -10,7 +10,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.errors import BatchError
-from gluon_edbatch.execute import backward
+from gluon_edbatch.execute import backward, sparse_tables
 from gluon_edbatch.execute.sparse_tables import with_dense_gradient
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.models import (
@@ -462,6 +462,15 @@ def test_a_look_up_does_not_copy_the_table():
     assert watched.copy is None
     loss.backward()
     assert net.embed.weight.grad().indices.asnumpy().tolist() == [1, 3]
+
+
+@pytest.mark.parametrize('kind', ['alone', 'plain'])
+def test_ids_that_are_given_need_no_compiled_graph(kind, monkeypatch):
+    net = started(table() if kind == 'alone' else Word(kind))
+    tokens = [mx.nd.array(ids) for ids in ([3, 4], [1, 2], [5, 3])]
+    expected = one_step(net, net, tokens, False)
+    monkeypatch.setattr(sparse_tables, 'run_unrecorded', None)
+    assert_same(one_step(net, net, tokens, True), expected)
 
 
 def test_only_look_ups_in_an_evaluation():
