@@ -162,7 +162,7 @@ class BackwardPass:
         state: Any = self._state
         own = gradients[self]
         for gradient in state.unread:
-            gradient[:] = 0
+            mx.nd.zeros_like(gradient, out=gradient)
         state.weights.begin()
         for tape in reversed(state.tapes):
             tape.backward(own)

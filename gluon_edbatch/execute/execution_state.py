@@ -146,7 +146,8 @@ class ExecutionState:
         runs: list[tuple[int, list]] = []  # consecutive rows, which go up in one copy
         place, given = -1, self.recording.arrays
         if arena.zero is not None and self.memories[index] is not None and not self.is_quiet:
-            array._slice(arena.zero, arena.zero + 1)[:] = 0
+            zero = array._slice(arena.zero, arena.zero + 1)
+            mx.nd.zeros_like(zero, out=zero)
         elif arena.zero is not None:
             runs.append((arena.zero, [np.zeros((1,) + arena.key[0], arena.key[1])]))
             place = arena.zero + 1

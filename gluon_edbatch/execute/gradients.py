@@ -48,7 +48,7 @@ class InputGradients:
         """Zero the gradients of inputs that got nothing."""
         for place, mode in enumerate(self._modes):
             if mode == WRITTEN:
-                self._targets[place][:] = 0
+                mx.nd.zeros_like(self._targets[place], out=self._targets[place])
 
 
 class Gradients:
@@ -87,7 +87,7 @@ class Gradients:
         """Zero the arenas to which nothing was added so far."""
         for index in self._unwritten:
             arena: Any = self._arenas[index]
-            arena[:] = 0
+            mx.nd.zeros_like(arena, out=arena)
         self._unwritten.clear()
 
 
@@ -98,7 +98,7 @@ def add_rows(target: Optional[NDArray], mode: int, rows: np.ndarray, gradient: N
         return
     first, count = int(rows[0]), len(rows)
     if mode == WRITTEN and count < len(target):
-        target[:] = 0
+        mx.nd.zeros_like(target, out=target)
     if (rows[1:] - rows[:-1] == 1).all():
         part = target._slice(first, first + count)
         if mode == WRITTEN:

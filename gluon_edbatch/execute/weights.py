@@ -118,7 +118,7 @@ class Weights:
     def begin(self) -> None:
         """Set the gradients that batches add to, to zero."""
         for gradient in self._accumulated:
-            gradient[:] = 0
+            mx.nd.zeros_like(gradient, out=gradient)
 
     def deliver(self, gradients: Gradients) -> None:
         """Pass the parameters' gradients on, once all batches have added theirs."""
