@@ -325,7 +325,8 @@ def test_interrupt_during_evaluation(monkeypatch, error, when, inside):
 
                 patch.setattr(owner, when, second)
             elif when == 'native':
-                patch.setattr(NativeRun, 'forward', interrupt)
+                for name in ('forward', 'forward_inline'):
+                    patch.setattr(NativeRun, name, interrupt)
             elif when != 'schedule':
                 patch.setattr(evaluate, when, interrupt)
             with pytest.raises((error, edb.BatchError)):

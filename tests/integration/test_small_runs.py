@@ -2,6 +2,7 @@
 
 import os
 import threading
+from contextlib import nullcontext
 
 import mxnet as mx
 import numpy as np
@@ -77,6 +78,47 @@ def test_training_is_given_to_the_engine(given_to_engine):
         loss.backward()
         mx.nd.waitall()
     assert given_to_engine == ['edb_run_forward', 'edb_push_backward']
+
+
+@pytest.mark.parametrize('count', [1, 300])  # in memory that is pooled if there are many
+def test_training_runs_inline_while_a_sample_waits(given_to_engine, count):
+    def thought(sample):
+        states = [net(sample)]
+        for _ in range(3):
+            yield states[-1]
+            states.append(net(states[-1]) + states[0])
+        return edb.concat(states).square().sum().reshape((1,))
+
+    def kept_for_backward(scope):
+        for results in scope._recording.results.values():
+            for arena in results.values():
+                yield arena.memory
+                yield from [tape._workspace for tape in arena.origin[0]._state.tapes]
+
+    def trained(batched):
+        trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.1}, kvstore=None)
+        net.weight.set_data(before)
+        for _ in range(6):
+            given_to_engine.clear()
+            with autograd.record():
+                with edb.batching() if batched else nullcontext() as scope:
+                    losses = edb.run_concurrently(samples, thought)
+                    memories = list(kept_for_backward(scope)) if batched else []
+                    assert not any([memory.idle for memory in memories if memory])
+                assert batched == bool(memories)
+                loss = edb.concat(losses).mean()
+            loss.backward()
+            trainer.step(1)
+        return net.weight.data().asnumpy()
+
+    net, samples = nn.Dense(WIDE, in_units=WIDE, use_bias=False), ndarrays(count, (1, WIDE))
+    net.initialize(mx.init.Normal(0.1))
+    before = net.weight.data().copy()
+    found = trained(True)
+    mx.nd.waitall()
+    forward = [name for name in given_to_engine if name != 'edb_push_backward']
+    assert forward == ['edb_gather', 'edb_run_forward']  # the last, which nobody waits for
+    np.testing.assert_allclose(found, trained(False), rtol=1e-4, atol=1e-5)
 
 
 def test_an_update_that_is_under_way_is_waited_for():
