@@ -10,7 +10,8 @@ from gluon_edbatch.recorded_columns cimport Ints
 from gluon_edbatch.record.scopes cimport Entered, current_recording
 from gluon_edbatch.record.stores cimport Store
 
-cdef Py_ssize_t _ONE, _PAIR, _NESTED, _OTHER, _ANY, _EQUAL, _MET, _REMEMBERED
+cdef Py_ssize_t _ONE, _PAIR, _NESTED, _OTHER, _ANY, _EQUAL, _MET, _REMEMBERED, _INDEX
+cdef long long _LAST
 # To find one by name is a search in a dict, which Cython cannot leave out since Python 3.12.
 cdef object NDArray, ndarray, numpy_ndarray, SettledArray, _GIVEN, _PLAIN, _EXACT
 
@@ -35,7 +36,7 @@ cdef class CallColumns:
 @cython.final
 cdef class Prefix:
     cdef public object key, signature
-    cdef public Form form
+    cdef public long long place
     cdef public list kinds
     cdef public dict packed
     cdef Prefix _last
@@ -57,7 +58,7 @@ cdef class Callee:
 
 @cython.final
 cdef class Form:
-    cdef public Py_ssize_t index, rows, outputs, length, lengths, shape, serial
+    cdef public Py_ssize_t index, rows, outputs, length, lengths, shape
     cdef public object node_type, template, leaves, nested, first, second
     cdef public object block, mutable, elements
     cdef public bint numpy
@@ -75,7 +76,7 @@ cdef class CallLog(Entered):
     cdef public list scalars
     cdef list _sentences
     cdef public dict _met_now, forms_at, sentences_at, constants_at
-    cdef public Py_ssize_t serial
+    cdef public long long serial
     cdef public dict packed
     cdef public Py_ssize_t next_value
     cdef bint _given, numpy
@@ -92,7 +93,7 @@ cdef class CallLog(Entered):
     cpdef call_block(self, object block, tuple args)
     cdef Callee _new_callee(self, object block)
     cdef call(self, Callee callee, tuple args)
-    @cython.locals(prefix=Prefix, form=Form, args_before=Py_ssize_t, scalars_before=Py_ssize_t,
+    @cython.locals(prefix=Prefix, form=Form, place='long long', args_before=Py_ssize_t, scalars_before=Py_ssize_t,
                    lengths_before=Py_ssize_t, values=list)
     cdef _call_of_known_kind(self, Callee callee, tuple args)
     @cython.locals(value=lazy.LazyArray, positions=tuple, axes=tuple, axis=Py_ssize_t,

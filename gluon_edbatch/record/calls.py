@@ -50,6 +50,8 @@ _MET = 64  # NumPy arrays that are known by who they are
 REMEMBERED = 1 << 12  # bytes of contents; to compare more costs more than to keep them twice
 _REMEMBERED = REMEMBERED  # as C knows it
 _serials = count(1)
+_INDEX = 24  # bits of `Prefix.place` for the index of a form
+_LAST = (1 << _INDEX) - 1
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 BLOCK_CALL = gluon.Block.__call__
 _call = unhooked(BLOCK_CALL)
@@ -121,9 +123,10 @@ class Prefix:
 
     def __init__(self, key=None):
         self.key = key  # the last of these kinds
-        # Of the call with these arguments and no others: its form in the recording that used it
-        # last, and what makes it in another one, if the kinds alone decide.
-        self.form: Any = None
+        # Of the call with these arguments and no others: where its form is in the recording that
+        # used it last, as that one's serial number and the form's index, in one number, as threads
+        # share it; and what makes it in another one, if the kinds alone decide.
+        self.place = 0
         self.signature: Any = None
         self.kinds: Optional[list[Any]] = None  # of all arguments, if this is not in the tree
         self.packed: dict[tuple, Any] = {}  # of a root: calls that are packed, see `packed_before`
@@ -195,7 +198,6 @@ class Form:
         mutable: Any,
     ):
         self.index = index  # what is appended to `CallLog.node_forms`
-        self.serial = 0  # of the recording that has it
         self.node_type = node_type
         self.rows = rows  # of the arguments
         self.outputs = len(stores)
@@ -228,7 +230,6 @@ class Form:
     def again(self, index: int, stores: list[Any], block: Any, mutable: Any) -> 'Form':
         """Return a copy of this call signature for another recording, which numbers it `index`."""
         form = Form.__new__(Form)
-        form.serial = 0
         form.index, form.block, form.mutable, form.elements = index, block, mutable, None
         form.node_type, form.rows, form.outputs = self.node_type, self.rows, self.outputs
         form.length, form.lengths, form.numpy = self.length, self.lengths, self.numpy
@@ -374,8 +375,10 @@ class CallLog(Entered):
         prefix = self._follow_arguments(callee.first, callee, args)
         form = None
         if prefix is not None:
-            form = prefix.form
-            if form is None or form.serial != self.serial:
+            place = prefix.place
+            if place >> _INDEX == self.serial:
+                form = self.forms[place & _LAST]
+            else:
                 form = self._form_at(prefix, callee)
         if self._sentences:
             values, self._sentences = self._sentences, []
@@ -449,7 +452,7 @@ class CallLog(Entered):
     def put_form(self, prefix, form) -> None:
         """Let calls with the arguments of a node of the search tree have this form."""
         self.forms_at[prefix] = form
-        prefix.form = form
+        prefix.place = self.serial << _INDEX | form.index
 
     def describe(self, callee, args) -> Optional[tuple[list[Any], list[Any]]]:
         """Return the kinds of a call's arguments, as the search takes them, and the values and
@@ -915,7 +918,6 @@ class CallLog(Entered):
             store = self.stores_by_kind.get(stored)
             stores.append(self.store(spec, shown) if store is None else store)
         form = known.again(len(self.forms), stores, block, mutable)
-        form.serial = self.serial
         self.forms.append(form)
         self.form_summaries.extend(summary_of)
         self.output_rows.extend(output_rows)
@@ -926,7 +928,6 @@ class CallLog(Entered):
     def add_form(self, node_type, rows, stores, length=0, block=None, mutable=None):
         """Add a form to this recording and return it; parameters are as for `Form`."""
         form = Form(len(self.forms), node_type, rows, stores, length, block, mutable)
-        form.serial = self.serial
         self.forms.append(form)
         self.form_summaries.extend(summary(form))
         self.output_rows.extend(rows_of_outputs(form))

@@ -91,7 +91,7 @@ class Expression:
         return results.pop()
 
 
-class _Expression(LazyArray if TYPE_CHECKING else object):  # type: ignore[misc]
+class _Fused(LazyArray if TYPE_CHECKING else object):  # type: ignore[misc]
     """What expressions of both modes share."""
 
     __slots__ = ()
@@ -161,13 +161,13 @@ class _Expression(LazyArray if TYPE_CHECKING else object):  # type: ignore[misc]
         return self.recorded()._recorded(function, **options)
 
 
-class ExpressionArray(_Expression, LazyArray):
+class ExpressionArray(_Fused, LazyArray):
     """A lazy value that is an expression. It becomes a recorded value when that is needed."""
 
     __slots__ = ()
 
 
-class ExpressionNumpyArray(_Expression, LazyNumpyArray):
+class ExpressionNumpyArray(_Fused, LazyNumpyArray):
     """An expression in NumPy mode."""
 
     __slots__ = ()
