@@ -21,6 +21,7 @@ from ..record.stores import Arena
 from ..subgraph.node_type import NodeType
 from ..subgraph.padded import bucket_of
 from ..subgraph.sentences import inverse, lengths_first
+from ..subgraph.spec import ArenaKey
 from .clock import Clock
 from .native.library import gather
 from .weights import Weights
@@ -56,10 +57,10 @@ class ExecutionState:
         # Unknown to autograd, as all their views that batches read.
         self.arenas: list[NDArray] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
-            Memory(array.shape, array.dtype, array.ctx)
-            if self.taped and np.issubdtype(array.dtype, np.floating)
+            Memory((max(arena.rows, 1), *arena.key[0]), *arena.key[1:3])
+            if self.taped and np.issubdtype(arena.key[1], np.floating)
             else None
-            for array in self.arenas
+            for arena in plan.arenas
         ]
         # Gradient arenas, for the kinds that can have gradients.
         self.gradients: list[Any] = [memory and memory.array for memory in self._gradient_memories]
@@ -155,9 +156,14 @@ class ExecutionState:
             begin, first, last = arena.scalars
             runs.append((begin, [self.recording.numbers(first, last)]))
             place = begin + last - first
-        for begin, which in arena.arrays:
-            spec, value = given[which]
-            end = begin + spec.rows
+        values = [given[which][1] for _, which in arena.arrays]
+        if values and GivenArray not in map(type, values):  # most often: they are consecutive rows
+            if arena.arrays[0][0] != place:
+                runs.append((arena.arrays[0][0], []))
+            runs[-1][1].extend(values)
+            values = []
+        for (begin, which), value in zip(arena.arrays, values):
+            end = begin + given[which][0].rows
             if isinstance(value, GivenArray):
                 if not isinstance(value.values, np.ndarray):
                     device.append((index, value, begin, end))
@@ -169,7 +175,7 @@ class ExecutionState:
             runs[-1][1].append(value)
             place = end
         for begin, rows in runs:
-            write_new(array, begin, rows[0] if len(rows) == 1 else np.concatenate(rows))
+            write_new(array, begin, rows[0] if len(rows) == 1 else _joined(rows, arena.key))
 
     def _gather(self, arena: ArenaPlan, array: NDArray) -> bool:
         """Copy rows of all earlier evaluations in one call. Return False if the native operators
@@ -371,6 +377,14 @@ def _neighbours(device: list[tuple]) -> Iterator[list[tuple]]:
         run.append(item)
     if run:
         yield run
+
+
+def _joined(rows: list[Any], key: ArenaKey) -> np.ndarray:
+    """Return the rows of arrays of one kind, one after the other."""
+    try:
+        return np.frombuffer(b''.join(rows), key.dtype).reshape(-1, *key.row_shape)
+    except TypeError:  # one is not contiguous
+        return np.concatenate(rows)
 
 
 def _write(arrays: list[NDArray], target: NDArray) -> None:
