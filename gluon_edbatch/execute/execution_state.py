@@ -14,7 +14,7 @@ from ..mx.arrays import detached, wait_for
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
-from ..plan.plan import ArenaPlan, Batch, Plan, Read
+from ..plan.plan import ArenaPlan, Batch, Group, Plan, Read
 from ..record.inputs import GivenArray
 from ..record.recording import Recording
 from ..record.stores import Arena
@@ -306,6 +306,19 @@ class ExecutionState:
         if not read.gather:
             return self.rows(batch, position, False)
         return mx.nd.take(self.arenas[read.arena], self.index(read, batch.node_type))
+
+    def data_among(self, group: Group, first: int, last: int) -> tuple[int, ...]:
+        """Return the positions of arguments of which batches read, as slices, nothing but the
+        user's arrays without gradients."""
+        found, with_gradients = [], {index for _, index, _, _ in self.given}
+        for position, read in enumerate(group.reads):
+            given = self.plan.arenas[read.arena].arrays
+            if not given or read.arena in with_gradients or read.gather[first:last].any():
+                continue
+            end = given[-1][0] + self.recording.arrays[given[-1][1]][0].rows
+            if given[0][0] <= read.begin[first:last].min() and read.end[first:last].max() <= end:
+                found.append(position)
+        return tuple(found)
 
     def first_packed(self, batch: Batch, position: int) -> NDArray:
         """Return a packed argument of the first call of a batch, (1, L, ...), or as users see it if

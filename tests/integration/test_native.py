@@ -18,7 +18,7 @@ from gluon_edbatch.execute.native import compiler, library, native_run
 from gluon_edbatch.execute.native.library import gather
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import steps
-from gluon_edbatch.ops.instructions import Opcode
+from gluon_edbatch.ops.instructions import Opcode, Place
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.cases import in_one_test
@@ -62,20 +62,28 @@ def arrays(shape, count, seed=0, dtype='float32'):
     return made
 
 
+def read_by(block):
+    """A function that calls a block, and makes NumPy arrays new NDArrays, on no tape."""
+    return lambda *args: block(
+        *[mx.nd.array(each) if isinstance(each, np.ndarray) else each for each in args]
+    )
+
+
 @pytest.mark.filterwarnings('ignore:Cannot decide type')
 @settings(max_examples=60)
-@given(symbol=blocks(14), rows=st.integers(1, 3))
-def test_random_blocks(symbol, rows):
-    """Rows of one and two axes; some operators have no rule, and then run as before."""
+@given(symbol=blocks(14), rows=st.integers(1, 3), data=st.sets(st.integers(0, 3)))
+def test_random_blocks(symbol, rows, data):
+    """Rows of one and two axes; some operators have no rule, and then run as before. Some arguments
+    are data, which want no gradients."""
     block, names = block_of(symbol)
     if not names:
         return
-    samples = list(
-        zip(*[arrays((rows,) + SHAPES[name][1:], 4, seed) for seed, name in enumerate(names)])
-    )
-    assert_matches_eager(
-        block, samples, unpack=True, hybridized=[False], rtol=3e-5, schedulers=['agenda']
-    )
+    made = [arrays((rows,) + SHAPES[name][1:], 4, seed) for seed, name in enumerate(names)]
+    for place in data.intersection(range(len(made))):
+        made[place] = [array.asnumpy() for array in made[place]]
+    samples, model = list(zip(*made)), read_by(block)
+    options = {'hybridized': [False], 'rtol': 3e-5, 'schedulers': ['agenda']}
+    assert_matches_eager(model, samples, blocks=[block], unpack=True, **options)
 
 
 @pytest.mark.filterwarnings('ignore:Cannot decide type')
@@ -890,6 +898,34 @@ def test_what_is_held_from_autograd(name, types):
         schedulers=['agenda'],
     )
     assert all(native_program(kind) is not None for kind in types if 'Lambda' in kind.name)
+
+
+@pytest.mark.parametrize('name', ['Dense', 'Conv1D', 'LSTM'])
+def test_gradients_of_data_are_left_out(name, monkeypatch):
+    """In turns with gradients of the same arguments, of all samples or of one: plans are kept."""
+    left_out = []
+    original = native_run.with_gradients
+
+    def noted(program, wanted):
+        left_out.append(original(program, wanted))
+        return left_out[-1]
+
+    monkeypatch.setattr(native_run, 'with_gradients', noted)
+    layer = {
+        'Dense': lambda: nn.Dense(4, in_units=4, flatten=False),
+        'Conv1D': lambda: nn.Conv1D(4, 3, padding=1, in_channels=4),
+        'LSTM': lambda: gluon.rnn.LSTM(4, input_size=4, layout='NTC'),
+    }[name]()
+    net = started(layer)
+    for wanted in ([], [0, 1, 2, 3], [], [2], []):
+        shapes = [(1, 3 + place, 4) for place in range(4)]
+        shapes = [shape[:1] + shape[:0:-1] for shape in shapes] if name == 'Conv1D' else shapes
+        samples = [arrays(shape, 1, place)[0] for place, shape in enumerate(shapes)]
+        samples = [x if place in wanted else x.asnumpy() for place, x in enumerate(samples)]
+        assert_matches_eager(read_by(net), samples, blocks=[net], schedulers=['agenda'])
+    assert left_out
+    for program in left_out:
+        assert Place.INPUT not in [register.gradient for register in program.registers]
 
 
 @in_one_test('index, position', [(1e30, 2), (np.inf, 2), (2, 2), (np.nan, 0), (-np.inf, 0)])

@@ -6,6 +6,8 @@ runs as a `CachedOp` if an operator has no rule, or if its rows do not share one
 type.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Optional
 
 import numpy as np
@@ -206,7 +208,8 @@ class Lowering(LoweringContext):
         for instruction in self.instructions:
             for view in read_backward(instruction):
                 self.registers[view.register].kept = True
-        _mark_gradients(self.registers, self.instructions, self.node_type)
+        wanted = [argument.differentiable for argument in self.node_type.arguments]
+        _mark_gradients(self.registers, self.instructions, wanted)
         return RowProgram(
             self.registers,
             self.instructions,
@@ -383,17 +386,24 @@ def _is_of_rows(op: Op, node: Node, arrangement: Arrangement) -> bool:
 # --- what the backward pass needs ----------------------------------------------------------------
 
 
+def with_gradients(program: RowProgram, wanted: Sequence[bool]) -> RowProgram:
+    """Return a program that gives gradients only of the arguments of which they are `wanted`."""
+    registers = [replace(register, gradient=Place.NOWHERE) for register in program.registers]
+    _mark_gradients(registers, program.instructions, wanted)
+    return program._replace(registers=registers)
+
+
 def _mark_gradients(
-    registers: list[Register], instructions: list[Instruction], node_type: NodeType
+    registers: list[Register], instructions: list[Instruction], wanted: Sequence[bool]
 ) -> None:
     """Set where the gradient of each register is: nowhere if no gradient is wanted behind it."""
     for register in registers:
-        if register.place is Place.INPUT and node_type.arguments[register.position].differentiable:
+        if register.place is Place.INPUT and wanted[register.position]:
             register.gradient = Place.INPUT
     for instruction in instructions:
         leads = (
             instruction.parameter >= 0
-            or (instruction.op is Opcode.LOAD and instruction.numbers[1])
+            or (instruction.op is Opcode.LOAD and wanted[instruction.numbers[0]])
             or any(
                 view.register >= 0 and registers[view.register].gradient is not Place.NOWHERE
                 for view in _differentiated(instruction)

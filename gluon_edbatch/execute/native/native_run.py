@@ -27,7 +27,8 @@ from ..execution_state import ExecutionState
 from ..gradients import NOT_WANTED, WRITTEN, Gradients
 from ..weights import Weights
 from .library import address
-from .native_program import ALIGNED, WANTED, NativeProgram, native_program
+from .lowering import with_gradients
+from .native_program import ALIGNED, WANTED, Layout, NativeProgram, layout, native_program
 from .run_table import SEED, Table, size_of
 from .threads import get_num_threads
 
@@ -68,7 +69,8 @@ class NativeRun:
         parts = state.plan.parts(first, last)
         node_type = parts[0][0].node_type
         self.training, self._ctx = node_type.mode.recording, node_type.ctx
-        frame = _frame(state.weights, [part[0].node_type for part in parts])
+        data = [state.data_among(*part) if self.training else () for part in parts]
+        frame = _frame(state.weights, [part[0].node_type for part in parts], data)
         self._dtype = _DTYPES[frame.natives[0].program.element_size]
         self._differentiable = self.training and frame.differentiable
         self._words, self._elements, self._slots = self._table(state, frame, parts, first, last)
@@ -174,18 +176,20 @@ def _seed(ctx: mx.Context) -> int:
 # --- what runs share -----------------------------------------------------------------------------
 
 
-def _frame(weights: Weights, node_types: Sequence[NodeType]) -> Frame:
-    """Return the frame of runs of these types, made once."""
+def _frame(
+    weights: Weights, node_types: Sequence[NodeType], data: Sequence[tuple[int, ...]]
+) -> Frame:
+    """Return the frame of runs of these types, without gradients of arguments at `data`."""
     known = executable(node_types[0]).frames
     trained = node_types[0].mode.recording and tuple(
         [each.grad_req != 'null' for node_type in node_types for each in node_type.parameters]
     )
-    key = tuple([executable(node_type).number for node_type in node_types]), trained
+    key = tuple([executable(node_type).number for node_type in node_types]), trained, *data
     frame = known.get(key)
     if frame is None:
         if len(known) >= _MOST_FRAMES:
             known.clear()
-        frame = known[key] = _FrameMaker(weights, node_types).frame()
+        frame = known[key] = _FrameMaker(weights, node_types).frame(data)
     return frame
 
 
@@ -198,12 +202,12 @@ class _FrameMaker:
         self._places: dict[tuple, int] = {}  # of weights and packs, by what they are
         self._differentiable = False
 
-    def frame(self) -> Frame:
+    def frame(self, data: Sequence[tuple[int, ...]]) -> Frame:
         """Return the frame that all runs of these types share."""
         natives = [_program(node_type) for node_type in self._node_types]
         programs = [
-            np.concatenate([native.layouts[self._training].words, self._parameters_of(part)])
-            for part, native in enumerate(natives)
+            np.concatenate([self._layout(part, places).words, self._parameters_of(part)])
+            for part, places in enumerate(data)
         ]
         size = natives[0].program.element_size
         start = [_MAGIC, size, self._training, 0, 0, len(self._words), len(programs), 0, 0, 0]
@@ -217,6 +221,13 @@ class _FrameMaker:
             self._differentiable,
             any([native.program.draws for native in natives]),
         )
+
+    def _layout(self, part: int, data: tuple[int, ...]) -> Layout:
+        arguments, native = self._node_types[part].arguments, _program(self._node_types[part])
+        if not data:
+            return native.layouts[self._training]
+        wanted = [each.differentiable and place not in data for place, each in enumerate(arguments)]
+        return layout(with_gradients(native.program, wanted), True)
 
     def _key_of(self, weight: RunWeight) -> tuple:
         node_type = self._node_types[weight.part]
