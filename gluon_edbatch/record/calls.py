@@ -430,7 +430,7 @@ class CallLog(Entered):
         if length < call.shortest or (call.mutable is not None and call.changed()):
             return None
         form = call.forms.get(length)
-        return call.form_of_length(self, length) if form is None else form
+        return call.form(self, dict.fromkeys(positions, length)) if form is None else form
 
     def _form_at(self, prefix, callee):
         """Return the form that this recording has at a node of the search tree, or makes of the

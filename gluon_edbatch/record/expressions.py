@@ -433,10 +433,12 @@ def _of_sentences(
 
     (along,) = padding.results
     if len(along) > 1 or (matrices and along):
-        shapes = {INPUT % i: value.shape for i, value in enumerate(values)}
-        dtypes = {INPUT % i: value.dtype for i, value in enumerate(values)}
-        ((shape, dtype),) = padding.graph.subgraph.results(shapes, dtypes)
-        result = spec_of(shape, dtype, values[0].ctx)
+        result = known.get(values[0].ctx)
+        if result is None:
+            shapes = {INPUT % i: value.shape for i, value in enumerate(values)}
+            dtypes = {INPUT % i: value.dtype for i, value in enumerate(values)}
+            ((shape, dtype),) = padding.graph.subgraph.results(shapes, dtypes)
+            result = known[values[0].ctx] = spec_of(shape, dtype, values[0].ctx)
         return Expression(operators, matrices, mode, result, along, call)
     if packed is None:
         return None

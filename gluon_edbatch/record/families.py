@@ -43,8 +43,7 @@ class Family:
     def __init__(self, shapes: Sequence[Shape], mode: Mode, dtypes: Sequence[Any]):
         self.padding: Optional[ProvedPadding] = None  # None before two calls that differ
         self._mode, self._dtypes = mode, dtypes
-        # Types of the calls on packed values, by options, context and axes.
-        self.packed: dict[tuple, Optional[NodeType]] = {}
+        self.packed: dict[Any, Any] = {}  # types of calls on packed values (see `packed_call`)
         self._shapes = shapes  # of the first call
 
     def padding_for(
@@ -233,9 +232,9 @@ def operator_padding(
     trace: Callable[[], StaticGraph],
     axes: dict[int, int],
     leaves: Sequence[LazyArray],
-) -> tuple[ProvedPadding, dict[tuple, Optional[NodeType]]]:
+) -> tuple[ProvedPadding, dict[Any, Any]]:
     """Return the proved padding of an operator on arguments that are padded along these axes, and a
-    dict of types on packed ones."""
+    dict of types on packed ones (see `packed_call`)."""
     shapes, pairs = _shapes(leaves), tuple(axes.items())
     alike = [
         (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, leaf.dtype)

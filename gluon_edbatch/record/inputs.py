@@ -37,6 +37,7 @@ _MX_DTYPES = frozenset(
     np.dtype(name)
     for name in ('float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool')
 )
+_kinds: dict[bytes, Spec] = {}  # of NDArrays that were read
 
 
 class GivenArray(NamedTuple):
@@ -64,7 +65,6 @@ class Inputs(CallLog):
         self._ctx = ctx
         self.sharing = Sharing()
         self._small: dict[Spec, dict[bytes, int]] = {}  # values, by what they hold
-        self._kinds: dict[bytes, Spec] = {}  # of NDArrays that were read
         self._large: dict[int, tuple[LazyArray, MutationGuard]] = {}
         self.guards: list[MutationGuard] = []
         self._range: tuple[tuple[int, int], np.ndarray] = ((0, 0), np.zeros(0, SCALAR_DTYPE))
@@ -143,12 +143,13 @@ class Inputs(CallLog):
     def runs_now(self, args: Sequence[Any]) -> bool:
         """Return whether an operator on these arguments runs eagerly: all are constants and arrays
         of data, whose results may be needed outside the model."""
-        values = [arg for arg in args if isinstance(arg, LazyArray)]
-        return (
-            bool(values)
-            and all([value.made() is not None for value in values])
-            and not any([self.is_weight(arg) for arg in args])
-        )
+        found = False
+        for arg in args:
+            if isinstance(arg, LazyArray):
+                if arg.made() is None:
+                    return False
+                found = True
+        return found and not any([self.is_weight(arg) for arg in args])
 
     def are_own_states(self, layer: gluon.HybridBlock, x: Any, states: Any) -> bool:
         """Return whether a recurrent layer would begin with equal states if it were given none."""
@@ -260,12 +261,12 @@ class Inputs(CallLog):
     def append_read(self, array: NDArray, key: tuple[bytes, bytes, bytes]) -> LazyArray:
         """Return a value for an array whose kind, contents and place on a tape are already read."""
         kind, contents, place = key
-        spec = self._kinds.get(kind)
+        spec = _kinds.get(kind)
         if spec is None:
-            spec = self._kinds[kind] = spec_of(array.shape, array.dtype, array.ctx)
+            spec = _kinds[kind] = spec_of(array.shape, array.dtype, array.ctx)
         self._ctx = self._ctx or spec.ctx
         values: np.ndarray = np.frombuffer(contents, spec.dtype).reshape(spec.shape)
-        value = self._append_array(GivenArray(alias(array) if place else None, values), spec)
+        value = self._append_array(GivenArray(alias(array), values) if place else values, spec)
         if len(contents) <= REMEMBERED:
             self._read[key] = value
         return value
@@ -340,17 +341,13 @@ class Inputs(CallLog):
     def in_shape(self, array: Any, shape: Shape, order: Sequence[int] = ()) -> Any:
         """Return an array that is `held`, transposed if there is an `order` of its axes, in another
         shape; a gradient goes back to the user's."""
-
-        def changed(each: Any) -> Any:
-            return (each.transpose(order) if len(order) else each).reshape(shape)
-
         if not isinstance(array, GivenArray):
-            return changed(array)
+            return (array.transpose(order) if len(order) else array).reshape(shape)
         original = array.original
         if original is not None:
             with modes(recording=True):
-                original = changed(original)
-        return GivenArray(original, changed(array.values))
+                original = self.in_shape(original, shape, order)
+        return GivenArray(original, self.in_shape(array.values, shape, order))
 
     def original(self, value: int) -> Callable[[], NDArray]:
         """Return a function that makes an NDArray of an array or number that the user gave."""

@@ -55,10 +55,9 @@ class PackedCall(NamedTuple):
         equal differ, a window does not fit, or an argument does not fit the type."""
         lengths = {}
         along = dict(zip(self.positions, self.axes))
-        for position, leaf in enumerate(leaves):
-            store, argument = leaf._store, self.node_type.arguments[position]
-            if position in along:
-                axis = along[position]
+        for position, (leaf, argument) in enumerate(zip(leaves, self.node_type.arguments)):
+            store, axis = leaf._store, along.get(position)
+            if axis is not None:
                 fits = (not axis or store.shape[0] == 1) and store.packed in (0, axis)
                 lengths[position] = store.shape[axis] if fits else 0
                 spec = packed_spec(leaf, axis) if fits else store.spec
@@ -100,10 +99,6 @@ class PackedCall(NamedTuple):
             self.forms[key] = form
         return form
 
-    def form_of_length(self, forms: Forms, length: int) -> Form:
-        """Return the form of calls on sequences that all have one length."""
-        return self.form(forms, dict.fromkeys(self.positions, length))
-
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
         """Return the arguments of a call, with sentences packed as rows, and states as one row."""
         values = list(leaves)
@@ -113,7 +108,7 @@ class PackedCall(NamedTuple):
             if along.get(position):
                 values[position] = packed_value(recording, leaf, along[position])
             elif position not in along and self._spec_of_other(spec) is not spec:
-                values[position] = _in_shape(recording, leaf, one_row(spec))
+                values[position] = _in_shape(recording, leaf, recording.store(one_row(spec)))
         return values
 
     def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
@@ -189,7 +184,7 @@ def packed_call(
     forms: Forms,
     maker: Maker,
     padding: ProvedPadding,
-    known: dict[tuple, Optional[NodeType]],
+    known: dict[Any, Any],
     leaves: Sequence[LazyArray],
     block: Optional[gluon.Block] = None,
     mutable: Optional[tuple] = None,
@@ -197,7 +192,7 @@ def packed_call(
     """Return how calls with a proved padding are recorded on packed values; None if that is
     impossible.
 
-    `known` remembers types by options, context and axes. `block` and `mutable` are as in `Form`.
+    `known` remembers types, and what makes their forms. `block` and `mutable` are as in `Form`.
     """
     if padding.graph is None:
         return None
@@ -205,8 +200,8 @@ def packed_call(
         return None
     key = forms.options, leaves[0].ctx, tuple(padding.axes.items())
     if key not in known:
-        known[key] = type_of_packed(forms, maker, padding, leaves)
-    node_type = known[key]
+        known[key] = type_of_packed(forms, maker, padding, leaves), {}
+    node_type, kinds = known[key]
     if node_type is None or not node_type.fits():
         return None
     forms.watch_parameters(maker.name, node_type)
@@ -217,7 +212,7 @@ def packed_call(
         block,
         mutable,
         {},
-        {},
+        kinds,
         axes,
         tuple([tuple([each.axis for each in own]) for own in padding.results]),
         padding.linked,
@@ -228,31 +223,32 @@ def packed_call(
 
 def packed_if_free(recording: Any, leaf: LazyArray) -> LazyArray:
     """Return a value (1, L, ...) as L rows if that takes no call; else as it is."""
-    is_free = leaf._id in recording.packed or recording.held(leaf) is not None
-    return packed_value(recording, leaf) if is_free else leaf
+    return leaf if recording.held(leaf) is None else packed_value(recording, leaf)
 
 
 def packed_value(recording: Any, leaf: LazyArray, axis: int = 1) -> LazyArray:
     """Return a value with L positions along an axis, (1, L, ...), as L rows, packed once for all
     calls; any other as it is."""
-    if leaf._store.packed or leaf.ndim < 2 or leaf.shape[0] != 1:
+    store = leaf._store
+    if store.packed or len(store.shape) < 2 or store.shape[0] != 1:
         return leaf
     known = recording.packed.get(leaf._id)
-    if known is None or known._store.packed != axis or known.shape != leaf.shape:
-        shown = ShownAs(leaf.shape, axis)
-        known = _in_shape(recording, leaf, packed_spec(leaf, axis), shown)
-        recording.packed[leaf._id] = known
+    if known is None or known._store.packed != axis or known._store.shape != store.shape:
+        rows = recording.stores_by_kind.get((store, axis))
+        if rows is None:
+            rows = recording.store(packed_spec(leaf, axis), ShownAs(store.shape, axis))
+            recording.stores_by_kind[store, axis] = rows
+        order = () if axis == 1 else lengths_first(len(store.shape), (axis,))
+        known = recording.packed[leaf._id] = _in_shape(recording, leaf, rows, order)
     return known
 
 
 def _in_shape(
-    recording: Any, leaf: LazyArray, spec: Spec, shown: Optional[ShownAs] = None
+    recording: Any, leaf: LazyArray, store: Store, order: Sequence[int] = ()
 ) -> LazyArray:
-    """Return a value with the same elements in another shape, which users see as `shown`."""
-    array, store = recording.held(leaf), recording.store(spec, shown)
-    order: Sequence[int] = ()
-    if shown is not None and shown.axis > 1:
-        order = lengths_first(leaf.ndim, (shown.axis,))
+    """Return a value with the same elements, transposed if there is an `order` of its axes, as a
+    value of another store."""
+    array, spec = recording.held(leaf), store.spec
     if array is not None:
         recording.arrays.append((spec, recording.in_shape(array, spec.shape, order)))
         return recording.value_type(store, -2 * len(recording.arrays))

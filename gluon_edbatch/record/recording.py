@@ -478,7 +478,6 @@ class Recording(Forms):
             self._met,
             self._read,
             self.constants,
-            self._kinds,
             self._modes,
             self.forms_by_key,
             self.callees,
