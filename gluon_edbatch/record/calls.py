@@ -516,6 +516,7 @@ class CallLog(Entered):
         callee = self.callees.get(place)
         if callee is None:
             callee = self.callees[place] = Callee(None, function, options, shared or (), place)
+            callee.joined = self.fused_before(place, every)
         if not fuses:
             return self.call(callee, args)
         result = None if callee.joined is None else self.fused_again(callee.joined, args)

@@ -53,6 +53,8 @@ _MOST_KINDS = 4096  # of operators on matrices
 _KINDS = *VALUES, *RAGGED
 _STORE = LazyArray.__dict__['_store']
 _numbers: dict[tuple, set[tuple]] = {}  # by operator, and the expressions that it reads
+# By an operator with its keyword arguments, and kinds of arguments: what it was fused as.
+FUSED: dict[tuple, tuple[str, tuple]] = {}
 # By operator and kinds of arguments: rows of the first call, and matrices that differ in rows.
 _first_rows: dict[tuple, tuple[list[int], list[int]]] = {}
 
@@ -307,6 +309,14 @@ def fused_again(recording: Any, joined: tuple[str, tuple], args: Sequence[Any]) 
             return fused(recording, op, attrs, args)
     matrices = rows_that_differ(op, attrs, args)
     return fused(recording, op, attrs, args, matrices) if matrices else None
+
+
+def fused_kind(arg: Any) -> Any:
+    """Return a key for arguments like this one in any scope."""
+    kind = arg.__class__
+    if kind is ExpressionArray:
+        return _STORE.__get__(arg)[1].operators
+    return (kind, arg._store.spec.arena, arg._store.packed) if kind in _KINDS else kind
 
 
 def rows_that_differ(op: str, attrs: tuple, leaves: Sequence[Any]) -> Sequence[int]:

@@ -32,9 +32,11 @@ from .each import for_each, holds_each
 from .element_calls import element_calls, rearranged, stacked, store_of_stacked, taken
 from .expressions import (
     EXPRESSIONS,
+    FUSED,
     ExpressionArray,
     fused,
     fused_again,
+    fused_kind,
     rows_that_differ,
 )
 from .families import form_of_pairs, packed_block_call, packed_operator_call
@@ -208,8 +210,14 @@ class Recording(Forms):
             op, attrs, of, _ = self.joined
             apart = len({*map(id, args)}) == len(args)  # else their order is unknown
             if apart and len(of) == len(args) and all(map(is_, of, args)):
-                callee.joined = op, attrs
+                if len(FUSED) >= _MOST_EXPRESSIONS:
+                    FUSED.clear()
+                FUSED[(callee.place, *map(fused_kind, args))] = callee.joined = op, attrs
         self.joined = None  # which would keep the values
+
+    def fused_before(self, place, args) -> Optional[tuple[str, tuple]]:
+        """Return how an operator was fused in an earlier scope, on arguments like these."""
+        return FUSED.get((place, *map(fused_kind, args)))
 
     def _operation_unknown(self, callee, args):
         """Run MXNet's function of an operator and see what it records. If that is one call of these

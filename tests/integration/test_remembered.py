@@ -282,3 +282,33 @@ def test_operators_that_refuse_ragged_values_are_asked_once(monkeypatch):
     for value, matrix in zip(values, samples):
         np.testing.assert_allclose(value.asnumpy()[0], matrix.mean(0, keepdims=True), rtol=1e-5)
     assert_matches_eager(attend, samples, blocks=[])
+
+
+def attention(query, memory):
+    """Attention to a matrix (k, 4) by operators outside of blocks."""
+    memory = mx.nd.array(memory)
+    weights = edb.nd.softmax(edb.nd.dot(query, memory, transpose_b=True))
+    return edb.nd.dot(weights, memory)
+
+
+def test_later_scopes_know_how_operators_are_fused(unknown, monkeypatch):
+    """For lengths that were met, no form is made, and none of MXNet's functions runs."""
+    layer = gluon.nn.Dense(4, in_units=4)
+    layer.initialize()
+    draw = np.random.RandomState(0)
+    given = [draw.rand(length, 4).astype('float32') for length in (3, 5, 2, 5)]
+    made, fused = [], []
+    new_form, fused_operation = forms.Forms.new_form, Recording.fused_operation
+    monkeypatch.setattr(forms.Forms, 'new_form', lambda *args: made.append(args) or new_form(*args))
+    monkeypatch.setattr(
+        Recording, 'fused_operation', lambda *args: fused.append(args) or fused_operation(*args)
+    )
+    for place in range(4):
+        if place == 3:
+            del made[:], unknown[:], fused[:]
+        with edb.batching('agenda'):
+            results = [attention(layer(memory[-1:]), memory) for memory in given]
+    assert (made, unknown, fused) == ([], [], [])
+    for result, memory in zip(results, given):
+        expected = attention(layer(mx.nd.array(memory[-1:])), memory)
+        np.testing.assert_allclose(result.asnumpy(), expected.asnumpy(), rtol=1e-5)
