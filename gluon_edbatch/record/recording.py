@@ -238,17 +238,23 @@ class Recording(Forms):
         if len(self.node_forms) == calls + 1:
             form = self.forms[self.node_forms[calls]]
             if form.lengths == ANY and _same(result, form.results(base)):
-                prefix = self._prefix_of(callee, args, self.node_args.since(values).tolist())
-                if prefix is not None:
-                    self.put_form(prefix, form)
-                    if self._is_to_be_remembered(callee, args, form):
-                        self.remember(callee, [arg._store.token for arg in args], form)
-                    known = self.forms_by_key.get((form.node_type,)) if form.length else None
-                    if known is not None and callee.function in HAND_ON:
-                        kinds = [arg._store.token for arg in args]
-                        pack_again(callee, but_for_lengths(kinds), known)
-                        known.find_again(self, callee, kinds, args)
+                read = self.node_args.since(values).tolist()
+                self._learn_signature(callee, args, read, form)
         return result
+
+    def _learn_signature(self, callee, args, read: Sequence[int], form: Form) -> None:
+        """Let later calls of an operator be recorded as this one, which reads these values."""
+        known = self.forms_by_key.get((form.node_type,)) if form.length else None
+        if known is not None and callee.function in HAND_ON and read == [args[0]._id]:
+            kinds = [arg._store.token for arg in args]
+            pack_again(callee, but_for_lengths(kinds), known)
+            known.find_again(self, callee, kinds, args)
+            return  # a node for this length would hide that for any length
+        prefix = self._prefix_of(callee, args, read)
+        if prefix is not None:
+            self.put_form(prefix, form)
+            if self._is_to_be_remembered(callee, args, form):
+                self.remember(callee, [arg._store.token for arg in args], form)
 
     def _is_to_be_remembered(self, callee, args, form: Form) -> bool:
         """Return whether the kinds of its arguments alone decide about an operator's form. Varying
