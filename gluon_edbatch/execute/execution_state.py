@@ -157,10 +157,14 @@ class ExecutionState:
             runs.append((begin, [self.recording.numbers(first, last)]))
             place = begin + last - first
         values = [given[which][1] for _, which in arena.arrays]
-        if values and GivenArray not in map(type, values):  # most often: they are consecutive rows
+        held = [
+            value.values if value.__class__ is GivenArray and value.original is None else value
+            for value in values
+        ]
+        if {*map(type, held)} == {np.ndarray}:  # most often: they are consecutive rows
             if arena.arrays[0][0] != place:
                 runs.append((arena.arrays[0][0], []))
-            runs[-1][1].extend(values)
+            runs[-1][1].extend(held)
             values = []
         for (begin, which), value in zip(arena.arrays, values):
             end = begin + given[which][0].rows

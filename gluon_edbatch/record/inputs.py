@@ -266,7 +266,7 @@ class Inputs(CallLog):
             spec = _kinds[kind] = spec_of(array.shape, array.dtype, array.ctx)
         self._ctx = self._ctx or spec.ctx
         values: np.ndarray = np.frombuffer(contents, spec.dtype).reshape(spec.shape)
-        value = self._append_array(GivenArray(alias(array), values) if place else values, spec)
+        value = self._append_array(GivenArray(alias(array) if place else None, values), spec)
         if len(contents) <= REMEMBERED:
             self._read[key] = value
         return value

@@ -375,9 +375,12 @@ def test_an_error_in_a_thread_is_raised_where_the_evaluation_waits(monkeypatch, 
         program = program._replace(instructions=[i._replace(op=99) for i in program.instructions])
         return NativeProgram(program, (layout(program, False), layout(program, True)))
 
+    def frame_of(weights, node_types, data):
+        return native_run._FrameMaker(weights, node_types).frame(data)
+
     with monkeypatch.context() as patch:
         patch.setattr(native_run, '_program', damaged)
-        patch.setattr(native_run, '_frame', lambda *run: native_run._FrameMaker(*run).frame())
+        patch.setattr(native_run, '_frame', frame_of)
         with pytest.raises(error, match='unknown instruction'):
             evaluate()
     assert (evaluate() == expected).all()
