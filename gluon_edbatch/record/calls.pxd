@@ -127,8 +127,9 @@ cdef class CallLog(Entered):
     cdef Prefix _follow(self, Prefix prefix, object args, Py_ssize_t count, bint nested)
     @cython.locals(known=Prefix, constants=dict)
     cdef Prefix _follow_number(self, Prefix prefix, object number)
-    @cython.locals(value=lazy.LazyArray, known=tuple)
     cdef Prefix _follow_given(self, Prefix prefix, object array)
+    @cython.locals(known=tuple)
+    cdef _value_of(self, object array)
     @cython.locals(numbers='float[::1]', scalars=list, place=Py_ssize_t, number=double,
                    whole='long long', most=double)
     cpdef exact_numbers(self, Py_ssize_t first, Py_ssize_t last)

@@ -476,7 +476,7 @@ class CallLog(Entered):
             if kind is list or kind is tuple:
                 self._append_leaves(arg, leaves)
             elif kind in _GIVEN:
-                leaves.append(self._met_now[id(arg)][1])
+                leaves.append(self._value_of(arg))
             elif arg is not None:
                 leaves.append(arg)
 
@@ -629,11 +629,16 @@ class CallLog(Entered):
 
     def _follow_given(self, prefix, array):
         """Append an array of the user as a value, and return the search node after it."""
-        known = self._met_now.get(id(array))
-        if known is not None:
-            self._given = True
-            return self._follow_value(prefix, known[1])
-        met = array
+        value = self._value_of(array)
+        if value is None:
+            return None
+        self._given = True
+        return self._follow_value(prefix, value)
+
+    def _value_of(self, array):
+        """Return an array of the user as a value; None if that depends on the rest of the call. In
+        one call a large array is copied once."""
+        given = array
         if type(array) is SettledArray:
             array = array._array
         if type(array) is ndarray:
@@ -642,12 +647,13 @@ class CallLog(Entered):
             kind = type(array)
             value = self.read(array) if kind is NDArray or kind is numpy_ndarray else None
         if value is None:
+            known = self._met_now.get(id(given))
+            if known is not None:
+                return known[1]
             value = self.given(array)
-        if value is None:
-            return None
-        self._given = True
-        self._met_now[id(met)] = met, value
-        return self._follow_value(prefix, value)
+            if value is not None:
+                self._met_now[id(given)] = given, value
+        return value
 
     def _follow_value(self, prefix, value):
         """Append a value, and return the search node after it, or after sentences of any length."""
