@@ -169,7 +169,7 @@ PACKED = {
     'first behind': lambda F, x: F.concat(x, F.slice_axis(x, axis=1, begin=0, end=1), dim=1),
     'between two': lambda F, x: F.concat(
         F.slice_axis(x, axis=1, begin=-1, end=None) * 2,
-        F.slice_axis(x, axis=1, begin=1, end=None),
+        F.reverse(x, axis=1),
         F.slice_axis(x, axis=1, begin=0, end=1),
         dim=1,
     ),
