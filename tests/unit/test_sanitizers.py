@@ -145,14 +145,14 @@ samples = [mx.nd.ones((1, 4000)) * i for i in range(200)]
 evaluate()
 mx.nd.waitall()
 print('one after the other', flush=True)
-make_table = native_run.make_table
+make_table = native_run.NativeRun._table
 
 def overlapping(*arguments):
-    words = make_table(*arguments)
+    words, *others = make_table(*arguments)
     words[-2] = words[-3] + 1  # where the second result begins, and the first; indices follow
-    return words
+    return words, *others
 
-native_run.make_table = overlapping
+native_run.NativeRun._table = overlapping
 for _ in range(20):
     evaluate()
 mx.nd.waitall()
