@@ -461,7 +461,8 @@ def prove(name, times=8):
     return proved
 
 
-# All but layers of whole sentences, of which tests/integration/test_sequence_layers.py has cases.
+# All but layers of whole sentences: test_sequence_layers.py has cases of these, and of padding the
+# walk in tests/fuzz/walk_sentences.py has.
 DRAWN = [
     name for name in NEUTRAL if name not in ('Convolution', 'Pad', 'Pooling', 'RNN', 'SequenceLast')
 ]
