@@ -93,8 +93,8 @@ cdef class CallLog(Entered):
     cpdef call_block(self, object block, tuple args)
     cdef Callee _new_callee(self, object block)
     cdef call(self, Callee callee, tuple args)
-    @cython.locals(prefix=Prefix, form=Form, place='long long', args_before=Py_ssize_t, scalars_before=Py_ssize_t,
-                   lengths_before=Py_ssize_t, values=list)
+    @cython.locals(prefix=Prefix, form=Form, place='long long', args_before=Py_ssize_t,
+                   scalars_before=Py_ssize_t, lengths_before=Py_ssize_t, values=list)
     cdef _call_of_known_kind(self, Callee callee, tuple args)
     @cython.locals(value=lazy.LazyArray, positions=tuple, axes=tuple, axis=Py_ssize_t,
                    length=Py_ssize_t, own=Py_ssize_t, place=Py_ssize_t, position=Py_ssize_t,

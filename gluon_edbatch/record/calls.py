@@ -302,13 +302,13 @@ class CallLog(Entered):
         # Of the call under way: sentences whose form has no length, and arrays by id, with the
         # values that they became.
         self._sentences: list[Any] = []
+        self._met_now: dict[int, tuple] = {}
         self.serial = next(_serials)  # another one once what was recorded may have changed
         # By nodes of search trees: forms; how calls are recorded on sentences of any length; and
         # nodes after numbers that are attributes, by type and value.
         self.forms_at: dict[Prefix, Form] = {}
         self.sentences_at: dict[Prefix, Any] = {}
         self.constants_at: dict[Prefix, dict[tuple, Prefix]] = {}
-        self._met_now: dict[int, tuple] = {}
         # Values (1, L, ...), by number, as L rows; and the other way round (see packed.py).
         self.packed: dict[int, Any] = {}
         self._given = False  # whether the call under way was given arrays

@@ -38,6 +38,7 @@ _MX_DTYPES = frozenset(
     for name in ('float16', 'float32', 'float64', 'int8', 'uint8', 'int32', 'int64', 'bool')
 )
 _kinds: dict[bytes, Spec] = {}  # of NDArrays that were read
+_MOST_KINDS = 1 << 12
 
 
 class GivenArray(NamedTuple):
@@ -263,6 +264,8 @@ class Inputs(CallLog):
         kind, contents, place = key
         spec = _kinds.get(kind)
         if spec is None:
+            if len(_kinds) >= _MOST_KINDS:
+                _kinds.clear()
             spec = _kinds[kind] = spec_of(array.shape, array.dtype, array.ctx)
         self._ctx = self._ctx or spec.ctx
         values: np.ndarray = np.frombuffer(contents, spec.dtype).reshape(spec.shape)

@@ -132,10 +132,10 @@ _sentences: dict[tuple, object] = {}
 _MOST_KINDS = 1 << 16
 
 
-def _kind_of(shape: tuple[int, ...], axis: int, spec: Spec) -> StoreKind:
-    """Return what stands for stores of values of this shape, packed along an axis if it is not 0.
-    Equal kinds are one object."""
-    key = shape, axis, spec
+def _kind_of(shape: tuple[int, ...], axis: int, axes: tuple[int, ...], spec: Spec) -> StoreKind:
+    """Return what stands for stores of values of this shape, packed along an axis if it is not 0,
+    or along several `axes`. Equal kinds are one object."""
+    key = shape, axis, axes, spec
     known = _kinds.get(key)
     if known is None:
         any_length = None
@@ -166,7 +166,7 @@ class Store:
         self.packed = 0 if shown is None else shown.axis
         # Axes with lengths, as users see them; none of values that are not packed.
         self.axes = () if shown is None else shown.axes or (shown.axis,)[: shown.axis]
-        self.token = _kind_of(self.shape, self.packed, spec)
+        self.token = _kind_of(self.shape, self.packed, self.axes, spec)
         self.ragged = object()  # stands for "ragged values of this spec" in the key of a call
         self.arenas: dict[int, Union[Arena, EagerArena]] = {}  # by evaluation
         self.locations: Locations = recording.locations

@@ -8,6 +8,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.record.stores import SEVERAL, ShownAs
+from gluon_edbatch.subgraph.spec import spec_of
 from gluon_edbatch.testing import assert_matches_eager
 
 UNITS = 6
@@ -272,3 +274,15 @@ def test_joined_sentences_of_other_dtypes(dtype):
         for (x, y), found in zip(samples, values):
             np.testing.assert_array_equal(found.asnumpy(), join(x, y).asnumpy())
     assert scope.report().batches <= 3  # much longer ones pad no others
+
+
+def test_values_of_one_shape_with_other_axes_of_lengths_are_told_apart():
+    """(1, 4, 4, 4) of 16 rows may have its lengths along axes 1 and 2, or 2 and 3."""
+    spec = spec_of((16, 4), np.float32, mx.cpu())
+    with edb.batching() as scope:
+        stores = [
+            scope._recording.store(spec, ShownAs((1, 4, 4, 4), SEVERAL, axes))
+            for axes in ((1, 2), (2, 3))
+        ]
+        assert stores[0].token is not stores[1].token
+        assert stores[0].spec is stores[1].spec
