@@ -1,7 +1,8 @@
 """What the package knows of MXNet's operators: one entry for each (`table`), read by all stages.
 
-``row_rules`` and ``whole`` have the rules for batching an operator, ``padding_rules`` those for
-padded ragged values, ``native`` those for native programs, whose vocabulary is in ``instructions``.
+``axis_rules`` say what operators make of an axis along which calls lie, or which is padded,
+``whole`` applies them with an axis more, and ``native`` has the rules for native programs, whose
+vocabulary is in ``instructions``.
 """
 
 from . import table  # noqa: F401  (makes the entries)

@@ -489,7 +489,7 @@ def pick(call: LoweredCall) -> None:
 
 def ordered(ascends: bool, gives: str, count: int = 0) -> NativeRule:
     """Return a rule for values in order along the ragged axis; the arguments are as for
-    `padding_rules.ordered`."""
+    `axis_rules.ordered`."""
 
     def rule(call: LoweredCall) -> None:
         x, low, attrs = call.x, call.low, call.attrs

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
+from .axis_rules import is_last
 from .instructions import NO_VIEW, Opcode, Product, Recurrence, View
 from .lowering_context import (
     Arrangement,
@@ -21,7 +22,6 @@ from .lowering_context import (
     Value,
     Values,
 )
-from .padding_rules import is_last
 
 GATES = {'rnn_relu': 1, 'rnn_tanh': 1, 'lstm': 4, 'gru': 3}
 Part = tuple[int, int]  # a weight and a bias, as the program counts parameters

@@ -6,11 +6,10 @@ from enum import Enum
 from typing import Callable, Optional
 
 from .attrs import Attrs
+from .axis_rules import AxisRule, DecompositionRule, LinksRule
 from .lowering_context import Arrangement
 from .native import NativeRule
 from .numbers import NumberRule
-from .padding_rules import DecompositionRule, LinksRule, PaddingRule
-from .row_rules import MovedRows, RowsRule
 from .whole import WholeRule
 
 ModeRule = Callable[[Attrs, bool], bool]  # of attributes, and whether in training mode
@@ -36,15 +35,11 @@ class Op:
     """An operator's entry. Without a rule, an operator is not batched, padded or run natively."""
 
     name: str  # MXNet's own, which graphs have; never an alias
-    # whether a batched input gives a batched output, row by row (see `ops.row_rules`)
-    rows: Optional[RowsRule] = None
-    # of those that move the axis of the rows, or take it elsewhere: where results have it; where
-    # this tells, `rows` is not asked
-    moved_rows: Optional[MovedRows] = None
+    # what it makes of an axis along which calls lie, or which is padded (see `ops.axis_rules`)
+    axis: Optional[AxisRule] = None
     whole: Optional[WholeRule] = None  # the operator on one axis more (see `ops.whole`)
-    padding: Optional[PaddingRule] = None  # what it makes of padding (see `ops.padding_rules`)
     # of those that divide something among the values along an axis: what does the same by way of
-    # reductions (see `ops.padding_rules`)
+    # reductions (see `ops.axis_rules`)
     decomposition: Optional[DecompositionRule] = None
     # of those that reduce an axis: the result where it has no values; None if there is none
     of_none: Optional[float] = None
@@ -85,7 +80,7 @@ class Op:
     @property
     def batches(self) -> bool:
         """Whether the operator has any rule for batches."""
-        return self.rows is not None or self.whole is not None
+        return self.axis is not None or self.whole is not None
 
     def draws(self, attrs: Attrs, training: bool) -> bool:
         """Return whether the operator draws random numbers."""

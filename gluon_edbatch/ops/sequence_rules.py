@@ -1,15 +1,17 @@
-"""Padding rules of layers along sequences: convolution, pooling, and recurrent layers."""
+"""Axis rules of layers along sequences: convolution, pooling, and recurrent layers."""
 
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from .attrs import Attrs
-from .padding_rules import At, RaggedCall, Unproved, finite, first_input
+from .axis_rules import At, AxisCall, Unproved, finite, first_input
 from .recurrence import GATES
 
 
-def convolution(call: RaggedCall) -> At:
+def convolution(call: AxisCall) -> At:
     """Return FINITE for a window that moves by one position, which sees zeros behind the end."""
+    if call.input().axis == 0:
+        return first_input(call)
     names = 'stride', 'kernel', 'pad', 'dilate'
     stride, kernel, pad, dilate = _window(call, names, (1, 1, 0, 1))
     if stride != 1 or any(call.states[1:]):
@@ -21,8 +23,10 @@ def convolution(call: RaggedCall) -> At:
     return At.FINITE
 
 
-def pooling(call: RaggedCall) -> Optional[At]:
+def pooling(call: AxisCall) -> Optional[At]:
     """Require padding that the largest value or the sum of all positions ignores."""
+    if call.input().axis == 0:
+        return finite(call)
     kind = call.attrs.get('pool_type', 'max')
     if kind not in ('max', 'sum') or (call.input().axis or 0) < 2:
         raise Unproved
@@ -41,7 +45,7 @@ def pooling(call: RaggedCall) -> Optional[At]:
     return At.FINITE if kind == 'sum' or not pad else At.ANY
 
 
-def _window(call: RaggedCall, names: Sequence[str], otherwise: Sequence[int]) -> list[int]:
+def _window(call: AxisCall, names: Sequence[str], otherwise: Sequence[int]) -> list[int]:
     """Return a window's numbers along the ragged axis, which is one that the window moves along."""
     place = (call.input().axis or 0) - 2
     if place < 0 or call.attrs.get('layout', 'None') not in ('None', 'NCW', 'NCHW', 'NCDHW'):
@@ -50,10 +54,14 @@ def _window(call: RaggedCall, names: Sequence[str], otherwise: Sequence[int]) ->
     return [own[place] if own else other for own, other in zip(given, otherwise)]
 
 
-def recurrent(call: RaggedCall) -> At:
+def recurrent(call: AxisCall) -> At:
     """Return FINITE for the outputs of a recurrent layer, which come before the padding. A layer in
     both directions begins at the last value of each row."""
-    if call.input().axis != 0 or any(call.states[1:]) or call.attrs.flag('use_sequence_length'):
+    if call.states[1] or call.attrs.flag('use_sequence_length'):
+        raise Unproved
+    if call.input().axis == 1:
+        return finite(call)
+    if call.input().axis != 0 or any(call.states[1:]):
         raise Unproved
     call.across = True
     if call.stops:

@@ -11,15 +11,14 @@ from . import (
     sequence_rules,
     whole,
 )
-from . import padding_rules as padding
-from . import row_rules as rows
+from . import axis_rules as axes
 from .attention_fusion import by_heads
 from .attrs import Attrs
+from .axis_rules import At, AxisLink, finite, keeps, known_links, only_at, same_axes
 from .instructions import ADD, AFFINE, COPY, Function, binary_function, unary_function
 from .lowering_context import ORDERS, Arrangement
 from .native import inverse, scalar
 from .numbers import NUMPY_ARITHMETIC, operand
-from .padding_rules import At, AxisLink, finite, keeps, known_links, only_at, same_axes
 from .registry import Arithmetic, Op, always, register
 
 
@@ -32,7 +31,7 @@ def _each(names: str, **facts: Any) -> None:
 
 
 def _unary(names: str, **facts: Any) -> None:
-    _each(names, **{'rows': rows.always, 'whole': whole.alike, 'elementwise': True, **facts})
+    _each(names, **{'axis': axes.of_rows, 'whole': whole.alike, 'elementwise': True, **facts})
 
 
 _AT_ONE = only_at(At.ONE, At.FINITE)
@@ -44,63 +43,61 @@ def _affine(name: str, terms: Callable[[Attrs], tuple[float, float]], **facts: A
 
 
 for _name, _at in {'tanh': keeps, 'relu': keeps, 'softsign': keeps, 'sigmoid': finite}.items():
-    _unary(_name, padding=_at, native=native.unary(native.ACTIVATIONS[_name]))
-_unary('square', padding=keeps, native=native.unary(native.SQUARE))
-_unary('abs', padding=keeps, native=native.function('Abs', 'x'))
-_affine('negative', lambda _: (-1.0, -0.0), padding=keeps)
+    _unary(_name, axis=_at, native=native.unary(native.ACTIVATIONS[_name]))
+_unary('square', axis=keeps, native=native.unary(native.SQUARE))
+_unary('abs', axis=keeps, native=native.function('Abs', 'x'))
+_affine('negative', lambda _: (-1.0, -0.0), axis=keeps)
 _unary(
     '_copy',
-    padding=keeps,
+    axis=keeps,
     native=native.unary(AFFINE, lambda _: COPY),
     arranged=by_heads(attention_fusion.same),
 )
-_unary('exp', padding=only_at(At.ZERO, At.FINITE), native=native.function('Exp', 'y'))
-_unary('log', padding=_AT_ONE, native=native.function('Log', 'x'))
-_unary('sqrt', padding=_AT_ONE, native=native.unary(native.SQRT))
-_unary('gamma', padding=_AT_ONE, native=native.function('Gamma', 'x'))
-_unary('gammaln', padding=_AT_ONE, native=native.function('LogGamma', 'x'))
-_unary('erf', padding=keeps, native=native.function('Erf', 'x'))
-_unary('erfinv', padding=only_at(At.ZERO, At.ZERO), native=native.function('ErfInv', 'x'))
+_unary('exp', axis=only_at(At.ZERO, At.FINITE), native=native.function('Exp', 'y'))
+_unary('log', axis=_AT_ONE, native=native.function('Log', 'x'))
+_unary('sqrt', axis=_AT_ONE, native=native.unary(native.SQRT))
+_unary('gamma', axis=_AT_ONE, native=native.function('Gamma', 'x'))
+_unary('gammaln', axis=_AT_ONE, native=native.function('LogGamma', 'x'))
+_unary('erf', axis=keeps, native=native.function('Erf', 'x'))
+_unary('erfinv', axis=only_at(At.ZERO, At.ZERO), native=native.function('ErfInv', 'x'))
 _RECIPROCAL = unary_function('Reciprocal', 'x', 1)
-_unary('reciprocal', padding=_AT_ONE, native=native.unary(_RECIPROCAL, lambda _: (1.0,)))
-_unary('clip', padding=finite, native=native.clip, never_adds=True)
-_unary('Activation', padding=padding.activation, native=native.activation)
+_unary('reciprocal', axis=_AT_ONE, native=native.unary(_RECIPROCAL, lambda _: (1.0,)))
+_unary('clip', axis=finite, native=native.clip, never_adds=True)
+_unary('Activation', axis=axes.activation, native=native.activation)
 _unary(
     'sign round rint ceil floor trunc fix sin arctan degrees radians arcsinh smooth_l1 Cast '
     '_contrib_round_ste _contrib_sign_ste _contrib_gradientmultiplier',
-    padding=keeps,
+    axis=keeps,
 )
-_unary('amp_cast', padding=keeps, never_adds=True)
-_unary('hard_sigmoid cos logical_not', padding=finite)
-_unary('log1p expm1 tan arcsin sinh arctanh', padding=only_at(At.ZERO, At.ZERO))
-_unary('arccos cosh', padding=only_at(At.ZERO, At.FINITE))
-_unary('rsqrt cbrt rcbrt log10 log2', padding=_AT_ONE)
+_unary('amp_cast', axis=keeps, never_adds=True)
+_unary('hard_sigmoid cos logical_not', axis=finite)
+_unary('log1p expm1 tan arcsin sinh arctanh', axis=only_at(At.ZERO, At.ZERO))
+_unary('arccos cosh', axis=only_at(At.ZERO, At.FINITE))
+_unary('rsqrt cbrt rcbrt log10 log2', axis=_AT_ONE)
 _unary('arccosh _contrib_quadratic')
 _unary(
     'BlockGrad',
-    padding=keeps,
+    axis=keeps,
     native=native.stop_gradient,
     arranged=by_heads(attention_fusion.stop_gradient),
 )
-_unary('zeros_like', padding=keeps, native=native.constant(0.0))
-_unary('ones_like', padding=finite, native=native.constant(1.0))
-_unary('one_hot', elementwise=False, padding=finite, indices=(0,))
+_unary('zeros_like', axis=keeps, native=native.constant(0.0))
+_unary('ones_like', axis=finite, native=native.constant(1.0))
+_unary('one_hot', elementwise=False, axis=finite, indices=(0,))
 _unary('make_loss MakeLoss', elementwise=False, own_gradient=True)
 _each(
     'LeakyReLU',
-    rows=rows.first_only,
     elementwise=True,
-    padding=padding.first_input,
+    axis=axes.first_input,
     native=native.leaky,
     weights=(1,),
     noise=lambda attrs, training: training and attrs.get('act_type') == 'rrelu',
 )
 _each(
     'Dropout',
-    rows=rows.dropout,
     whole=whole.dropout,
     by_value=lambda attrs: not attrs.integers('axes'),
-    padding=padding.dropout,
+    axis=axes.dropout,
     native=native.dropout,
     arranged=by_heads(attention_fusion.dropout),
     is_view=True,
@@ -112,14 +109,14 @@ _each(
 _affine(
     '_mul_scalar',
     lambda attrs: (scalar(attrs), -0.0),
-    padding=keeps,
+    axis=keeps,
     arranged=by_heads(attention_fusion.scaled(lambda call: scalar(call.attrs))),
     number=operand('broadcast_mul'),
 )
 _affine(
     '_div_scalar',
     lambda attrs: (inverse(scalar(attrs)), -0.0),
-    padding=padding.scaled,
+    axis=axes.scaled,
     arranged=by_heads(attention_fusion.scaled(lambda call: inverse(scalar(call.attrs)))),
     number=operand('broadcast_div'),
 )
@@ -128,21 +125,21 @@ for _name, _terms, _number in (
     ('_minus_scalar', lambda attrs: (1.0, -scalar(attrs)), operand('broadcast_sub')),
     ('_rminus_scalar', lambda attrs: (-1.0, scalar(attrs)), operand('broadcast_sub', first=True)),
 ):
-    _affine(_name, _terms, padding=finite, number=_number)
+    _affine(_name, _terms, axis=finite, number=_number)
 _unary(
     '_rdiv_scalar',
-    padding=_AT_ONE,
+    axis=_AT_ONE,
     native=native.unary(_RECIPROCAL, lambda attrs: (scalar(attrs),)),
     number=operand('broadcast_div', first=True),
 )
 for _name in ('maximum', 'minimum'):
     _unary(
         f'_{_name}_scalar',
-        padding=finite,
+        axis=finite,
         native=native.function(_name.title(), 'x', scalar),
         number=operand(f'broadcast_{_name}'),
     )
-_unary('_power_scalar', padding=padding.power, number=operand('broadcast_power'))
+_unary('_power_scalar', axis=axes.power, number=operand('broadcast_power'))
 _unary('_rpower_scalar', number=operand('broadcast_power', first=True))
 _unary('_mod_scalar', number=operand('broadcast_mod'))
 _unary('_rmod_scalar', number=operand('broadcast_mod', first=True))
@@ -155,7 +152,7 @@ _COMPARISONS |= dict.fromkeys(('logical_and', 'logical_or', 'logical_xor'))
 for _name, _function in _COMPARISONS.items():
     _unary(
         f'_{_name}_scalar',
-        padding=finite,
+        axis=finite,
         native=_function and native.comparison(_function),
         number=operand(f'broadcast_{_name}'),
     )
@@ -168,7 +165,6 @@ def _binary(aligned: str, broadcasting: str, **facts: Any) -> None:
     """Declare a binary operator in both forms, without and with broadcasting."""
     _each(
         f'{aligned} {broadcasting}',
-        rows=rows.elementwise,
         elementwise=True,
         aligned=aligned,
         whole=whole.elementwise(broadcasting),
@@ -179,36 +175,36 @@ def _binary(aligned: str, broadcasting: str, **facts: Any) -> None:
 for _name, _arithmetic, _padding, _function in (
     ('add', Arithmetic.SUM, keeps, ADD),
     ('sub', Arithmetic.DIFFERENCE, keeps, binary_function('Subtract')),
-    ('mul', Arithmetic.PRODUCT, padding.product, binary_function('Multiply', 'xy')),
-    ('div', Arithmetic.QUOTIENT, padding.quotient, native.DIVIDE),
+    ('mul', Arithmetic.PRODUCT, axes.product, binary_function('Multiply', 'xy')),
+    ('div', Arithmetic.QUOTIENT, axes.quotient, native.DIVIDE),
 ):
     _binary(
         f'elemwise_{_name}',
         f'broadcast_{_name}',
         arithmetic=_arithmetic,
-        padding=_padding,
+        axis=_padding,
         native=native.binary(_function),
     )
 for _name, _kind in (('maximum', 'Larger'), ('minimum', 'Smaller')):
     _binary(
         f'_{_name}',
         f'broadcast_{_name}',
-        padding=keeps,
+        axis=keeps,
         native=native.binary(binary_function(_kind, 'xy')),
     )
 for _name, _function in _COMPARISONS.items():
     _binary(
         f'_{_name}',
         f'broadcast_{_name}',
-        padding=finite,
+        axis=finite,
         native=_function and native.binary(_function),
     )
-_binary('_power', 'broadcast_power', padding=_AT_ONE)
+_binary('_power', 'broadcast_power', axis=_AT_ONE)
 for _name in ('mod', 'hypot'):
-    _binary(f'_{_name}', f'broadcast_{_name}')
+    _binary(f'_{_name}', f'broadcast_{_name}', axis=axes.of_rows)
 _each(
     '_grad_add',
-    rows=rows.elementwise,
+    axis=axes.keeps,
     whole=whole.elementwise('broadcast_add'),
     elementwise=True,
     arithmetic=Arithmetic.SUM,
@@ -216,39 +212,36 @@ _each(
 )
 _each(
     'add_n',
-    rows=rows.elementwise,
     whole=whole.add_n,
     elementwise=True,
     arithmetic=Arithmetic.SUM,
-    padding=keeps,
+    axis=keeps,
     native=native.add_n,
 )
-_each('where', rows=rows.all_batched, whole=whole.where, padding=padding.choice, links=same_axes)
+_each('where', whole=whole.where, axis=axes.choice, links=same_axes)
 
 # --- products ------------------------------------------------------------------------------------
 
 _each(
     'FullyConnected',
-    rows=rows.first_only,
     whole=whole.fully_connected,
     by_value=lambda attrs: not attrs.flag('flatten', True),
-    padding=padding.fully_connected,
+    axis=axes.fully_connected,
     native=native.fully_connected,
     weights=(1, 2),
     heavy=True,
 )
-_each('dot', rows=rows.dot, whole=whole.dot, padding=padding.dot, native=native.dot, heavy=True)
+_each('dot', whole=whole.dot, axis=axes.dot, native=native.dot, heavy=True)
 _each(
     'batch_dot',
-    rows=rows.batch_dot,
     whole=whole.batch_dot,
-    padding=padding.matrices,
+    axis=axes.matrices,
     of_none=0.0,
     native=native.batch_dot,
     arranged=by_heads(attention_fusion.batch_dot),
     heavy=True,
 )
-_each('_linalg_gemm2', rows=rows.batch_dot, whole=whole.matrices, never_adds=True)
+_each('_linalg_gemm2', axis=axes.matrices, whole=whole.matrices, never_adds=True)
 _each(
     '_linalg_det _linalg_inverse _linalg_gelqf _linalg_gemm _linalg_potrf _linalg_potri '
     '_linalg_slogdet _linalg_sumlogdiag _linalg_syrk _linalg_trmm _linalg_trsm '
@@ -260,20 +253,19 @@ _each('_linalg_makediag _linalg_maketrian', whole=whole.vectors)
 # --- along axes ----------------------------------------------------------------------------------
 
 for _name, _of_none, _reduced, _rule in (
-    ('sum', 0.0, padding.reduced(At.ZERO), native.reduction(channels.SUM, of_rows=True)),
-    ('mean', 0.0, padding.mean, native.reduction(channels.MEAN, of_rows=True)),
-    ('prod nanprod', 1.0, padding.reduced(At.ONE, _AT_ONE), None),
-    ('norm', 0.0, padding.norm, None),
-    ('nansum', 0.0, padding.reduced(At.ZERO), None),
-    ('max', 0.0, padding.reduced(At.LOWEST, finite), native.reduction(channels.GREATEST)),
-    ('min', 0.0, padding.reduced(At.HIGHEST, finite), native.reduction(channels.LEAST)),
-    ('_npi_var _npi_std', None, None, None),
+    ('sum', 0.0, axes.reduced(At.ZERO), native.reduction(channels.SUM, of_rows=True)),
+    ('mean', 0.0, axes.mean, native.reduction(channels.MEAN, of_rows=True)),
+    ('prod nanprod', 1.0, axes.reduced(At.ONE, _AT_ONE), None),
+    ('norm', 0.0, axes.norm, None),
+    ('nansum', 0.0, axes.reduced(At.ZERO), None),
+    ('max', 0.0, axes.reduced(At.LOWEST, finite), native.reduction(channels.GREATEST)),
+    ('min', 0.0, axes.reduced(At.HIGHEST, finite), native.reduction(channels.LEAST)),
+    ('_npi_var _npi_std', None, axes.rows_only(axes.reduced(At.ZERO)), None),
 ):
     _each(
         _name,
-        moved_rows=rows.reduced,
         whole=whole.reduction,
-        padding=_reduced,
+        axis=_reduced,
         of_none=_of_none,
         native=_rule,
         arranged={Arrangement.CHANNELS: _rule, Arrangement.STEPS: _rule},
@@ -281,60 +273,53 @@ for _name, _of_none, _reduced, _rule in (
     )
 _each(
     'softmax',
-    rows=rows.softmax,
     whole=whole.later('axis', -1),
-    padding=padding.normalised(At.LOWEST, At.ZERO),
-    decomposition=padding.decomposed_softmax(),
+    axis=axes.normalised(At.LOWEST, At.ZERO),
+    decomposition=axes.decomposed_softmax(),
     native=native.softmax(),
     arranged=by_heads(attention_fusion.softmax),
 )
 _each(
     'log_softmax',
-    rows=rows.normalised,
     whole=whole.along_first,
-    padding=padding.normalised(At.LOWEST, At.ANY),
-    decomposition=padding.decomposed_softmax(logarithm=True),
+    axis=axes.normalised(At.LOWEST, At.ANY),
+    decomposition=axes.decomposed_softmax(logarithm=True),
     native=native.softmax(log=True),
 )
 _each(
     'softmin',
-    rows=rows.normalised,
     whole=whole.along_first,
-    padding=padding.normalised(At.HIGHEST, At.ZERO),
-    decomposition=padding.decomposed_softmax(sign=-1),
+    axis=axes.normalised(At.HIGHEST, At.ZERO),
+    decomposition=axes.decomposed_softmax(sign=-1),
 )
 _each(
     'LayerNorm',
-    rows=rows.normalised,
     whole=whole.along_first,
-    padding=padding.layer_norm,
+    axis=axes.layer_norm,
     native=native.layer_norm,
     weights=(1, 2),
 )
 _each(
     'L2Normalization',
-    rows=rows.always,
     whole=whole.l2_normalization,
-    padding=padding.l2_normalization,
+    axis=axes.l2_normalization,
     native=native.l2_normalization,
 )
 for _name, _axis, _order, _rule in (
-    ('argmax', None, padding.position_of(At.LOWEST), None),
-    ('argmin', None, padding.position_of(At.HIGHEST), None),
-    ('argsort', -1, padding.ordered(True, 'indices'), native.ordered(True, 'indices')),
-    ('sort', -1, padding.ordered(True, 'value'), native.ordered(True, 'value')),
-    ('topk', -1, padding.ordered(False, 'indices', 1), native.ordered(False, 'indices', 1)),
+    ('argmax', None, axes.position_of(At.LOWEST), None),
+    ('argmin', None, axes.position_of(At.HIGHEST), None),
+    ('argsort', -1, axes.ordered(True, 'indices'), native.ordered(True, 'indices')),
+    ('sort', -1, axes.ordered(True, 'value'), native.ordered(True, 'value')),
+    ('topk', -1, axes.ordered(False, 'indices', 1), native.ordered(False, 'indices', 1)),
 ):
-    _known = {'rows': rows.other_axis('axis', _axis), 'whole': whole.or_all(_axis)}
-    _each(_name, padding=_order, native=_rule, **_known)
-_each('argmax_channel', rows=rows.always)
-_each('repeat', whole=whole.or_all(None), padding=padding.repeated)
+    _each(_name, axis=_order, native=_rule, whole=whole.or_all(_axis))
+_each('argmax_channel', axis=axes.channel_position)
+_each('repeat', whole=whole.or_all(None), axis=axes.repeated)
 _each(
     '_contrib_div_sqrt_dim',
-    rows=rows.several_axes,
     whole=whole.alike,
     by_value=lambda attrs: True,
-    padding=padding.value_by_value,
+    axis=axes.value_by_value,
     native=native.by_root_of_width,
     arranged=by_heads(attention_fusion.scaled(attention_fusion.by_root_of_columns)),
 )
@@ -344,81 +329,71 @@ _each(
 
 def _along(name: str, key: str, default: Optional[int], **facts: Any) -> None:
     """Declare an operator that works along one axis, which an attribute names."""
-    _each(name, rows=rows.other_axis(key, default), whole=whole.later(key, default), **facts)
+    _each(name, whole=whole.later(key, default), **facts)
 
 
-def _view(name: str, rule: Any, **facts: Any) -> None:
+def _view(name: str, **facts: Any) -> None:
     """Declare an operator that reshapes elements."""
-    facts = {'padding': padding.view, 'is_view': True, **facts}
-    _each(name, rows=rule, whole=whole.reshaped, native=native.reshape, **facts)
+    facts = {'axis': axes.view, 'is_view': True, **facts}
+    _each(name, whole=whole.reshaped, native=native.reshape, **facts)
 
 
 _view(
     'Reshape',
-    rows.always,
-    moved_rows=rows.merged,
     arranged={**by_heads(attention_fusion.reshape), Arrangement.STEPS: recurrence.reshape},
 )
-_view('Flatten', rows.always)
-_view('reshape_like', rows.always, padding=padding.same_shape, is_view=False)
-_view('expand_dims', rows.new_axis, arranged=by_heads(attention_fusion.reshape))
-_view('squeeze', rows.other_axes)
+_view('Flatten')
+_view('reshape_like', is_view=False)
+_view('expand_dims', arranged=by_heads(attention_fusion.reshape))
+_view('squeeze', axis=axes.squeezed)
 _each(
     'transpose SwapAxis',
-    moved_rows=rows.transposed,
     whole=whole.transpose,
-    padding=padding.alike,
+    axis=axes.alike,
     native=native.transpose,
     arranged=dict.fromkeys(ORDERS, native.to_rows),
 )
-_along('Concat', 'dim', 1, padding=padding.joined, native=native.concat)
-_each('stack', rows=rows.new_axis, whole=whole.stack, padding=padding.alike)
+_along('Concat', 'dim', 1, axis=axes.joined, native=native.concat)
+_each('stack', whole=whole.stack, axis=axes.alike)
 _along(
     'slice_axis',
     'axis',
     None,
-    padding=padding.other_axis('axis', None),
+    axis=axes.other_axis('axis', None),
     native=native.slice_axis,
     arranged={Arrangement.STEPS: recurrence.one_step},
-    moved_rows=rows.sliced,
     number=numbers.position,
     is_view=True,
 )
 _each(
     'slice',
-    rows=rows.slice_,
     whole=whole.slice_,
-    padding=padding.slices,
+    axis=axes.slices,
     native=native.slice_axes,
     is_view=True,
 )
-_each('slice_like', rows=rows.same_rows, whole=whole.slice_like)
-_PARTS = padding.other_axis('axis', 1)
-_along('SliceChannel', 'axis', 1, padding=_PARTS, native=native.slice_channel, is_view=True)
-_along('_split_v2', 'axis', 1, padding=_PARTS, never_adds=True)
-for _name, _rows, _rule in (
-    ('broadcast_to', rows.broadcast_to, None),
-    ('broadcast_axis', rows.other_axes, None),
-    ('broadcast_like', rows.same_rows, native.broadcast_like),
-):
-    _each(_name, rows=_rows, whole=whole.broadcast_to, padding=padding.broadcast, native=_rule)
-_each('tile', whole=whole.tile, padding=padding.tiled)
+_each('slice_like', axis=axes.same_lengths, whole=whole.slice_like)
+_PARTS = axes.other_axis('axis', 1)
+_along('SliceChannel', 'axis', 1, axis=_PARTS, native=native.slice_channel, is_view=True)
+_along('_split_v2', 'axis', 1, axis=_PARTS, never_adds=True)
+_BROADCASTS = {'whole': whole.broadcast_to, 'axis': axes.broadcast}
+_each('broadcast_to broadcast_axis', **_BROADCASTS)
+_each('broadcast_like', native=native.broadcast_like, **_BROADCASTS)
+_each('tile', whole=whole.tile, axis=axes.tiled)
 _each(
     'reverse',
-    rows=rows.other_axes,
     whole=whole.reverse,
-    padding=padding.turned,
+    axis=axes.turned,
     never_adds=True,
 )
-_each('Pad', rows=rows.first_only, padding=padding.padded)
+_each('Pad', axis=axes.padded)
 
 # --- positions -----------------------------------------------------------------------------------
 
 _each(
     'Embedding',
-    rows=rows.first_only,
     by_value=lambda attrs: True,
-    padding=padding.lookup,
+    axis=axes.lookup,
     native=native.embedding,
     arranged=by_heads(attention_fusion.look_up),
     indices=(0,),
@@ -427,43 +402,41 @@ _each(
 )
 _each(
     'take',
-    rows=rows.take,
+    axis=axes.taken,
     whole=whole.take,
     native=native.take,
     indices=(1,),
     weights=(0,),
     unread=(0,),
 )
-_along('pick', 'axis', -1, padding=padding.pick, native=native.pick, indices=(1,))
+_along('pick', 'axis', -1, axis=axes.pick, native=native.pick, indices=(1,))
 _each('gather_nd batch_take softmax_cross_entropy', indices=(1,))
 
 _each(
     '_contrib_arange_like',
     of_axis=lambda attrs: attrs.integer('axis', None),
-    padding=padding.positions,
+    axis=axes.positions,
     native=attention_fusion.positions,
 )
 
 # --- sequences -----------------------------------------------------------------------------------
 
 for _name, _padded, _native in (
-    ('SequenceMask', padding.sequence_mask, native.sequence_mask),
-    ('SequenceLast', padding.sequence_last, None),
-    ('SequenceReverse', None, None),
+    ('SequenceMask', axes.sequence_mask, native.sequence_mask),
+    ('SequenceLast', axes.sequence_last, None),
+    ('SequenceReverse', axes.sequences, None),
 ):
     _each(
         _name,
-        rows=rows.sequence,
         whole=whole.sequence,
-        padding=_padded,
+        axis=_padded,
         native=_native,
         indices=(1,),
     )
 _each(
     'RNN',
-    moved_rows=rows.recurrent,
     whole=whole.rnn,
-    padding=sequence_rules.recurrent,
+    axis=sequence_rules.recurrent,
     links=known_links(AxisLink((0, None, None, None), 0)),
     arranged={Arrangement.STEPS: recurrence.layer},
     never_adds=True,
@@ -478,7 +451,7 @@ for _name, _links in (
     _each(
         ' '.join(f'_contrib_interleaved_matmul_{each}' for each in _name.split()),
         whole=whole.interleaved,
-        padding=padding.matrices,
+        axis=axes.matrices,
         of_none=0.0,
         links=_links,
         heavy=True,
@@ -488,31 +461,29 @@ for _name, _links in (
 
 _each(
     'Convolution',
-    rows=rows.first_only,
-    padding=sequence_rules.convolution,
+    axis=sequence_rules.convolution,
     arranged={Arrangement.CHANNELS: channels.convolution},
     weights=(1, 2),
     heavy=True,
 )
-_each('Deconvolution GroupNorm InstanceNorm', rows=rows.first_only, weights=(1, 2))
+_each('Deconvolution GroupNorm InstanceNorm', axis=axes.first_axis, weights=(1, 2))
 _each(
     'BatchNorm',
-    rows=rows.batch_norm,
+    axis=axes.rows_only(axes.batch_norm),
     statistics=lambda attrs, training: training and not attrs.flag('use_global_stats'),
 )
 _each(
     'Pooling',
-    rows=rows.first_only,
-    padding=sequence_rules.pooling,
+    axis=sequence_rules.pooling,
     of_none=0.0,
     arranged={Arrangement.CHANNELS: channels.pooling},
 )
 _each(
     'LRN _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D depth_to_space space_to_depth '
     'im2col',
-    rows=rows.first_only,
+    axis=axes.first_axis,
 )
-_each('UpSampling', rows=rows.upsampling)
+_each('UpSampling', axis=axes.upsampling)
 
 # --- loss heads, and what draws random numbers ---------------------------------------------------
 
@@ -522,7 +493,9 @@ _each(
     'IdentityAttachKLSparseReg Custom _CustomFunction',
     own_gradient=True,
 )
-_each('_random_uniform_like _random_normal_like _random_gamma_like', rows=rows.always, noise=always)
+_each(
+    '_random_uniform_like _random_normal_like _random_gamma_like', axis=axes.of_rows, noise=always
+)
 _each(
     '_shuffle _npi_bernoulli _npi_choice _npi_exponential _npi_gamma _npi_gumbel _npi_logistic '
     '_npi_multinomial _npi_normal _npi_normal_n _npi_pareto _npi_rayleigh _npi_uniform '
@@ -534,7 +507,7 @@ _each(
 
 
 def _broadcasting(names: str) -> None:
-    _each(names, rows=rows.elementwise, whole=whole.broadcasting, elementwise=True)
+    _each(names, axis=axes.of_rows, whole=whole.broadcasting, elementwise=True)
 
 
 _NUMPY_UNARY = (
@@ -564,4 +537,4 @@ _unary(
 _unary('_npi_full_like _npi_where_scalar2', elementwise=False)
 _broadcasting(' '.join([f'_npi_{_name}' for _name in _NUMPY_BINARY.split()]))
 _broadcasting('_npi_hypot _npi_where _npi_where_lscalar _npi_where_rscalar')
-_along('_np_cumsum', 'axis', None, padding=padding.running)
+_along('_np_cumsum', 'axis', None, axis=axes.running)

@@ -12,8 +12,7 @@ from typing import Any, Callable, Optional
 import mxnet as mx
 
 from ..mx.symbols import symbol_function
-from .attrs import Shape
-from .row_rules import OpCall
+from .attrs import Attrs, Shape
 
 
 class NoRule(Exception):
@@ -21,9 +20,14 @@ class NoRule(Exception):
 
 
 @dataclass(frozen=True)
-class LiftedCall(OpCall):
+class LiftedCall:
     """An operator and its inputs, with shapes as the user sees them."""
 
+    op: str
+    attrs: Attrs
+    batched: list[bool]  # which inputs differ from call to call
+    inputs: list[Shape]
+    outputs: list[Shape]
     symbols: list[mx.sym.Symbol]  # the inputs: (N, *shape) if batched, else (*shape)
 
     @property

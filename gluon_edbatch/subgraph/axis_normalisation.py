@@ -139,7 +139,7 @@ def _moved(
     call, op = _AxesCall(node, node.inputs, before, after, rewriter.add), op_of(node.op)
     if node.op in _RULES:
         return _RULES[node.op](call)
-    if op.is_view and len(call.inputs) == 1 and op.padding is not None:
+    if op.is_view and len(call.inputs) == 1 and op.axis is not None:
         return _view(call)
     if op.aligned is not None:
         return _broadcast(call)

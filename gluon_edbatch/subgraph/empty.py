@@ -14,7 +14,7 @@ import mxnet as mx
 from ..errors import RecordError
 from ..ops import Arithmetic, op_of
 from ..ops.attrs import Shape
-from ..ops.padding_rules import At, RaggedCall, RaggedEntry, Unproved
+from ..ops.axis_rules import At, AxisCall, AxisEntry, Unproved
 from .ir import Entry, Node, Subgraph
 from .loops import FOREACH, Loop
 from .padding_proof import PaddingWalk, links_of, ruled
@@ -60,7 +60,7 @@ class _NoValues(PaddingWalk):
     ) -> Operand:
         shapes, states, places = self._read(node, inputs, results)
         reduces = False
-        if op_of(node.op).padding is None and node.op != FOREACH:
+        if op_of(node.op).axis is None and node.op != FOREACH:
             raise Unproved(f'what {node.op} gives then is not known')
         for link in links_of(node, shapes, places):
             own = [each.get(axis) for each, axis in zip(states, link.inputs)]
@@ -69,11 +69,11 @@ class _NoValues(PaddingWalk):
                 reduces = reduces or op_of(node.op).of_axis(node.attrs) is None
                 continue
             if node.op not in (FOREACH, 'RNN'):
-                call = RaggedCall(
+                call = AxisCall(
                     node.attrs,
                     [state and state.at for state in own],
-                    list(map(RaggedEntry, shapes.inputs, link.inputs)),
-                    RaggedEntry(results[0], link.result),
+                    list(map(AxisEntry, shapes.inputs, link.inputs)),
+                    AxisEntry(results[0], link.result),
                 )
                 ruled(node, call)
                 if origin.longer + call.longer > 0:
@@ -167,8 +167,8 @@ def _is_zero(node: Node, states: list[Optional[str]]) -> bool:
         return True
     if node.op == 'FullyConnected':
         return states[0] == _ZERO and not any(states[1:]) and attrs.flag('no_bias')
-    call = RaggedCall(attrs, [At.ZERO if state else None for state in states])
+    call = AxisCall(attrs, [At.ZERO if state else None for state in states])
     try:
-        return op.padding is not None and op.padding(call) is At.ZERO and not call.fills
+        return op.axis is not None and op.axis(call) is At.ZERO and not call.fills
     except Unproved:
         return False

@@ -10,12 +10,14 @@ from collections.abc import Collection
 
 import mxnet as mx
 
+from ..mx.symbols import symbol_function
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.whole import LiftedCall, NoRule, all_shaped, as_rows, shaped
 from .ir import Entry, Node, Subgraph
 from .loops import FOREACH, Loop
 from .padding_proof import loop_keeps_rows_apart
+from .rowwise import Verdict, analyse
 
 
 def lift(
@@ -107,14 +109,16 @@ def _loop(node: Node, call: LiftedCall) -> tuple[mx.sym.Symbol, bool]:
 
 def _by_rows(call: LiftedCall) -> mx.sym.Symbol:
     """Apply an operator with independent rows to the rows of all values at once."""
-    rows = {shape[0] for batched, shape in zip(call.batched, call.inputs) if batched}
-    rule = op_of(call.op).rows
-    if (
-        rule is None
-        or len(rows) != 1
-        or not rule(call)
-        or any(shape[0] % next(iter(rows)) for shape in call.outputs)
-    ):
+    names = [f'x{position}' for position in range(len(call.inputs))]
+    rows, variables = {}, []
+    for name, batched, shape in zip(names, call.batched, call.inputs):
+        variables.append(mx.sym.var(name, shape=None if batched else shape))
+        if batched:
+            rows[name] = shape[1:]
+    alone = Subgraph(symbol_function(call.op)(*variables, **call.attrs))
+    counts = {shape[0] for batched, shape in zip(call.batched, call.inputs) if batched}
+    found = analyse(alone, rows, training=False)
+    if found.verdict is not Verdict.PROVED or len(counts) > 1:
         raise NoRule(f'{call.op} of these shapes')
     inputs = [
         as_rows(symbol, shape) if batched else symbol

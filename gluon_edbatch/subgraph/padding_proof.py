@@ -1,7 +1,7 @@
 """Prove that the padding of some arguments does not change a static subgraph's results.
 
 An argument is padded with zeros along one axis: ragged ones, (N, K, ...), along axis 1. A rule of
-each operator tells what becomes of the padding (see `ops.padding_rules`). If an operator needs
+each operator tells what becomes of the padding (see `ops.axis_rules`). If an operator needs
 other numbers there, a mask writes them first, as before a softmax or a sum. So calls with any
 number of values are one type, gradients included. Without a rule there is no proof. Such calls
 batch only with calls of equal lengths, which need no padding.
@@ -20,12 +20,12 @@ from ..mx.arrays import dtype_number
 from ..mx.symbols import infer_shape, symbol_function
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
-from ..ops.padding_rules import (
+from ..ops.axis_rules import (
     At,
+    AxisCall,
+    AxisEntry,
     AxisLink,
     Places,
-    RaggedCall,
-    RaggedEntry,
     Unproved,
     finite,
 )
@@ -181,8 +181,8 @@ def links_of(node: Node, shapes: NodeShapes, places: Places) -> list[AxisLink]:
     if node.op == FOREACH:
         return [_steps(node, shapes, places)]
     op = op_of(node.op)
-    if op.padding is None:
-        raise Unproved(f'no rule for padding is declared for {node.op}')
+    if op.axis is None:
+        raise Unproved(f'{node.op} has no rule for padding')
     if op.links is not None:
         links = op.links(places)
         if {place for link in links for place in enumerate(link.inputs)}.issuperset(places):
@@ -397,14 +397,14 @@ class PaddingWalk:
             for position, state in enumerate(own):
                 if state is None and self._is_unsafe(node, position):
                     inputs[position] = self._set_if_empty(inputs[position], 0, 1, origin, At.ONE)
-            call = RaggedCall(
+            call = AxisCall(
                 node.attrs,
                 [state and state.at for state in own],
-                list(map(RaggedEntry, shapes.inputs, link.inputs)),
-                RaggedEntry(results[0], link.result),
-                len(results) > 1,
-                self._stops,
-                self._may_be_empty,
+                list(map(AxisEntry, shapes.inputs, link.inputs)),
+                AxisEntry(results[0], link.result),
+                gives_states=len(results) > 1,
+                stops=self._stops,
+                may_be_empty=self._may_be_empty,
             )
             at = ruled(node, call)
             if call.across:
@@ -455,7 +455,7 @@ class PaddingWalk:
             self.shortest[name] = max(self.shortest.get(name, 1), own)
 
     def _joined(
-        self, inputs: list[Operand], states: list[Optional[Origin]], result: RaggedEntry
+        self, inputs: list[Operand], states: list[Optional[Origin]], result: AxisEntry
     ) -> Operand:
         """Concatenate arrays along the padded axis, and move all padding to the end of each row: it
         is infinite among the positions that are put in order."""
@@ -527,9 +527,9 @@ class PaddingWalk:
         if read in self._infinite_of_none or not op.elementwise:
             return read in self._infinite_of_none
         states = [At.FINITE if place == position else None for place in range(len(node.inputs))]
-        call = RaggedCall(node.attrs, states)
+        call = AxisCall(node.attrs, states)
         try:
-            return op.padding is None or bool(op.padding(call) and call.fills)
+            return op.axis is None or bool(op.axis(call) and call.fills)
         except Unproved:
             return True
 
@@ -646,17 +646,17 @@ class PaddingWalk:
         return self._add('elemwise_div', [total, count])
 
 
-def ruled(node: Node, call: RaggedCall) -> Optional[At]:
+def ruled(node: Node, call: AxisCall) -> Optional[At]:
     """Return what the padding of an operator's result holds; None if the result is not padded."""
     if node.op == FOREACH:
         call.across, call.instead = True, Loop(node).until_the_end
         return finite(call)
-    rule = op_of(node.op).padding
+    rule = op_of(node.op).axis
     assert rule is not None  # as `links_of` saw
     try:
         at = rule(call)
-    except Unproved:
-        raise Unproved(f'{node.op} works across the padded axis') from None
+    except Unproved as error:
+        raise Unproved(f'{node.op} {str(error) or "works across the padded axis"}') from None
     if (at is None) != (call.result.axis is None):
         raise Unproved(f'{node.op} cuts the padded axis')
     return at

@@ -12,8 +12,8 @@ from gluonnlp.model.transformer import TransformerEncoder
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.ops import padding_rules as padding
-from gluon_edbatch.ops.padding_rules import At
+from gluon_edbatch.ops import axis_rules as padding
+from gluon_edbatch.ops.axis_rules import At
 from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.subgraph.padded import bucket_of
 from gluon_edbatch.testing import assert_matches_eager
@@ -306,7 +306,7 @@ def test_what_padding_does_not_change(name):
     [('softmax', padding.finite), ('sum', lambda call: call.result.axis and At.FINITE)],
 )
 def test_a_wrong_mask_is_seen(op, rule, monkeypatch):
-    monkeypatch.setitem(OPS, op, replace(OPS[op], padding=rule))
+    monkeypatch.setitem(OPS, op, replace(OPS[op], axis=rule))
     net = Along(UNCHANGED['two'])
     with pytest.raises((AssertionError, edb.RowDependenceError)):
         assert_matches_eager(net, sentences(1, MANY), schedulers=['fsm'])

@@ -86,14 +86,14 @@ def test_every_maker_is_of_an_operator():
 
 BROKEN = {
     'a result': (
-        'from dataclasses import replace\nfrom gluon_edbatch.ops import OPS, row_rules\n'
-        "OPS['sort'] = replace(OPS['sort'], rows=row_rules.always)\n",
+        'from dataclasses import replace\nfrom gluon_edbatch.ops import OPS, axis_rules\n'
+        "OPS['sort'] = replace(OPS['sort'], axis=axis_rules.of_rows)\n",
         'sort',
     ),
     'one axis': (
-        'from gluon_edbatch.ops import OPS, row_rules\n'
+        'from gluon_edbatch.ops import OPS, axis_rules\n'
         'from gluon_edbatch.ops.registry import Op\n'
-        "OPS['SoftmaxActivation'] = Op('SoftmaxActivation', rows=row_rules.always)\n",
+        "OPS['SoftmaxActivation'] = Op('SoftmaxActivation', axis=axis_rules.of_rows)\n",
         'SoftmaxActivation',
     ),
     'a gradient': (

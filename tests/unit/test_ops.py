@@ -17,10 +17,10 @@ from gluon_edbatch.execute.native import compiler
 from gluon_edbatch.mx.invoke import operator_handle, operator_name
 from gluon_edbatch.mx.symbols import registered, symbol_function
 from gluon_edbatch.ops import OPS, __main__
-from gluon_edbatch.ops import padding_rules as padding
+from gluon_edbatch.ops import axis_rules as axes
 from gluon_edbatch.ops.attrs import Attrs
+from gluon_edbatch.ops.axis_rules import At, AxisCall, AxisEntry, Unproved
 from gluon_edbatch.ops.header import header
-from gluon_edbatch.ops.padding_rules import At, RaggedCall, RaggedEntry, Unproved
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.cases import in_one_test
 from tests.support.processes import HANG
@@ -67,8 +67,8 @@ def test_a_reader_of_the_list_may_leave():
 def test_what_is_known_of_one_is_shown(monkeypatch, capsys):
     lines = printed(monkeypatch, capsys, 'LayerNorm', 'Correlation')
     assert lines[0] == 'LayerNorm' and lines[-1] == 'Correlation has no entry'
-    path, line = re.search(r'  rows: normalised.* \((.+):(\d+)\)', '\n'.join(lines)).groups()
-    assert 'def normalised' in Path(path).read_text(encoding='utf-8').splitlines()[int(line) - 1]
+    path, line = re.search(r'  axis: layer_norm.* \((.+):(\d+)\)', '\n'.join(lines)).groups()
+    assert 'def layer_norm' in Path(path).read_text(encoding='utf-8').splitlines()[int(line) - 1]
 
 
 def test_header_is_written(monkeypatch, tmp_path):
@@ -267,7 +267,11 @@ for each in ('softmax', 'log_softmax', 'softmin', 'argmax', 'argmin', 'pick'):
 NARROW = ('Flatten', 'squeeze', 'broadcast_axis', 'broadcast_to')  # arrays with an axis of one
 # The interleaved ones have sequences along axis 0, see tests/integration/test_encoders.py.
 NEUTRAL = sorted(
-    name for name, op in OPS.items() if op.padding and not name.startswith('_contrib_interleaved')
+    name
+    for name, op in OPS.items()
+    if op.axis
+    and 'rows_only' not in op.axis.__qualname__
+    and not name.startswith('_contrib_interleaved')
 )
 
 
@@ -354,7 +358,7 @@ class Run:
 
 
 def one_sample(made, row):
-    """The inputs of one row without its padding."""
+    """The inputs of one row without its axes."""
     return [
         array[row : row + 1, : LENGTHS[row]]
         if state
@@ -367,17 +371,17 @@ def one_sample(made, row):
 
 def entries_of(name, attrs, made):
     """Shape and ragged axis of the inputs and of the result."""
-    inputs = [RaggedEntry(array.shape, 1 if state else None) for array, state in made]
+    inputs = [AxisEntry(array.shape, 1 if state else None) for array, state in made]
     long, short = [Run(name, attrs, one_sample(made, row)).value.shape for row in (0, 2)]
     axes = [axis for axis, sizes in enumerate(zip(long, short)) if sizes[0] != sizes[1]]
     if len(long) != len(short) or len(axes) > 1 or any(long[axis] != 4 for axis in axes):
         raise Unproved
     shape = (ROWS,) + long[1:] if axes != [0] else long
-    return inputs, RaggedEntry(shape, axes[0] if axes else None)
+    return inputs, AxisEntry(shape, axes[0] if axes else None)
 
 
 def check_padding(name, attrs, made, at, call):
-    """All that the state of a result claims, with what the operator wants at the padding."""
+    """All that the state of a result claims, with what the operator wants at the axes."""
     random, axis = np.random.RandomState(1), call.result.axis
     assert (at is None) == (axis is None)
     name = 'sum' if call.counted else name
@@ -450,8 +454,8 @@ def prove(name, times=8):
         made = operands(name, attrs, random)
         as_text = Attrs({key: str(value) for key, value in attrs.items()})
         try:
-            call = RaggedCall(as_text, [state for _, state in made], *entries_of(name, attrs, made))
-            at = OPS[name].padding(call)
+            call = AxisCall(as_text, [state for _, state in made], *entries_of(name, attrs, made))
+            at = OPS[name].axis(call)
         except (Unproved, mx.MXNetError):
             continue
         check_padding(name, attrs, made, at, call)
@@ -483,38 +487,38 @@ def test_padding_is_what_rules_say_of_many(name):
 @in_one_test(
     'name, rule',
     [
-        ('exp', padding.keeps),
-        ('_plus_scalar', padding.keeps),
-        ('broadcast_add', padding.product),
-        ('softmax', padding.normalised(At.ZERO, At.ZERO)),
-        ('mean', padding.reduced(At.ZERO)),
-        ('max', padding.reduced(At.ZERO)),
-        ('prod', padding.reduced(At.ZERO)),
-        ('batch_dot', lambda call: padding.product(call) and None),
-        ('Reshape', padding.alike),
-        ('elemwise_div', padding.product),
+        ('exp', axes.keeps),
+        ('_plus_scalar', axes.keeps),
+        ('broadcast_add', axes.product),
+        ('softmax', axes.normalised(At.ZERO, At.ZERO)),
+        ('mean', axes.reduced(At.ZERO)),
+        ('max', axes.reduced(At.ZERO)),
+        ('prod', axes.reduced(At.ZERO)),
+        ('batch_dot', lambda call: axes.product(call) and None),
+        ('Reshape', axes.alike),
+        ('elemwise_div', axes.product),
         ('_minus_scalar', lambda call: At.ZERO),
-        ('_power_scalar', padding.keeps),
-        ('_div_scalar', padding.keeps),
-        ('log', padding.only_at(At.ZERO, At.FINITE)),
+        ('_power_scalar', axes.keeps),
+        ('_div_scalar', axes.keeps),
+        ('log', axes.only_at(At.ZERO, At.FINITE)),
     ],
 )
 def test_a_wrong_rule_is_seen(name, rule, monkeypatch):
-    monkeypatch.setitem(OPS, name, replace(OPS[name], padding=rule))
+    monkeypatch.setitem(OPS, name, replace(OPS[name], axis=rule))
     with pytest.raises(AssertionError):
         prove(name)
 
 
 @in_one_test('name', ['softmax', 'log_softmax', 'softmin', 'L2Normalization'])
 def test_what_works_across_values_says_so(name, monkeypatch):
-    padding_rule = OPS[name].padding
+    own = OPS[name].axis
 
     def rule(call):
-        at = padding_rule(call)
+        at = own(call)
         call.across = False
         return at
 
-    monkeypatch.setitem(OPS, name, replace(OPS[name], padding=rule))
+    monkeypatch.setitem(OPS, name, replace(OPS[name], axis=rule))
     with pytest.raises(AssertionError):
         prove(name)
 
@@ -568,5 +572,5 @@ def test_ragged_arguments_of_any_length_are_one_batch(name):
 
 @in_one_test('name', OF_ONE_ARRAY[::8])
 def test_without_a_rule_each_length_is_a_batch(name, monkeypatch):
-    monkeypatch.setitem(OPS, name, replace(OPS[name], padding=None))
+    monkeypatch.setitem(OPS, name, replace(OPS[name], axis=axes.of_rows))
     assert types_of_lengths(name, attributes_with_a_slope(name))[1] == 4

@@ -1,10 +1,14 @@
-"""Padding rules: what an operator makes of ragged values (N, K, ...) padded along one axis.
+"""Axis rules: what an operator makes of one axis of its inputs, whose length is not known.
 
-The padding of an entry with that axis holds *zero*, *finite* numbers, or *any* numbers. Zeros in a
-sum are exact, and zero times a finite number is zero. The same holds for gradients if slopes are
-finite: finite padding gets no gradient, and zero padding gives none. If an operator needs other
-numbers in the padding of an input, its rule says so, and `subgraph.padding_proof` writes them there
-first.
+That axis may be the one along which calls of a batch lie one after the other. A rule then says
+whether each position of the result depends on the same position of the inputs only. Shapes tell
+which axis of the result that is (see `subgraph.rowwise`).
+
+Or it is an axis of ragged values (N, K, ...), which are padded. The padding of an entry with that
+axis holds *zero*, *finite* numbers, or *any* numbers. Zeros in a sum are exact, and zero times a
+finite number is zero. The same holds for gradients if slopes are finite: finite padding gets no
+gradient, and zero padding gives none. If an operator needs other numbers in the padding of an
+input, its rule says so, and `subgraph.padding_proof` writes them there first.
 """
 
 from collections.abc import Sequence
@@ -13,7 +17,7 @@ from enum import Enum
 from math import inf, isfinite, prod
 from typing import Any, Callable, NamedTuple, Optional
 
-from .attrs import Attrs, Shape
+from .attrs import Attrs, Shape, unlike
 
 
 class At(Enum):
@@ -28,14 +32,14 @@ class At(Enum):
 
 
 class Unproved(Exception):
-    """Raised where padding may change a result."""
+    """Raised where padding, or other positions of the axis, may change a result."""
 
 
 States = list[Optional[At]]  # of the inputs; None for those without a ragged axis
 
 
-class RaggedEntry(NamedTuple):
-    """The shape of an entry, and its ragged axis, if there is one."""
+class AxisEntry(NamedTuple):
+    """The shape of an entry, and where it has the axis, if it has it."""
 
     shape: Shape
     axis: Optional[int] = None
@@ -69,17 +73,18 @@ def same_axes(places: Places) -> list[AxisLink]:
 
 
 @dataclass
-class RaggedCall:
-    """An operator and its inputs, as padding rules see them, and what a rule asks for."""
+class AxisCall:
+    """An operator and its inputs, as axis rules see them, and what a rule asks for."""
 
     attrs: Attrs
-    states: States  # what the padding of each input holds, after `fills`
-    inputs: Sequence[RaggedEntry] = ()  # see `input`
-    first_result: Optional[RaggedEntry] = None  # see `result`
+    states: States  # what the padding of each input holds, after `fills`; None without the axis
+    inputs: Sequence[AxisEntry] = ()  # see `input`
+    first_result: Optional[AxisEntry] = None  # see `result`
     gives_states: bool = False  # whether states of a recurrent layer after all steps are read
     stops: bool = False  # whether layers and orders stop before the padding
     # whether calls may have no values, but one of padding in their place
     may_be_empty: bool = False
+    padded: bool = True  # False where calls lie along the axis: it has no padding
     fills: dict[int, At] = field(default_factory=dict)  # to be written to padding of inputs first
     # what that one is to be for a reduction, whose result of no values is then set; None if the
     # reduction needs neither
@@ -100,14 +105,14 @@ class RaggedCall:
         if self.states[position] not in (None, at):
             self.states[position] = self.fills[position] = at
 
-    def input(self, position: int = 0) -> RaggedEntry:
+    def input(self, position: int = 0) -> AxisEntry:
         """Return shape and ragged axis of an input; raise `Unproved` if they are unknown."""
         if position >= len(self.inputs):
             raise Unproved
         return self.inputs[position]
 
     @property
-    def result(self) -> RaggedEntry:
+    def result(self) -> AxisEntry:
         """Shape and ragged axis of the first result; raises `Unproved` if they are unknown."""
         if self.first_result is None:
             raise Unproved
@@ -122,18 +127,18 @@ class RaggedCall:
         return axis == ragged
 
 
-PaddingRule = Callable[[RaggedCall], Optional[At]]
+AxisRule = Callable[[AxisCall], Optional[At]]
 
 
 # --- elementwise ---------------------------------------------------------------------------------
 
 
-def keeps(call: RaggedCall) -> At:
+def keeps(call: AxisCall) -> At:
     """Return ZERO if all padding is zero, else FINITE; for functions with f(0) = 0."""
     return At.ZERO if set(call.states) == {At.ZERO} else finite(call)
 
 
-def finite(call: RaggedCall) -> At:
+def finite(call: AxisCall) -> At:
     """Return FINITE, for functions that are finite everywhere."""
     for position, state in enumerate(call.states):
         if state is At.ANY:
@@ -141,10 +146,10 @@ def finite(call: RaggedCall) -> At:
     return At.FINITE
 
 
-def only_at(wanted: At, result: At) -> Callable[[RaggedCall], At]:
+def only_at(wanted: At, result: At) -> Callable[[AxisCall], At]:
     """Return a rule for functions that are not finite everywhere, such as ``log``."""
 
-    def rule(call: RaggedCall) -> At:
+    def rule(call: AxisCall) -> At:
         for position in range(len(call.states)):
             call.want(position, wanted)
         return result
@@ -152,61 +157,75 @@ def only_at(wanted: At, result: At) -> Callable[[RaggedCall], At]:
     return rule
 
 
-def scaled(call: RaggedCall) -> At:
+def rows_only(rule: AxisRule) -> AxisRule:
+    """Return a rule for calls along the axis: what padding becomes is not known."""
+
+    def known(call: AxisCall) -> Optional[At]:
+        if call.padded:
+            raise Unproved('has no rule for padding')
+        return rule(call)
+
+    return known
+
+
+of_rows = rows_only(finite)
+
+
+def scaled(call: AxisCall) -> At:
     """Return what a product or quotient with a number has in its padding; refuse a zero."""
-    if call.attrs.number('scalar', 1) == 0:
+    if call.padded and call.attrs.number('scalar', 1) == 0:
         raise Unproved  # what divides
     return keeps(call)
 
 
-def power(call: RaggedCall) -> At:
+def power(call: AxisCall) -> At:
     """Return what a power has in its padding; exponents below one have infinite slopes at zero."""
     if call.attrs.number('scalar', 1) < 1:
         return only_at(At.ONE, At.FINITE)(call)
     return only_at(At.ZERO, At.ZERO)(call)
 
 
-def first_input(call: RaggedCall) -> At:
+def first_input(call: AxisCall) -> At:
     """Return what `keeps` returns, for an array and weights."""
     if any(call.states[1:]):
         raise Unproved
     return At.ZERO if call.states[0] is At.ZERO else finite(call)
 
 
-def product(call: RaggedCall) -> At:
+def product(call: AxisCall) -> At:
     """Return ZERO if the padding of an input is zero, for a product."""
     at = finite(call)
     return At.ZERO if At.ZERO in call.states else at
 
 
-def quotient(call: RaggedCall) -> At:
+def quotient(call: AxisCall) -> At:
     """Return what a quotient has in its padding, whose divisor must not be zero."""
     call.want(1, At.ONE)
     return product(call)
 
 
-def choice(call: RaggedCall) -> At:
+def choice(call: AxisCall) -> At:
     """Return what a choice between two arrays by a third has in its padding."""
     at = finite(call)
     return At.ZERO if set(call.states[1:]) == {At.ZERO} else at
 
 
-def activation(call: RaggedCall) -> At:
+def activation(call: AxisCall) -> At:
     """Return what an activation has in its padding, by the kind of function."""
     rule = keeps if call.attrs.get('act_type') in ('tanh', 'relu', 'softsign') else finite
     return rule(call)
 
 
-def dropout(call: RaggedCall) -> At:
+def dropout(call: AxisCall) -> At:
     """Return ZERO if all padding is zero, else FINITE; a mask may be shared along `axes`."""
-    call.across = bool(call.attrs.integers('axes'))
+    call.across = call.input().axis in call.attrs.integers('axes')
     return keeps(call)
 
 
 # --- products ------------------------------------------------------------------------------------
 
 
-def value_by_value(call: RaggedCall) -> At:
+def value_by_value(call: AxisCall) -> At:
     """Return what `first_input` returns, for an operator along the last axis."""
     shape, ragged = call.input()
     if ragged == len(shape) - 1:
@@ -214,23 +233,24 @@ def value_by_value(call: RaggedCall) -> At:
     return first_input(call)
 
 
-def fully_connected(call: RaggedCall) -> At:
+def fully_connected(call: AxisCall) -> At:
     """Return what a product value by value has in its padding; raise if values are flattened
     together."""
-    if call.attrs.flag('flatten', True) and call.input().axis != 0:
+    flat = call.attrs.flag('flatten', True)
+    if flat and call.input().axis != 0:
         raise Unproved
-    at = value_by_value(call)
+    at = first_input(call) if flat else value_by_value(call)
     return at if call.attrs.flag('no_bias') else At.FINITE
 
 
-def dot(call: RaggedCall) -> At:
+def dot(call: AxisCall) -> At:
     """Return what a product of rows and a matrix has in its padding."""
     if call.attrs.flag('transpose_a'):
         raise Unproved
     return value_by_value(call)
 
 
-def matrices(call: RaggedCall) -> Optional[At]:
+def matrices(call: AxisCall) -> Optional[At]:
     """Return what ``batch_dot`` has in its padding; None for a sum over the ragged axis."""
     at = product(call)
     if call.result.axis is not None:
@@ -240,7 +260,7 @@ def matrices(call: RaggedCall) -> Optional[At]:
     return None
 
 
-def lookup(call: RaggedCall) -> At:
+def lookup(call: AxisCall) -> At:
     """Return what a look-up has in its padding, whose ids are clipped to the table."""
     if any(call.states[1:]):
         raise Unproved
@@ -250,10 +270,10 @@ def lookup(call: RaggedCall) -> At:
 # --- along axes ----------------------------------------------------------------------------------
 
 
-def reduced(wanted: At, otherwise: PaddingRule = keeps) -> PaddingRule:
+def reduced(wanted: At, otherwise: AxisRule = keeps) -> AxisRule:
     """Return a rule for a reduction that ignores `wanted`; `otherwise` is for other axes."""
 
-    def rule(call: RaggedCall) -> Optional[At]:
+    def rule(call: AxisCall) -> Optional[At]:
         shape, ragged = call.input()
         if ragged not in call.attrs.axes(len(shape)):
             return otherwise(call)
@@ -265,7 +285,7 @@ def reduced(wanted: At, otherwise: PaddingRule = keeps) -> PaddingRule:
     return rule
 
 
-def norm(call: RaggedCall) -> Optional[At]:
+def norm(call: AxisCall) -> Optional[At]:
     """Require zero padding for a root of squares, which has no slope at zero."""
     at = reduced(At.ZERO, only_at(At.ONE, At.FINITE))(call)
     if at is None:
@@ -273,24 +293,24 @@ def norm(call: RaggedCall) -> Optional[At]:
     return at
 
 
-def _set_if_empty(call: RaggedCall, unlike: At) -> None:
+def _set_if_empty(call: AxisCall, unlike: At) -> None:
     shape, ragged = call.input()
     if call.may_be_empty and int(ragged == 0) in call.attrs.axes(len(shape)):
         raise Unproved  # of all rows at once
     call.unlike_none = unlike
 
 
-def mean(call: RaggedCall) -> Optional[At]:
+def mean(call: AxisCall) -> Optional[At]:
     """Require zero padding for a mean, whose sum is divided by the number of values."""
     at = reduced(At.ZERO)(call)
     call.counted = at is None
     return at
 
 
-def position_of(wanted: At) -> PaddingRule:
+def position_of(wanted: At) -> AxisRule:
     """Return a rule for the position of the largest or smallest value."""
 
-    def rule(call: RaggedCall) -> Optional[At]:
+    def rule(call: AxisCall) -> Optional[At]:
         if not call.along('axis', None):
             return finite(call)
         call.want(0, wanted)
@@ -299,7 +319,7 @@ def position_of(wanted: At) -> PaddingRule:
     return rule
 
 
-def pick(call: RaggedCall) -> Optional[At]:
+def pick(call: AxisCall) -> Optional[At]:
     """Require that the picked position, or the last one, is within the values."""
     if not call.along('axis', -1):
         return finite(call)
@@ -309,10 +329,39 @@ def pick(call: RaggedCall) -> Optional[At]:
     return None
 
 
-def normalised(wanted: At, result: At) -> PaddingRule:
+def channel_position(call: AxisCall) -> At:
+    """Return FINITE for the position of the largest value along axis 1."""
+    if call.input().axis == 1:
+        raise Unproved
+    return finite(call)
+
+
+def first_axis(call: AxisCall) -> At:
+    """Return what `first_input` returns, for an operator that knows the first axis as of rows."""
+    if call.input().axis != 0:
+        raise Unproved
+    return first_input(call)
+
+
+def batch_norm(call: AxisCall) -> At:
+    """Return FINITE for a normalisation by given statistics; see `Op.statistics`."""
+    if call.along('axis', 1):
+        raise Unproved
+    return first_input(call)
+
+
+def upsampling(call: AxisCall) -> Optional[At]:
+    """Return FINITE for images that are joined or added; learned weights are a kernel."""
+    bilinear = call.attrs.get('sample_type') == 'bilinear'
+    if not bilinear and None in call.states:
+        raise Unproved
+    return first_axis(call) if bilinear else finite(call)
+
+
+def normalised(wanted: At, result: At) -> AxisRule:
     """Return a rule for operators that normalise values along an axis, such as softmax."""
 
-    def rule(call: RaggedCall) -> At:
+    def rule(call: AxisCall) -> At:
         for position in range(1, len(call.states)):
             call.want(position, At.ZERO)  # lengths
         if not call.along('axis', -1):
@@ -324,13 +373,13 @@ def normalised(wanted: At, result: At) -> PaddingRule:
     return rule
 
 
-def running(call: RaggedCall) -> At:
+def running(call: AxisCall) -> At:
     """Return FINITE for a running sum, which padding follows."""
     call.across = call.along('axis', None)
     return finite(call)
 
 
-def layer_norm(call: RaggedCall) -> At:
+def layer_norm(call: AxisCall) -> At:
     """Return FINITE for a normalisation of each value."""
     if call.along('axis', -1):
         raise Unproved
@@ -338,8 +387,10 @@ def layer_norm(call: RaggedCall) -> At:
     return At.FINITE
 
 
-def l2_normalization(call: RaggedCall) -> At:
+def l2_normalization(call: AxisCall) -> At:
     """Require zero padding for a division by the root of a sum of squares."""
+    if call.input().axis == 0:
+        return keeps(call)
     call.want(0, At.ZERO)
     call.across = True
     return At.ZERO
@@ -348,7 +399,7 @@ def l2_normalization(call: RaggedCall) -> At:
 # --- shapes --------------------------------------------------------------------------------------
 
 
-def alike(call: RaggedCall) -> Optional[At]:
+def alike(call: AxisCall) -> Optional[At]:
     """Return what the padding of all inputs holds, for operators that only move elements."""
     found = set(call.states)
     if None in found:
@@ -356,26 +407,35 @@ def alike(call: RaggedCall) -> Optional[At]:
     return found.pop() if len(found) == 1 else At.ANY if At.ANY in found else At.FINITE
 
 
-def view(call: RaggedCall) -> Optional[At]:
-    """Return what a reshape has in its padding, if the elements before the ragged axis stay."""
+def view(call: AxisCall) -> Optional[At]:
+    """Return what a reshape has in its padding, if the elements before the axis stay."""
     (old, before), (new, after) = call.input(), call.result
     if after is None or prod(old[:before]) != prod(new[:after]) or prod(old) != prod(new):
         raise Unproved
-    return alike(call)
-
-
-def same_shape(call: RaggedCall) -> Optional[At]:
-    """Return the padding's contents for a reshape to the array's own shape, as in Gluon's
-    losses."""
-    if not call.input() == call.input(1) == call.result:
+    if call.states[0] is None:
         raise Unproved
     return call.states[0]
 
 
-def other_axis(name: str, default: Optional[int]) -> PaddingRule:
+def squeezed(call: AxisCall) -> Optional[At]:
+    """Return what `view` returns; without axes, ``squeeze`` would drop an axis of length one."""
+    if not call.attrs.integers('axis'):
+        raise Unproved
+    return view(call)
+
+
+def same_lengths(call: AxisCall) -> Optional[At]:
+    """Return what a slice to another array's shape has, where both have as many positions."""
+    (one, axis), (other, along) = call.input(), call.input(1)
+    if None in call.states or axis != along or axis in unlike(one, other):
+        raise Unproved
+    return finite(call)
+
+
+def other_axis(name: str, default: Optional[int]) -> AxisRule:
     """Return a rule for operators that cut or join along another axis."""
 
-    def rule(call: RaggedCall) -> Optional[At]:
+    def rule(call: AxisCall) -> Optional[At]:
         if not call.along(name, default):
             return alike(call)
         if 'begin' not in call.attrs:
@@ -389,12 +449,13 @@ def other_axis(name: str, default: Optional[int]) -> PaddingRule:
     return rule
 
 
-def _cut(call: RaggedCall, begin: Optional[int], end: Optional[int]) -> Optional[At]:
+def _cut(call: AxisCall, begin: Optional[int], end: Optional[int]) -> Optional[At]:
     """Return what a slice along the ragged axis has in its padding: behind the last value of each
     row is what was there, or the values that were cut off."""
     begin, at = begin or 0, alike(call)
     if begin < 0 or (end is not None and 0 <= end <= begin):
         raise Unproved
+    call.across = (begin, end) != (0, None)
     if end is not None and end >= 0:
         call.least = end
         return None
@@ -402,7 +463,7 @@ def _cut(call: RaggedCall, begin: Optional[int], end: Optional[int]) -> Optional
     return at if end is None else At.ANY  # what is cut off may be infinite
 
 
-def slices(call: RaggedCall) -> Optional[At]:
+def slices(call: AxisCall) -> Optional[At]:
     """Return what a slice along several axes has in its padding."""
     axis = call.input().axis
     begins, ends, steps = (call.attrs.integers(name) for name in ('begin', 'end', 'step'))
@@ -413,7 +474,7 @@ def slices(call: RaggedCall) -> Optional[At]:
     return _cut(call, begins[axis], ends[axis])
 
 
-def joined(call: RaggedCall) -> Optional[At]:
+def joined(call: AxisCall) -> Optional[At]:
     """Return what ``concat`` has in its padding, which is to come last along the ragged axis."""
     axis = call.result.axis
     if axis is None or call.attrs.axis('dim', len(call.result.shape), 1) != axis:
@@ -423,14 +484,14 @@ def joined(call: RaggedCall) -> Optional[At]:
     return alike(replace(call, states=[state for state in call.states if state]))
 
 
-def repeated(call: RaggedCall) -> Optional[At]:
+def repeated(call: AxisCall) -> Optional[At]:
     """Return what ``repeat`` has in its padding, which stays behind all values."""
     if call.along('axis', None):
         call.across, call.times = True, call.attrs.integer('repeats')
     return alike(call)
 
 
-def tiled(call: RaggedCall) -> Optional[At]:
+def tiled(call: AxisCall) -> Optional[At]:
     """Return what ``tile`` has in its padding. Along the ragged axis it joins equal inputs."""
     (shape, axis), reps = call.input(), call.attrs.integers('reps')
     call.times = ((1,) * len(shape) + reps)[(axis or 0) - len(shape)]
@@ -440,7 +501,7 @@ def tiled(call: RaggedCall) -> Optional[At]:
     return alike(call)
 
 
-def padded(call: RaggedCall) -> Optional[At]:
+def padded(call: AxisCall) -> Optional[At]:
     """Require zero padding for ``Pad`` with zeros, which lengthens it."""
     axis: Any = call.input().axis
     widths = call.attrs.integers('pad_width')
@@ -456,7 +517,7 @@ def padded(call: RaggedCall) -> Optional[At]:
     return alike(call)
 
 
-def turned(call: RaggedCall) -> Optional[At]:
+def turned(call: AxisCall) -> Optional[At]:
     """Return what values in reverse order have in their padding, which stays behind them."""
     (shape, axis), at = call.input(), alike(call)
     axes = {each % len(shape) for each in call.attrs.integers('axis') if each is not None}
@@ -476,12 +537,12 @@ def turned(call: RaggedCall) -> Optional[At]:
     return at
 
 
-def ordered(ascends: bool, gives: str, count: int = 0) -> PaddingRule:
+def ordered(ascends: bool, gives: str, count: int = 0) -> AxisRule:
     """Return a rule for values in order, or the first `count` of them, to which padding comes last.
     `gives` and `count` are what the operator returns if no attribute says it. Which of equal values
     MXNet puts first depends on the padding, but for the first of all."""
 
-    def rule(call: RaggedCall) -> Optional[At]:
+    def rule(call: AxisCall) -> Optional[At]:
         if not call.along('axis', -1):
             return finite(call)
         some = call.attrs.integer('k', count)
@@ -501,14 +562,28 @@ def is_last(attrs: Attrs) -> bool:
     return attrs.get('begin') == '-1' and attrs.get('end', 'None') == 'None'
 
 
-def sequence_last(call: RaggedCall) -> None:
+def sequence_last(call: AxisCall) -> Optional[At]:
     """Take the last position that is no padding."""
-    if len(call.states) > 1 or call.attrs.integer('axis', 0) != call.input().axis:
+    if call.attrs.integer('axis', 0) != call.input().axis:
+        return sequences(call)
+    if len(call.states) > 1:
         raise Unproved
     _take_last(call, keeps_axis=False)
+    return None
 
 
-def _take_last(call: RaggedCall, keeps_axis: bool) -> None:
+def sequences(call: AxisCall) -> Optional[At]:
+    """Return what an operator along other positions than those of the axis has in its padding. If
+    it has a length for each sequence, the axis is to be that of the sequences."""
+    (_, axis), along, lengths = call.input(), call.attrs.integer('axis', 0), call.states[1:]
+    if axis in (None, along) or any(lengths) != (axis < 2 and len(lengths) > 0):
+        raise Unproved
+    if call.padded and any(lengths):
+        raise Unproved  # of none, there is no last one
+    return call.states[0]
+
+
+def _take_last(call: AxisCall, keeps_axis: bool) -> None:
     axis = call.input().axis
     if axis not in (0, 1):
         raise Unproved
@@ -521,12 +596,25 @@ def _take_last(call: RaggedCall, keeps_axis: bool) -> None:
     call.instead = instead
 
 
-def broadcast(call: RaggedCall) -> At:
+def taken(call: AxisCall) -> Optional[At]:
+    """Return what a look-up by positions has in its padding: of positions in what has no such axis,
+    or of the values along another axis."""
+    table, index = call.states
+    if table and index:
+        raise Unproved
+    if index:
+        return finite(call)
+    if call.along('axis', 0):
+        raise Unproved
+    return table
+
+
+def broadcast(call: AxisCall) -> At:
     """Return what a broadcast of an array to another's shape has in its padding."""
     return call.states[0] or At.FINITE
 
 
-def positions(call: RaggedCall) -> Optional[At]:
+def positions(call: AxisCall) -> Optional[At]:
     """Return FINITE for positions along an axis."""
     if call.attrs.integer('repeat', 1) != 1:
         raise Unproved
@@ -534,17 +622,20 @@ def positions(call: RaggedCall) -> Optional[At]:
     return At.FINITE if call.along('axis', None) else None
 
 
-def sequence_mask(call: RaggedCall) -> Optional[At]:
+def sequence_mask(call: AxisCall) -> Optional[At]:
     """Return what a mask by the user's own lengths has in its padding."""
-    if any(call.states[1:]) or call.states[0] is None:
-        raise Unproved
+    state, value = call.states[0], call.attrs.number('value', 0)
     if not call.attrs.flag('use_sequence_length'):
-        return call.states[0]
-    call.across = True
-    value = call.attrs.number('value', 0)
-    if call.states[0] is At.ANY or not isfinite(value):
+        return state
+    if call.input().axis != call.attrs.integer('axis', 0):
+        state = sequences(call)
+    elif any(call.states[1:]):
+        raise Unproved
+    else:
+        call.across = True
+    if state is At.ANY or not isfinite(value):
         return At.ANY
-    return call.states[0] if value == 0 else At.FINITE
+    return state if value == 0 else At.FINITE
 
 
 # --- what works across the values, taken apart ---------------------------------------------------
