@@ -13,6 +13,7 @@ from mxnet.ndarray import NDArray
 from ..errors import EdbError
 from ..ops import op_of
 from ..ops.attrs import Shape
+from ..ops.numbers import Numbered
 from ..subgraph.elements import by_position, does_the_same_to_rows
 from ..subgraph.node_type import Argument, Kind, Mode, NodeType
 from ..subgraph.padded import ProvedPadding, differing_axes, proved_padding
@@ -125,9 +126,10 @@ def packed_operator_call(
     leaves: Sequence[Any],
     shared: tuple[int, ...] = (),
     arrays: Sequence[NDArray] = (),
+    numbered: Optional[Numbered] = None,
 ) -> Optional[PackedCall]:
     """Return how to record an operator with packed arguments, and weights at the positions
-    `shared`; None if it is not recorded packed."""
+    `shared`; None if it is not recorded packed. `attrs` are those of `numbered` if it is given."""
     stores = [leaf._store for leaf in leaves]
     packed = tuple([store.packed for store in stores])
     if SEVERAL in packed or () in [store.shape for store in stores]:
@@ -135,7 +137,7 @@ def packed_operator_call(
     key = ('packed', op, attrs, packed, shared, *map(id, arrays), *but_for_lengths(stores))
     if key not in forms.forms_by_key:
         axes = {i: store.packed for i, store in enumerate(stores) if store.packed}
-        maker, graph = forms.maker_of_operator(op, attrs, leaves, shared, arrays)
+        maker, graph = forms.maker_of_operator(op, attrs, leaves, shared, arrays, numbered)
         padding, known = operator_padding(forms, maker, graph, axes, leaves)
         forms.shared.update([(id(array), array) for array in arrays])
         call = forms.forms_by_key[key] = packed_call(forms, maker, padding, known, leaves)

@@ -138,10 +138,13 @@ class Forms(Inputs):
         return self._form_of(maker, leaves, trace)
 
     def maker_of_operator(
-        self, op, attrs, leaves, shared=(), arrays=()
+        self, op, attrs, leaves, shared=(), arrays=(), numbered=None
     ) -> tuple[Maker, Callable[[], StaticGraph]]:
         """Return the maker of an operator's types, and a function that traces the operator. Calls
-        share the `arrays` at the positions `shared`."""
+        share the `arrays` at the positions `shared`. The last argument is the number of a
+        `Numbered` if there is one."""
+        if numbered is not None:
+            return operator_maker(op, attrs), partial(trace_numbered, op, numbered)
         weights, types = shared_types.of(op, shared, arrays) if shared else ((), operator_types)
         if shared:
             attrs = tuple([(key, value) for key, value in attrs if key != 'sparse_grad'])
@@ -152,7 +155,7 @@ class Forms(Inputs):
         """Return the form of an operator's calls whose varying attribute becomes an argument."""
         scalars = (not leaves[0]._store.shape,)
         return self._form_of(
-            operator_maker(op, numbered.rest + ((numbered.name, 'data'),)),
+            operator_maker(op, numbered.rest),
             leaves,
             lambda: trace_numbered(op, numbered)._replace(scalars=scalars),
         )

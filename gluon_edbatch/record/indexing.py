@@ -5,6 +5,8 @@ from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 
+from ..ops.numbers import WIDEST
+
 _EVERYTHING = slice(None)
 _PLAIN = frozenset((int, type(None)))
 _OTHER = object()
@@ -14,8 +16,9 @@ class Index(NamedTuple):
     """Describe what a key takes of an array."""
 
     take: Optional['partial[Any]']  # takes it of a value; None if that is all
-    axis: Optional[int]  # where it is one position of one axis
-    position: Optional[int]  # there: a number, which may vary
+    axis: Optional[int]  # where it is a narrow range of one axis
+    position: Optional[int]  # there: the first one, a number, which may vary
+    width: int  # there: how many
     shape: tuple[int, ...]  # of the result; () for a single element
     contiguous: bool  # whether it lies in one piece, so that eager Gluon gives a view of it
 
@@ -48,10 +51,13 @@ def _index_of(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Optional[Index]
     )
 
 
-def _is_position(axis: slice) -> bool:
-    """Return whether a slice takes one position, counted from the first."""
-    begin = axis.start
-    return type(begin) is int and begin >= 0 and axis.stop == begin + 1 and axis.step in (None, 1)
+def _narrow(axis: slice, length: int) -> int:
+    """Return how many positions a slice takes that names its first and last one; 0 for others, and
+    for wide ones."""
+    begin, end = axis.start, axis.stop
+    if type(begin) is not int or type(end) is not int or axis.step not in (None, 1):
+        return 0
+    return end - begin if 0 <= begin < end <= min(length, begin + WIDEST) else 0
 
 
 def _within(limit: Optional[int], length: int) -> Optional[int]:
@@ -92,8 +98,9 @@ def basic_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:
             contiguous = contiguous and (not several or length == 1)
         else:
             start, stop = _within(each.start, length), _within(each.stop, length)
-            axes.append(slice(start, stop, each.step))
             taken = range(*each.indices(length))
+            whole = taken == range(length)
+            axes.append(_EVERYTHING if whole else slice(start, stop, each.step))
             result.append(len(taken))
             if len(taken) > 1:
                 contiguous = (
@@ -111,6 +118,7 @@ def basic_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:
             step=tuple([axis.step for axis in axes]),
         )
     cut = [i for i, axis in enumerate(axes) if shape[i] > 1 and axis != _EVERYTHING]
-    if len(cut) == 1 and _is_position(axes[cut[0]]):
-        return Index(take, cut[0], axes[cut[0]].start, tuple(result), contiguous)
-    return Index(take, None, None, tuple(result), contiguous)
+    width = _narrow(axes[cut[0]], shape[cut[0]]) if len(cut) == 1 else 0
+    if width:
+        return Index(take, cut[0], axes[cut[0]].start, width, tuple(result), contiguous)
+    return Index(take, None, None, 0, tuple(result), contiguous)

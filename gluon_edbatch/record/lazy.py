@@ -267,7 +267,9 @@ class LazyArray(NDArray):
         value, shape = self, index.shape or (1,)
         rows = self._store.spec.dtype is not np.bool_  # of truth values `slice` is all there is
         if index.position is not None and rows:
-            value = recording.operation(_row_of, (self, index.position), {'axis': index.axis})
+            value = recording.operation(
+                _rows_of, (self, index.position), {'axis': index.axis, 'width': index.width}
+            )
         elif index.take is not None:
             value = recording.operation(index.take, (self,), {})
         if value is not self and index.contiguous:
@@ -677,7 +679,9 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         value: Any = self
         rows = self._store.spec.dtype is not np.bool_  # of truth values `slice` is all there is
         if index.position is not None and rows:
-            value = recording.operation(_row_of, (self, index.position), {'axis': index.axis})
+            value = recording.operation(
+                _rows_of, (self, index.position), {'axis': index.axis, 'width': index.width}
+            )
         elif index.take is not None:
             value = recording.operation(_operator('slice'), (self,), index.take.keywords)
         if value.shape != index.shape:
@@ -695,8 +699,8 @@ def _reshaped(value: NDArray, shape: tuple[int, ...]) -> NDArray:
     return mx.np.ndarray.reshape(value, shape)
 
 
-def _row_of(value: LazyArray, position: int, axis: int) -> Any:
-    return _operator('slice_axis')(value, axis=axis, begin=position, end=position + 1)
+def _rows_of(value: LazyArray, position: int, axis: int, width: int) -> Any:
+    return _operator('slice_axis')(value, axis=axis, begin=position, end=position + width)
 
 
 @cache

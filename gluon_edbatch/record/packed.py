@@ -18,7 +18,7 @@ from ..subgraph.node_type import NodeType
 from ..subgraph.padded import ProvedPadding
 from ..subgraph.padding_proof import all_linked
 from ..subgraph.sentences import inverse, lengths_first
-from ..subgraph.spec import Spec
+from ..subgraph.spec import Spec, spec_of
 from .calls import Callee, Form, Nothing, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
@@ -254,6 +254,14 @@ def _in_shape(
         return recording.value_type(store, -2 * len(recording.arrays))
     form = _reshaping_form(recording, leaf._store.spec, spec.shape, order)
     return recording.value_type(store, recording.append_call(form, [leaf])._id)
+
+
+def in_one_row(recording: Any, leaf: LazyArray) -> LazyArray:
+    """Return a value (k,) as one row, (1, k)."""
+    spec = leaf._store.spec
+    return _in_shape(
+        recording, leaf, recording.store(spec_of((1, *spec.shape), spec.dtype, spec.ctx))
+    )
 
 
 def unpacked(recording: Any, args: Sequence[Any]) -> list[Any]:

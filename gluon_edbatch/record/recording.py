@@ -55,7 +55,7 @@ from .packed import (
     unpacked,
 )
 from .refused import current_model_call, refused_call
-from .scalar_promotion import Varying, with_number
+from .scalar_promotion import Varying, with_number, words_of_sentence
 from .several import concat, concat_form, form_of_any_number, ragged_unknown
 from .shared import Sharing
 from .sites import current_site
@@ -329,6 +329,9 @@ class Recording(Forms):
         )
         if any(leaf._store.packed for leaf in leaves):
             leaves = [stacked(self, leaf) for leaf in leaves]
+            words = None if shared else words_of_sentence(self, op, attrs, leaves)
+            if words is not None:
+                return words
             of_pairs = None if shared else form_of_pairs(self, op, attrs, leaves)
             if of_pairs is not None:
                 return self.append_call(of_pairs, leaves)

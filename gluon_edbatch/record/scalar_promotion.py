@@ -7,13 +7,15 @@ from typing import Any, Optional
 import numpy as np
 
 from ..ops.attrs import Attrs
-from ..ops.numbers import Numbered
+from ..ops.numbers import Numbered, position, taken
 from ..ops.registry import op_of
 from ..subgraph.spec import ArenaKey, Spec, spec_of
 from .calls import Form
+from .families import packed_operator_call
 from .forms import key_of
 from .inputs import SCALAR_DTYPE
 from .lazy import LazyArray, RaggedArray
+from .packed import but_for_lengths, in_one_row, packed_value
 
 Text = tuple[tuple[str, str], ...]  # attributes
 _MOST_CONSTANTS = 8
@@ -76,6 +78,36 @@ def with_number(
     if form is None:
         form = recording.forms_by_key[key] = recording.form_of_numbered(op, numbered, leaves)
     return None if form.node_type.alone else (leaves, form)
+
+
+def words_of_sentence(
+    recording: Any, op: str, attrs: Text, leaves: Sequence[LazyArray]
+) -> Optional[LazyArray]:
+    """Return some words of a packed sentence: a narrow slice of which the beginning varies, or what
+    ``take`` finds at a few positions. Several words are packed themselves. None for other calls."""
+    leaf = leaves[0]
+    store = leaf._store
+    if store.packed != 1 or store.spec.ctx != recording.ctx:
+        return None
+    numbers: Any = None
+    if op == 'slice_axis':
+        numbered = position(Attrs(attrs), store.shape, store.spec.dtype)
+        key = op, *but_for_lengths([store.token])  # of any width
+        varying = recording.varying.setdefault(key, Varying(op, (), store.spec))
+        if numbered is None or not varying.varies(attrs, leaf._id):
+            return None
+        numbers = _numbers_of_rows(recording, numbered, 1)
+    elif op == 'take' and leaves[1].dtype is np.float32 and len(leaves[1].shape) == 1:
+        numbered = taken(Attrs(attrs), store.shape, store.spec.dtype, leaves[1].shape[0])
+        numbers = in_one_row(recording, leaves[1])
+    if numbers is None or numbered is None or numbered.rest[0] != ('axis', '1'):
+        return None
+    given = [leaf, numbers]
+    call = packed_operator_call(recording, op, numbered.rest, given, numbered=numbered)
+    found = None if call is None else call.record(recording, given)
+    if found is None or ('width', '1') in numbered.rest:
+        return found
+    return packed_value(recording, found)
 
 
 @np.errstate(over='ignore')  # an infinity, as MXNet's

@@ -226,6 +226,25 @@ class Documents(edb.AutoBatchMixin, gluon.Block):
 
 # --- operators that move the axis of the words --------------------------------------------------
 
+
+def _middle(x: Any) -> Any:
+    """All words of (1, L, C), and two from the middle again."""
+    length = x.shape[1]
+    return nd.concat(x, x[:, length // 2 : min(length, length // 2 + 2)] * 0.5, dim=1)
+
+
+def _ends(x: Any) -> Any:
+    """All words of (1, L, C), and the last and the first of them again."""
+    return nd.concat(x, nd.take(x, nd.array([x.shape[1] - 1, 0]), axis=1), dim=1)
+
+
+# What comes first outside of blocks, where the number of words is known.
+FIRST: dict[str, Callable[..., Any]] = {
+    'as it is': lambda x: x,
+    'middle': _middle,
+    'ends': _ends,
+    'word': lambda x: nd.broadcast_sub(x, x[:, x.shape[1] // 2].expand_dims(1)),
+}
 # By the shape of what they read and return: words are the axis that is L.
 MOVES: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {
     '1LC': {
@@ -364,14 +383,16 @@ class Moved(edb.AutoBatchMixin, gluon.Block):
         with self.name_scope():
             self.layer = nn.Dense(WIDTH, flatten=False, in_units=WIDTH)
             self.chain = self.maker(draw)
+        self.first = 'as it is' if self.in_block else draw.choice(list(FIRST))
 
     def forward(self, x):
-        x = self.layer(x)
+        x = FIRST[self.first](self.layer(x))
         return self.chain(x) if self.in_block else self.chain.hybrid_forward(nd, x)
 
     def __repr__(self) -> str:
         where, steps = 'in a block' if self.in_block else 'outside', self.chain.steps
-        return f'moved {where}: {[name for _, name in steps]}, end {self.chain.end}'
+        names = [self.first, *[name for _, name in steps]]
+        return f'moved {where}: {names}, end {self.chain.end}'
 
 
 # --- two sentences ------------------------------------------------------------------------------

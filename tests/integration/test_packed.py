@@ -12,6 +12,7 @@ from mxnet import autograd, gluon
 import gluon_edbatch as edb
 from gluon_edbatch.ops.registry import OPS
 from gluon_edbatch.testing import assert_matches_eager
+from tests.support.cases import in_one_test
 from tests.support.oracle import plans_moved_by_hand
 from tests.support.tiers import sampled
 
@@ -498,3 +499,68 @@ def test_sentences_and_ragged_values_are_joined_by_width():
         for x, y in zip(samples, values):
             expected = np.concatenate([sentences_of(x).asnumpy(), words(x[0]).asnumpy()[None]], 2)
             np.testing.assert_allclose(y.asnumpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+class Spans(gluon.Block):
+    """Some words of an encoded sentence, which each sample names."""
+
+    def __init__(self, cut):
+        super().__init__()
+        self._cut = cut
+        with self.name_scope():
+            self.encoder = gluon.nn.Dense(UNITS, flatten=False, in_units=UNITS)
+            self.after = gluon.nn.Dense(3, flatten=False, in_units=UNITS)
+
+    def forward(self, sample):
+        """Scores of the words that are cut out."""
+        x, begin, end = sample
+        return self.after(edb.nd.relu(self._cut(self.encoder(x), begin, end))).sum(axis=1)
+
+
+CUTS = {
+    'slice': lambda h, begin, end: h[:, begin:end],
+    'slice of a slice': lambda h, begin, end: h[:, begin:][:, : end - begin],
+    'slice_axis': lambda h, begin, end: h.slice_axis(axis=1, begin=begin, end=end),
+    'word': lambda h, begin, end: h[:, begin].expand_dims(1),
+    'take': lambda h, begin, end: edb.nd.take(h, mx.nd.array([begin, end - 1]), axis=1),
+    'take one': lambda h, begin, end: mx.nd.take(h, mx.nd.array([end]), axis=1),
+    'take beyond': lambda h, begin, end: mx.nd.take(h, mx.nd.array([end, -1, 99]), axis=1),
+    'take and wrap': lambda h, begin, end: mx.nd.take(h, mx.nd.array([9]), axis=1, mode='wrap'),
+    'columns': lambda h, begin, end: edb.nd.tile(
+        mx.nd.take(h, mx.nd.array([begin, 1]), axis=2), (1, 1, UNITS // 2)
+    ),
+    'written': lambda h, begin, end: h[:, begin:end] * 2 + h[:, begin:end].mean(),
+}
+
+
+def spans(generator=None):
+    """Sentences, and the first word and the one behind the last word of a span in each."""
+    generator = generator or np.random.RandomState(2)
+    samples = []
+    for x in sentences(lengths=(*LENGTHS, *LENGTHS)):
+        begin, end = sorted(generator.choice(x.shape[1] + 1, 2, replace=False).tolist())
+        samples.append((x, begin, end))
+    return samples
+
+
+@in_one_test('name', CUTS)
+@in_one_test('native', [True, False])
+def test_spans_that_samples_name(name, native):
+    net = Spans(CUTS[name])
+    net.initialize(mx.init.Normal(0.3))
+    with edb.compile_options(native=native):
+        assert_matches_eager(net, spans(), blocks=[net.encoder, net.after], schedulers=['agenda'])
+
+
+@in_one_test('name, most', [('slice', 4), ('slice_axis', 4), ('take', 1), ('take beyond', 1)])
+def test_spans_of_one_width_are_one_batch(name, most):
+    net, samples = Spans(CUTS[name]), spans()
+    net.initialize(mx.init.Normal(0.3))
+    widths = len({end - begin for _, begin, end in samples})
+    found = batches(net, samples)
+    cut = 'take' if 'take' in name else 'slice_axis'
+    # The first slice of the scope has a type of its own.
+    assert sum(count for each, count in found.items() if each.startswith(cut)) <= (
+        1 if cut == 'take' else 1 + widths
+    )
+    assert [count for each, count in found.items() if each.startswith('Dense')][1:] == [1]

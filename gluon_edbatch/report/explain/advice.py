@@ -175,9 +175,8 @@ _BY_LENGTH = {
     'buckets': 'Leave the compile option buckets on.',
 }
 _SLICES = (
-    'One position at a time is data: y[:, i], or mx.nd.stack(y[:, i], y[:, i + 1], axis=1) for '
-    'a slice of two. Positions that a loop takes of one array are views, which cost little. Slices '
-    'of different lengths have different shapes.'
+    'Where a slice y[:, i:j] of up to 16 positions begins is data. Wider slices, and slices of '
+    'different widths, have different shapes.'
 )
 _FOR_NUMBERS = {
     'clip': 'Write mx.nd.minimum(mx.nd.maximum(y, low), high), where numbers are data.',
