@@ -226,6 +226,20 @@ def packed_if_free(recording: Any, leaf: LazyArray) -> LazyArray:
     return leaf if recording.held(leaf) is None else packed_value(recording, leaf)
 
 
+def packed_beside(recording: Any, leaves: list[LazyArray]) -> list[LazyArray]:
+    """Return values with arrays of the user packed, too, that are as long as a packed one."""
+    packed = [leaf._store for leaf in leaves if leaf._store.packed > 0]
+    lengths = {store.shape[store.packed]: store.packed for store in packed}
+    found = list(leaves)
+    for place, leaf in enumerate(leaves):
+        axes = {axis: lengths[size] for axis, size in enumerate(leaf.shape) if size in lengths}
+        same = [axis for axis, other in axes.items() if axis == other]
+        axis = (same or [*axes, 0])[0]
+        if axis and not leaf._store.packed and recording.held(leaf) is not None:
+            found[place] = packed_value(recording, leaf, axis)
+    return found
+
+
 def packed_value(recording: Any, leaf: LazyArray, axis: int = 1) -> LazyArray:
     """Return a value with L positions along an axis, (1, L, ...), as L rows, packed once for all
     calls; any other as it is."""

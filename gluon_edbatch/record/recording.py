@@ -51,6 +51,7 @@ from .packed import (
     known_packed,
     pack_again,
     packed_before,
+    packed_beside,
     packed_if_free,
     unpacked,
 )
@@ -335,7 +336,12 @@ class Recording(Forms):
             of_pairs = None if shared else form_of_pairs(self, op, attrs, leaves)
             if of_pairs is not None:
                 return self.append_call(of_pairs, leaves)
-            packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
+            beside = packed_beside(self, leaves)
+            packed = packed_operator_call(self, op, attrs, beside, shared, arrays)
+            if packed is None:
+                packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
+            else:
+                leaves = beside
             joins = fuses and not shared
             found = None
             if packed is not None and not (joins and packed.of_pairs):

@@ -244,7 +244,19 @@ FIRST: dict[str, Callable[..., Any]] = {
     'middle': _middle,
     'ends': _ends,
     'word': lambda x: nd.broadcast_sub(x, x[:, x.shape[1] // 2].expand_dims(1)),
+    'masked': lambda x: nd.broadcast_mul(x, _given(x.shape[1], 1) % 2),
+    'beside an array': lambda x: x + nd.tanh(_given(x.shape[1], WIDTH)),
+    'weighed': lambda x: nd.broadcast_add(
+        x, nd.batch_dot(_given(x.shape[1], 1).swapaxes(1, 2) * 0.1, x)
+    ),
 }
+
+
+def _given(length: int, width: int) -> Any:
+    """An array (1, L, C) of the user."""
+    return nd.arange(length * width).reshape((1, length, width))
+
+
 # By the shape of what they read and return: words are the axis that is L.
 MOVES: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {
     '1LC': {

@@ -564,3 +564,49 @@ def test_spans_of_one_width_are_one_batch(name, most):
         1 if cut == 'take' else 1 + widths
     )
     assert [count for each, count in found.items() if each.startswith('Dense')][1:] == [1]
+
+
+class Beside(gluon.Block):
+    """A layer over a sentence, and an operator on its result and on an array of the user."""
+
+    def __init__(self, function):
+        super().__init__()
+        self._function = function
+        with self.name_scope():
+            self.layer = gluon.nn.Dense(UNITS, flatten=False, in_units=UNITS)
+
+    def forward(self, x):
+        """Use the array as the function says."""
+        return self._function(self.layer(x), x.shape[1])
+
+
+def given(length, *shape):
+    """An array of the user with numbers of either sign, one for each sentence's length."""
+    draw = np.random.RandomState(length)
+    return mx.nd.array(draw.normal(size=[length if each is None else each for each in shape]))
+
+
+BESIDE = {
+    'mask': lambda h, n: h * (given(n, 1, None, 1) > 0),
+    'array': lambda h, n: edb.nd.tanh(h + given(n, 1, None, UNITS)),
+    'labels': lambda h, n: edb.nd.pick(edb.nd.log_softmax(h), given(n, 1, None) * 3),
+    'columns': lambda h, n: edb.nd.concat(h, given(n, 1, None, 3), dim=2),
+    'weights': lambda h, n: edb.nd.batch_dot(given(n, 1, 1, None), h),
+    'products': lambda h, n: edb.nd.batch_dot(given(n, 1, None, 3), h, transpose_a=True),
+    'choice': lambda h, n: edb.nd.where(given(n, 1, None, UNITS) > 0, h, h * 0.5),
+    'of both': lambda h, n: edb.nd.batch_dot(h, given(n, 1, None, UNITS), transpose_b=True).sum(2),
+    'of one width': lambda h, n: edb.nd.broadcast_mul(h, given(3, 1, 1, UNITS)),
+}
+
+
+@in_one_test('name', BESIDE)
+@in_one_test('native', [True, False])
+def test_arrays_of_the_user_beside_sentences(name, native):
+    net = Beside(BESIDE[name])
+    net.initialize(mx.init.Normal(0.3))
+    samples = sentences(lengths=(*LENGTHS, UNITS))  # one that is as long as it is wide
+    with edb.compile_options(native=native):
+        assert_matches_eager(net, samples, blocks=[net.layer], schedulers=['agenda'])
+    found = batches(net, samples)
+    found = {each: count for each, count in found.items() if not each.startswith('lay out')}
+    assert sum(found.values()) <= 8, found
