@@ -22,9 +22,9 @@ from ..subgraph.spec import Spec, spec_of
 from .calls import Callee, Form, Nothing, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
-from .packed_types import one_row, packed_spec, type_of_packed
+from .packed_types import one_row, packed_kind, packed_spec, type_of_packed
 from .remembered import Maker, remember
-from .stores import ShownAs, Store, StoreKind
+from .stores import Store, StoreKind
 
 LAY_OUT = 'lay out a sentence'  # as rows, or rows as a sentence: an operator that no user calls
 
@@ -248,10 +248,7 @@ def packed_value(recording: Any, leaf: LazyArray, axis: int = 1) -> LazyArray:
         return leaf
     known = recording.packed.get(leaf._id)
     if known is None or known._store.packed != axis or known._store.shape != store.shape:
-        rows = recording.stores_by_kind.get((store, axis))
-        if rows is None:
-            rows = recording.store(packed_spec(leaf, axis), ShownAs(store.shape, axis))
-            recording.stores_by_kind[store, axis] = rows
+        rows = recording.store(*packed_kind(store.spec, axis))
         order = () if axis == 1 else lengths_first(len(store.shape), (axis,))
         known = recording.packed[leaf._id] = _in_shape(recording, leaf, rows, order)
     return known

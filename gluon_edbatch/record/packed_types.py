@@ -1,6 +1,7 @@
 """Find the batch signature of calls on packed sentences of any length (see `packed`)."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Optional
 from weakref import WeakSet
 
@@ -18,6 +19,7 @@ from ..subgraph.sentences import sentences_first, whole_sentences
 from ..subgraph.spec import Spec, spec_of
 from .lazy import LazyArray
 from .remembered import Maker
+from .stores import ShownAs
 
 _packed: 'WeakSet[NodeType]' = WeakSet()  # the types of packed calls
 
@@ -167,7 +169,12 @@ def one_row(spec: Spec) -> Spec:
 def packed_spec(value: LazyArray, axis: int) -> Spec:
     """Return the spec of a value whose positions are along an axis, with a row for each."""
     spec = value._store.spec
-    if value._store.packed or not axis:
-        return spec
+    return spec if value._store.packed or not axis else packed_kind(spec, axis)[0]
+
+
+@lru_cache(1 << 12)  # each sentence asks
+def packed_kind(spec: Spec, axis: int) -> tuple[Spec, ShownAs]:
+    """Return what `Recording.store` takes for values of a spec that are packed along an axis."""
     shape = spec.shape
-    return spec_of((shape[axis], *shape[1:axis], *shape[axis + 1 :]), spec.dtype, spec.ctx)
+    rows = shape[axis], *shape[1:axis], *shape[axis + 1 :]
+    return spec_of(rows, spec.dtype, spec.ctx), ShownAs(shape, axis)
