@@ -54,7 +54,7 @@ cdef class Callee:
     cdef public bint recorded, has_states
     cdef public Py_ssize_t children
     cdef public Prefix first
-    cdef public dict packed
+    cpdef bint changed(self) except -1
 
 @cython.final
 cdef class Form:
@@ -99,7 +99,7 @@ cdef class CallLog(Entered):
     @cython.locals(value=lazy.LazyArray, positions=tuple, axes=tuple, axis=Py_ssize_t,
                    length=Py_ssize_t, own=Py_ssize_t, place=Py_ssize_t, position=Py_ssize_t,
                    shape=tuple)
-    cdef Form _form_of_sentences(self, object call, list values, Py_ssize_t before)
+    cdef Form _form_of_sentences(self, object call, Callee callee, list values, Py_ssize_t before)
     @cython.locals(store=Store, after=Prefix)
     cdef Prefix _follow_value(self, Prefix prefix, lazy.LazyArray value)
     @cython.locals(form=Form)

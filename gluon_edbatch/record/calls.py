@@ -129,7 +129,7 @@ class Prefix:
         self.place = 0
         self.signature: Any = None
         self.kinds: Optional[list[Any]] = None  # of all arguments, if this is not in the tree
-        self.packed: dict[tuple, Any] = {}  # of a root: calls that are packed, see `packed_before`
+        self.packed: dict[tuple, Any] = {}  # of a root: see `packed_before`
         self._last = None
         self._others: dict[Any, Prefix] = {}
 
@@ -181,7 +181,10 @@ class Callee:
         self.hooks = getattr(block, '_forward_hooks', None)
         self.pre_hooks = getattr(block, '_forward_pre_hooks', None)
         self.first: Any = None  # where the search for the form of a call begins
-        self.packed: dict[tuple, Any] = {}  # calls that are packed, by kinds but for lengths
+
+    def changed(self) -> bool:
+        """Return whether containers among the block's attributes have changed."""
+        return self.mutable is not None and self.mutable[1] != contents(self.mutable[0])
 
 
 class Form:
@@ -384,7 +387,7 @@ class CallLog(Entered):
             values, self._sentences = self._sentences, []
             sentences = None if prefix is None else self.sentences_at.get(prefix)
             if sentences is not None:
-                form = self._form_of_sentences(sentences, values, args_before)
+                form = self._form_of_sentences(sentences, callee, values, args_before)
         if (
             form is not None
             and form.lengths != _ANY
@@ -407,7 +410,7 @@ class CallLog(Entered):
         self.node_lengths.size = lengths
         del self.scalars[scalars:]
 
-    def _form_of_sentences(self, call, values, before):
+    def _form_of_sentences(self, call, callee, values, before):
         """Return the form of a call on these sentences, whose packed values replace them among the
         arguments that were appended. None if they have several lengths, or take a call to pack."""
         positions, axes, length = call.positions, call.axes, 0
@@ -422,15 +425,17 @@ class CallLog(Entered):
                 if axis > 1:
                     return None
                 known = self.packed.get(value._id)
-                value = self.packed_if_free(value) if known is None else known
+                value = self.packed_value(value, 1, True) if known is None else known
                 if not value._store.packed:
                     return None
             position = positions[place]
             self.node_args.items[before + position] = value._id
-        if length < call.shortest or (call.mutable is not None and call.changed()):
+        if length < call.shortest:
             return None
-        form = call.forms.get(length)
-        return call.form(self, dict.fromkeys(positions, length)) if form is None else form
+        form = self.forms_by_key.get((call, length))
+        if form is None and not callee.changed():
+            form = call.form(self, dict.fromkeys(positions, length), callee)
+        return form
 
     def _form_at(self, prefix, callee):
         """Return the form that this recording has at a node of the search tree, or makes of the

@@ -21,7 +21,7 @@ from ..subgraph.trace import StaticGraph, describe
 from .calls import Callee, Form
 from .forms import Forms
 from .lazy import LazyArray, RaggedArray
-from .packed import LAY_OUT, PackedCall, but_for_lengths, packed_call
+from .packed import LAY_OUT, PackedCall, packed_call
 from .packed_types import is_packed
 from .remembered import (
     Maker,
@@ -44,7 +44,7 @@ class Family:
     def __init__(self, shapes: Sequence[Shape], mode: Mode, dtypes: Sequence[Any]):
         self.padding: Optional[ProvedPadding] = None  # None before two calls that differ
         self._mode, self._dtypes = mode, dtypes
-        self.packed: dict[Any, Any] = {}  # types of calls on packed values (see `packed_call`)
+        self.packed: dict[Any, Any] = {}  # how calls on packed values are recorded
         self._shapes = shapes  # of the first call
 
     def padding_for(
@@ -101,7 +101,6 @@ def packed_block_call(
     if first:
         _first_shapes[block][key] = ()
         decide_padding_anew()
-    mutable = forms.model.containers_of(block)
     mark = forms.model.mark_of(block)
     types = types_of(block, mark)
     family = types.setdefault(
@@ -112,7 +111,7 @@ def packed_block_call(
     if padding is None:
         return None
     maker = Maker(describe(block), types, (template, ()), (template, mark))
-    return packed_call(forms, maker, padding, family.packed, leaves, block, mutable)
+    return packed_call(forms, maker, padding, family.packed, leaves)
 
 
 def _shapes(leaves: Sequence[Any]) -> tuple[Shape, ...]:
@@ -131,18 +130,15 @@ def packed_operator_call(
     """Return how to record an operator with packed arguments, and weights at the positions
     `shared`; None if it is not recorded packed. `attrs` are those of `numbered` if it is given."""
     stores = [leaf._store for leaf in leaves]
-    packed = tuple([store.packed for store in stores])
-    if SEVERAL in packed or () in [store.shape for store in stores]:
+    if SEVERAL in [store.packed for store in stores] or () in [store.shape for store in stores]:
         return None
-    key = ('packed', op, attrs, packed, shared, *map(id, arrays), *but_for_lengths(stores))
+    key = ('packed', op, attrs, shared, *map(id, arrays), *stores)
     if key not in forms.forms_by_key:
         axes = {i: store.packed for i, store in enumerate(stores) if store.packed}
         maker, graph = forms.maker_of_operator(op, attrs, leaves, shared, arrays, numbered)
         padding, known = operator_padding(forms, maker, graph, axes, leaves)
         forms.shared.update([(id(array), array) for array in arrays])
-        call = forms.forms_by_key[key] = packed_call(forms, maker, padding, known, leaves)
-        if call is not None:
-            forms.forms_by_key[(call.node_type,)] = call
+        forms.forms_by_key[key] = packed_call(forms, maker, padding, known, leaves)
     return forms.forms_by_key[key]
 
 
@@ -236,7 +232,7 @@ def operator_padding(
     leaves: Sequence[LazyArray],
 ) -> tuple[ProvedPadding, dict[Any, Any]]:
     """Return the proved padding of an operator on arguments that are padded along these axes, and a
-    dict of types on packed ones (see `packed_call`)."""
+    dict that remembers calls on packed ones (see `packed_call`)."""
     shapes, pairs = _shapes(leaves), tuple(axes.items())
     alike = [
         (shape[: axes[i]] + shape[axes[i] + 1 :] if i in axes else shape, leaf.dtype)

@@ -7,13 +7,11 @@ each sequence (`Kind.PACKED`), if a backend supports that. A sequence (L, 1, ...
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import mxnet as mx
-from mxnet import gluon
 
 from ..ops.attrs import Shape
-from ..subgraph.fingerprint import contents
 from ..subgraph.node_type import NodeType
 from ..subgraph.padded import ProvedPadding
 from ..subgraph.padding_proof import all_linked
@@ -23,40 +21,36 @@ from .calls import Callee, Form, Nothing, Number, Ragged
 from .forms import Forms
 from .lazy import LazyArray
 from .packed_types import one_row, packed_kind, packed_spec, type_of_packed
-from .remembered import Maker, remember
+from .remembered import Maker, Remembered, remember
 from .stores import Store, StoreKind
 
 LAY_OUT = 'lay out a sentence'  # as rows, or rows as a sentence: an operator that no user calls
 
 
-class PackedCall(NamedTuple):
-    """Tell how calls with packed arguments at some positions are recorded, for any length.
+class PackedCall:
+    """Tell all recordings how calls with packed arguments at some positions are recorded, for any
+    length.
 
-    `axes` tells where these arguments have their positions: (L, 1, ...) at 0, (1, L, ...) at 1.
-    `linked` has pairs of them that must be equally long. `results` tells of each result which axes
-    have lengths; none if it is no packed sentence. `forms` maps lengths to forms: one length, or
-    that of each argument. `block` and `mutable` are as in `Form`.
+    `along` tells where these arguments have their positions: (L, 1, ...) at 0, (1, L, ...) at 1.
+    `results` tells of each result which axes have lengths; none if it is no packed sentence.
     """
 
-    node_type: NodeType
-    positions: tuple[int, ...]
-    block: Optional[gluon.Block]
-    mutable: Optional[tuple]
-    forms: dict[Any, Form]
-    kinds: dict[Any, Any]  # what later scopes make the forms of, by lengths
-    axes: tuple[int, ...]
-    results: tuple[tuple[int, ...], ...]
-    linked: frozenset[tuple[int, int]]
-    is_one_length: bool
-    shortest: int = 1  # length
+    def __init__(self, node_type: NodeType, padding: ProvedPadding):
+        self.node_type = node_type
+        self.along = dict(sorted(padding.axes.items()))
+        self.positions, self.axes = tuple(self.along), tuple(self.along.values())
+        self.results = tuple([tuple([each.axis for each in own]) for own in padding.results])
+        self.linked = padding.linked  # pairs of arguments that must be equally long
+        self.is_one_length = all_linked(padding.axes, padding.linked)
+        self.shortest = padding.least_length
+        self.kinds: dict[Any, Remembered] = {}  # what makes forms, by lengths
 
     def lengths(self, leaves: Sequence[LazyArray]) -> dict[int, int]:
         """Return the length of each packed argument, by position. None at all if some that must be
         equal differ, a window does not fit, or an argument does not fit the type."""
         lengths = {}
-        along = dict(zip(self.positions, self.axes))
         for position, (leaf, argument) in enumerate(zip(leaves, self.node_type.arguments)):
-            store, axis = leaf._store, along.get(position)
+            store, axis = leaf._store, self.along.get(position)
             if axis is not None:
                 fits = (not axis or store.shape[0] == 1) and store.packed in (0, axis)
                 lengths[position] = store.shape[axis] if fits else 0
@@ -79,45 +73,46 @@ class PackedCall(NamedTuple):
         """Whether a result has a row for each pair of positions."""
         return any(len(axes) > 1 for axes in self.results)
 
-    def changed(self) -> bool:
-        """Return whether containers among the block's attributes have changed (see `Form`)."""
-        return self.mutable is not None and self.mutable[1] != contents(self.mutable[0])
-
-    def form(self, forms: Forms, lengths: Mapping[int, int]) -> Form:
-        """Return the form of calls on sequences of these lengths, by position."""
-        first = lengths[self.positions[0]]
-        key = first if self.is_one_length else tuple(lengths.values())
-        form = self.forms.get(key)
-        if form is None:
-            kind = self.kinds.get(key)
-            form = None if kind is None else forms.form_again(kind, self.block, self.mutable)
+    def form(
+        self, forms: Forms, lengths: Mapping[int, int], callee: Optional[Callee] = None
+    ) -> Form:
+        """Return a recording's form of calls on sequences of these lengths, by position."""
+        every = tuple(lengths.values())
+        length = every[0] if self.is_one_length else every
+        form = forms.forms_by_key.get((self, length))
+        if form is None or form.changed():
+            block, mutable = (callee.block, callee.mutable) if callee else (None, None)
+            kind = self.kinds.get(length)
+            form = None if kind is None else forms.form_again(kind, block, mutable)
             if form is None:
-                rows = 1 if self.node_type.packed else first
-                own = self.block, self.mutable, lengths, self.results
+                rows = 1 if self.node_type.packed else every[0]
+                own = block, mutable, lengths, self.results
                 form = forms.new_form(self.node_type, rows, *own)
-                remember(self.kinds, key, forms.remembered_form(form))
-            self.forms[key] = form
+                remember(self.kinds, length, forms.remembered_form(form))
+            forms.forms_by_key[self, length] = form
         return form
 
     def values(self, recording: Any, leaves: Sequence[LazyArray]) -> list[LazyArray]:
         """Return the arguments of a call, with sentences packed as rows, and states as one row."""
-        values = list(leaves)
-        along = dict(zip(self.positions, self.axes))
+        values, along = list(leaves), self.along
         for position, leaf in enumerate(leaves):
             spec = leaf._store.spec
             if along.get(position):
                 values[position] = packed_value(recording, leaf, along[position])
             elif position not in along and self._spec_of_other(spec) is not spec:
-                values[position] = _in_shape(recording, leaf, recording.store(one_row(spec)))
+                array, store = recording.held(leaf), recording.store(one_row(spec))
+                values[position] = _in_shape(recording, leaf, array, store)
         return values
 
-    def record(self, recording: Any, leaves: Sequence[LazyArray]) -> Any:
-        """Record one call on packed values; return its results as lazy values, or None if the
-        arguments do not fit (see `lengths`)."""
+    def record(
+        self, recording: Any, leaves: Sequence[LazyArray], callee: Optional[Callee] = None
+    ) -> Any:
+        """Record one call of a callee, or of an operator, on packed values; return its results as
+        lazy values, or None if the arguments do not fit (see `lengths`)."""
         lengths = self.lengths(leaves)
         if not lengths:
             return None
-        form = self.form(recording, lengths)
+        form = self.form(recording, lengths, callee)
         return recording.append_call(form, self.values(recording, leaves))
 
     def find_again(
@@ -127,7 +122,7 @@ class PackedCall(NamedTuple):
         if not self.is_one_length or {Number, Ragged, Nothing}.intersection(kinds):
             return
         places = [at for at, kind in enumerate(kinds) if kind.__class__ is StoreKind]
-        found, along = list(kinds), dict(zip(self.positions, self.axes))
+        found, along = list(kinds), self.along
         for position, (at, leaf) in enumerate(zip(places, leaves)):
             store = leaf._store
             if position in along:
@@ -144,26 +139,15 @@ class PackedCall(NamedTuple):
 def packed_before(recording: Any, callee: Callee, key: tuple) -> Optional[PackedCall]:
     """Return how packed calls with arguments of these kinds are recorded, if one was in this scope
     or an earlier one. `key` is from `but_for_lengths`."""
-    packed = callee.packed.get(key)
-    if packed is None:
-        known = callee.first.packed.get(key)
-        if known is not None and (
-            known.node_type in recording.watched or recording.watch_type(known.node_type)
-        ):
-            packed = known._replace(block=callee.block, mutable=callee.mutable, forms={})
-            callee.packed[key] = packed
-    return packed
-
-
-def pack_again(callee: Callee, key: tuple, packed: PackedCall) -> None:
-    """Let calls of this scope and later ones be packed so (see `packed_before`)."""
-    callee.packed[key] = packed
-    remember(callee.first.packed, key, packed._replace(block=None, mutable=None, forms={}))
+    known = callee.first.packed.get(key)
+    if known is None or known.node_type in recording.watched:
+        return known
+    return known if recording.watch_type(known.node_type) else None
 
 
 def known_packed(recording: Any, callee: Callee, args: Sequence[Any]) -> Optional[PackedCall]:
     """Return how an operator's packed calls are recorded, if one of another length was."""
-    if not (callee.packed or callee.first.packed) or not all(
+    if not callee.first.packed or not all(
         [arg.__class__ is recording.value_type and arg._store.packed for arg in args]
     ):
         return None
@@ -186,44 +170,22 @@ def packed_call(
     padding: ProvedPadding,
     known: dict[Any, Any],
     leaves: Sequence[LazyArray],
-    block: Optional[gluon.Block] = None,
-    mutable: Optional[tuple] = None,
 ) -> Optional[PackedCall]:
-    """Return how calls with a proved padding are recorded on packed values; None if that is
-    impossible.
-
-    `known` remembers types, and what makes their forms. `block` and `mutable` are as in `Form`.
-    """
+    """Return how calls with a proved padding are recorded on packed values, which `known`
+    remembers; None if that is impossible."""
     if padding.graph is None:
         return None
     if any(leaves[i]._store.packed not in (0, axis) for i, axis in padding.axes.items()):
         return None
     key = forms.options, leaves[0].ctx, tuple(padding.axes.items())
     if key not in known:
-        known[key] = type_of_packed(forms, maker, padding, leaves), {}
-    node_type, kinds = known[key]
-    if node_type is None or not node_type.fits():
+        node_type = type_of_packed(forms, maker, padding, leaves)
+        known[key] = None if node_type is None else PackedCall(node_type, padding)
+    packed = known[key]
+    if packed is None or not packed.node_type.fits():
         return None
-    forms.watch_parameters(maker.name, node_type)
-    positions, axes = zip(*sorted(padding.axes.items()))
-    return PackedCall(
-        node_type,
-        positions,
-        block,
-        mutable,
-        {},
-        kinds,
-        axes,
-        tuple([tuple([each.axis for each in own]) for own in padding.results]),
-        padding.linked,
-        all_linked(padding.axes, padding.linked),
-        padding.least_length,
-    )
-
-
-def packed_if_free(recording: Any, leaf: LazyArray) -> LazyArray:
-    """Return a value (1, L, ...) as L rows if that takes no call; else as it is."""
-    return leaf if recording.held(leaf) is None else packed_value(recording, leaf)
+    forms.watch_parameters(maker.name, packed.node_type)
+    return packed
 
 
 def packed_beside(recording: Any, leaves: list[LazyArray]) -> list[LazyArray]:
@@ -240,26 +202,31 @@ def packed_beside(recording: Any, leaves: list[LazyArray]) -> list[LazyArray]:
     return found
 
 
-def packed_value(recording: Any, leaf: LazyArray, axis: int = 1) -> LazyArray:
+def packed_value(
+    recording: Any, leaf: LazyArray, axis: int = 1, is_free: bool = False
+) -> LazyArray:
     """Return a value with L positions along an axis, (1, L, ...), as L rows, packed once for all
-    calls; any other as it is."""
+    calls; any other as it is, and one that takes a call to pack if it must be free."""
     store = leaf._store
     if store.packed or len(store.shape) < 2 or store.shape[0] != 1:
         return leaf
     known = recording.packed.get(leaf._id)
     if known is None or known._store.packed != axis or known._store.shape != store.shape:
+        array = recording.held(leaf)
+        if is_free and array is None:
+            return leaf
         rows = recording.store(*packed_kind(store.spec, axis))
         order = () if axis == 1 else lengths_first(len(store.shape), (axis,))
-        known = recording.packed[leaf._id] = _in_shape(recording, leaf, rows, order)
+        known = recording.packed[leaf._id] = _in_shape(recording, leaf, array, rows, order)
     return known
 
 
 def _in_shape(
-    recording: Any, leaf: LazyArray, store: Store, order: Sequence[int] = ()
+    recording: Any, leaf: LazyArray, array: Any, store: Store, order: Sequence[int] = ()
 ) -> LazyArray:
-    """Return a value with the same elements, transposed if there is an `order` of its axes, as a
-    value of another store."""
-    array, spec = recording.held(leaf), store.spec
+    """Return a value, or the array that it holds, with the same elements as a value of another
+    store, transposed if there is an `order` of its axes."""
+    spec = store.spec
     if array is not None:
         recording.arrays.append((spec, recording.in_shape(array, spec.shape, order)))
         return recording.value_type(store, -2 * len(recording.arrays))
@@ -270,9 +237,8 @@ def _in_shape(
 def in_one_row(recording: Any, leaf: LazyArray) -> LazyArray:
     """Return a value (k,) as one row, (1, k)."""
     spec = leaf._store.spec
-    return _in_shape(
-        recording, leaf, recording.store(spec_of((1, *spec.shape), spec.dtype, spec.ctx))
-    )
+    store = recording.store(spec_of((1, *spec.shape), spec.dtype, spec.ctx))
+    return _in_shape(recording, leaf, recording.held(leaf), store)
 
 
 def unpacked(recording: Any, args: Sequence[Any]) -> list[Any]:

@@ -49,13 +49,13 @@ from .operator_dispatch import operator_called
 from .packed import (
     but_for_lengths,
     known_packed,
-    pack_again,
     packed_before,
     packed_beside,
-    packed_if_free,
+    packed_value,
     unpacked,
 )
 from .refused import current_model_call, refused_call
+from .remembered import remember
 from .scalar_promotion import Varying, with_number, words_of_sentence
 from .several import concat, concat_form, form_of_any_number, ragged_unknown
 from .shared import Sharing
@@ -73,7 +73,7 @@ class Recording(Forms):
     function_called = function_called
     fused_again = fused_again
     # what a value is in another form
-    packed_if_free = packed_if_free
+    packed_value = packed_value
     stacked = stacked
     concat = concat
     concat_form = concat_form
@@ -147,19 +147,21 @@ class Recording(Forms):
         if childless:
             kinds[-2 * callee.children :] = (Ragged, Nothing) * callee.children
         values = [self.number(leaf) if leaf.__class__ in (int, float) else leaf for leaf in leaves]
+        if callee.changed():
+            callee.first = self.root_of(callee)
         key = but_for_lengths(kinds)
         packed = packed_before(self, callee, key)
-        if packed is not None and not packed.changed():
-            found = packed.record(self, values)
+        if packed is not None:
+            found = packed.record(self, values, callee)
             if found is not None:
                 packed.find_again(self, callee, kinds, values)
                 return found
         template = tuple([flatten(arg, ARRAYS, []) for arg in args])
         packed = packed_block_call(self, callee, template, values)
-        found = None if packed is None else packed.record(self, values)
+        found = None if packed is None else packed.record(self, values, callee)
         if packed is not None and found is not None:
             callee.first = self.root_of(callee, packed.node_type.made_with[1])
-            pack_again(callee, key, packed)
+            remember(callee.first.packed, key, packed)
             return found
         if any([value._store.packed for value in values]):
             return self._block_unknown(callee, tuple(unpacked(self, args)))
@@ -196,7 +198,7 @@ class Recording(Forms):
         call = packed_block_call(self, callee, template, shown)
         if call is None:
             return None
-        return call.record(self, [stacked(self, each) for each in values])
+        return call.record(self, [stacked(self, each) for each in values], callee)
 
     def fused_operation(self, callee, args) -> Any:
         """Call MXNet's function of an operator on arguments that are not all values. If it fuses an
@@ -226,7 +228,7 @@ class Recording(Forms):
         self.joined = None
         packed = known_packed(self, callee, args)
         if packed is not None:
-            found = packed.record(self, args)
+            found = packed.record(self, args, callee)
             if found is not None:
                 packed.find_again(self, callee, [arg._store.token for arg in args], args)
                 return found
@@ -245,12 +247,13 @@ class Recording(Forms):
 
     def _learn_signature(self, callee, args, read: Sequence[int], form: Form) -> None:
         """Let later calls of an operator be recorded as this one, which reads these values."""
-        known = self.forms_by_key.get((form.node_type,)) if form.length else None
-        if known is not None and callee.function in HAND_ON and read == [args[0]._id]:
-            kinds = [arg._store.token for arg in args]
-            pack_again(callee, but_for_lengths(kinds), known)
-            known.find_again(self, callee, kinds, args)
-            return  # a node for this length would hide that for any length
+        if form.length and callee.function in HAND_ON and read == [args[0]._id]:
+            packed = self.forms_by_key.get(('packed', *form.node_type.made_with, args[0]._store))
+            if packed is not None:
+                kinds = [arg._store.token for arg in args]
+                remember(callee.first.packed, but_for_lengths(kinds), packed)
+                packed.find_again(self, callee, kinds, args)
+                return  # a node for this length would hide that for any length
         prefix = self._prefix_of(callee, args, read)
         if prefix is not None:
             self.put_form(prefix, form)
