@@ -524,6 +524,12 @@ class CallLog(Entered):
             callee.joined = self.fused_before(place, every)
         if not fuses:
             return self.call(callee, args)
+        if self._are_values(every):  # some of them ragged
+            if callee.first is None:
+                callee.first = self.root_of(callee)
+            result = self._call_of_known_kind(callee, every)
+            if result is not None:
+                return result
         result = None if callee.joined is None else self.fused_again(callee.joined, args)
         return self.fused_operation(callee, every) if result is None else result
 

@@ -96,6 +96,9 @@ class Recording(Forms):
         self.stacked_values: dict[tuple, tuple[Store, int]] = {}  # see `elements.stacked`
         self.varying: dict[tuple, Varying] = {}
         self.joined: Optional[tuple] = None  # the last call of an operator that was fused
+        # The last call of an operator that was recorded on its arguments as they are: its form, and
+        # by id, which keeps nothing, these arguments and the result.
+        self._plain: Optional[tuple] = None
         self.expressions: list[ExpressionArray] = []  # those that were not recorded yet
         # of calls that other recordings recorded (see replay.py): forms of their kinds, and types
         self.adopted: dict[Any, Ints] = {}
@@ -203,10 +206,22 @@ class Recording(Forms):
     def fused_operation(self, callee, args) -> Any:
         """Call MXNet's function of an operator on arguments that are not all values. If it fuses an
         operator with them, and returns the result, later calls skip the function."""
-        self.joined = None
+        self.joined = self._plain = None
         result = callee.function(*args, **callee.options)
         self._learn_to_fuse(callee, args, result)
+        self._learn_plain(callee, args, result)
         return result
+
+    def _learn_plain(self, callee, args, result) -> None:
+        """Let the search find an operator's calls on ragged arguments of these kinds, if this one
+        was recorded as a form on these arguments."""
+        if self._plain is None:
+            return
+        form, *places = self._plain
+        if places == [*map(id, args), id(result)]:
+            described = self.describe(callee, args)
+            if described is not None and not _none_among(args):
+                self.put_form(callee.first.after_all(described[0]), form)
 
     def _learn_to_fuse(self, callee, args, result) -> None:
         if self.joined is not None and self.joined[-1] is result and not callee.shared:
@@ -375,9 +390,12 @@ class Recording(Forms):
                 if found is not None:
                     return found
             if form.lengths == ANY or form.node_type.neutral or op == 'Reshape' or shared:
-                return self.append_call(form, leaves)
-            found = self._by_elements(form, leaves)
+                found = self.append_call(form, leaves)
+            else:
+                found = self._by_elements(form, leaves)
             if found is not None:
+                if not (form.node_type.whole or op == 'Reshape'):
+                    self._plain = form, *map(id, leaves), id(found)
                 return found
         except RecordError:
             if not any(isinstance(leaf, RaggedArray) for leaf in leaves):

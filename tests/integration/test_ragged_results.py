@@ -1,5 +1,7 @@
 """What is computed along a ragged axis is ragged again: one type for any number of values."""
 
+from collections import Counter
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.record.lazy import RaggedArray
+from gluon_edbatch.record.recording import Recording
 from gluon_edbatch.testing import assert_matches_eager
 from tests.support.tiers import sampled
 
@@ -518,3 +522,29 @@ def test_what_keeps_calls_for_each_value_apart_is_explained(block):
         results = [twice(r) if block else nd.softmax(r, axis=1) for r in ragged]
     edb.forward(results)
     assert '(n, 3)' in str(scope.explain()) and '(n, 4)' in str(scope.explain())
+
+
+def test_calls_on_ragged_arguments_are_found_again(monkeypatch):
+    """The first call of a kind is recorded by name, and later ones, of any length, by a search."""
+    met, by_name = [], Recording.operator
+
+    def operator(self, op, attrs, args, fuses=True):
+        met.extend([op] * any(isinstance(arg, RaggedArray) for arg in args))
+        return by_name(self, op, attrs, args, fuses)
+
+    monkeypatch.setattr(Recording, 'operator', operator)
+
+    def attend(query, values):
+        memory = edb.ragged(values, shape=query.shape)
+        scores = edb.nd.batch_dot(memory, column(edb.nd.tanh(query)), transpose_b=True)
+        weights = edb.nd.softmax(scores * 0.5, axis=1)
+        return nd.sum(edb.nd.broadcast_mul(weights, nd.tanh(memory)), axis=1)
+
+    samples = arrays()
+    assert_matches_eager(attend, samples, unpack=True, schedulers=['agenda'])
+    for _ in range(2):
+        met.clear()
+        with edb.batching('agenda'):
+            edb.forward([attend(*sample) for sample in samples])
+    # Once for the first sample, and once for the one without values.
+    assert Counter(met) == dict.fromkeys(set(met), 2) and len(met) == 2 * 6, met
