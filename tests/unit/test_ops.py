@@ -256,6 +256,8 @@ MAKERS = {  # attributes by chance, of operators that have some
         'value': float(random.choice([0, -1e8, -1e30, 3])),
     },
 }
+MAKERS['_linalg_gemm2'] = MAKERS['batch_dot']
+MAKERS['take'] = lambda random: {'axis': int(random.choice([0, 2]))}
 REDUCTIONS = 'sum mean prod nanprod nansum norm max min'.split()
 for each in REDUCTIONS:
     MAKERS[each] = lambda random: {
@@ -304,10 +306,11 @@ def operands(name, attrs, random):
         made = [(made[0][0][:, :, :1], state)]
     if name == 'broadcast_like':
         made.insert(0, (random.uniform(-1, 1, (ROWS, 1, WIDTH)), None))
-    if name == 'reshape_like' or (name == 'batch_dot' and attrs['transpose_a']):
+    products = name in ('batch_dot', '_linalg_gemm2')
+    if name == 'reshape_like' or (products and attrs['transpose_a']):
         other = random.choice(states)
         made.append((ragged(random, other), other))
-    elif name == 'batch_dot':
+    elif products:
         made.append((random.uniform(-1, 1, (ROWS, WIDTH, WIDTH)), None))
     if name == 'pick':
         along = attrs['axis'] == 1
@@ -315,6 +318,9 @@ def operands(name, attrs, random):
         made.append((random.randint(0, 6, shape).astype(float), None if along else At.FINITE))
     if name == 'Embedding':
         made.append((random.uniform(-1, 1, (4, 2)), None))
+    if name == 'take':
+        table, index = (random.uniform(-1, 1, (4, 2)), None), (np.array([2.0, 0.0]), None)
+        made = [table, *made] if attrs['axis'] == 0 else [*made, index]
     if name == 'dot':
         made.append((random.uniform(-1, 1, (WIDTH, 2)), None))
     if name == 'LayerNorm':
@@ -467,9 +473,14 @@ def prove(name, times=8):
 
 # All but layers of whole sentences: test_sequence_layers.py has cases of these, and of padding the
 # walk in tests/fuzz/walk_sentences.py has.
-DRAWN = [
-    name for name in NEUTRAL if name not in ('Convolution', 'Pad', 'Pooling', 'RNN', 'SequenceLast')
-]
+# These know the first axis only, or have no gradient: tests/fuzz/walk_operators.py has them.
+OF_ROWS = (
+    'Deconvolution GroupNorm InstanceNorm LRN SequenceReverse UpSampling argmax_channel '
+    '_contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D depth_to_space im2col slice_like '
+    'space_to_depth _grad_add'
+).split()
+LAYERS = 'Convolution', 'Pad', 'Pooling', 'RNN', 'SequenceLast'
+DRAWN = [name for name in NEUTRAL if name not in (*LAYERS, *OF_ROWS)]
 
 
 @in_one_test('name', DRAWN)
