@@ -470,7 +470,10 @@ def slices(call: AxisCall) -> Optional[At]:
     if axis is None or axis >= len(begins):
         return alike(call)
     if axis < len(steps) and steps[axis] not in (None, 1):
-        raise Unproved
+        others = {*steps[:axis], *steps[axis + 1 :]}
+        if steps[axis] != -1 or {*begins, *ends} != {None} or not others <= {None, 1}:
+            raise Unproved
+        return _turned(call)
     return _cut(call, begins[axis], ends[axis])
 
 
@@ -523,7 +526,15 @@ def turned(call: AxisCall) -> Optional[At]:
     axes = {each % len(shape) for each in call.attrs.integers('axis') if each is not None}
     if axis not in axes:
         return at
-    if axis not in (0, 1) or len(axes) > 1:
+    if len(axes) > 1:
+        raise Unproved
+    return _turned(call)
+
+
+def _turned(call: AxisCall) -> Optional[At]:
+    """Turn the values only, so that padding stays behind them."""
+    axis = call.input().axis
+    if axis not in (0, 1):
         raise Unproved
     call.across = True
 
@@ -534,7 +545,7 @@ def turned(call: AxisCall) -> Optional[At]:
         return add('SwapAxis', [x], dim1=0, dim2=1) if axis else x
 
     call.instead = instead
-    return at
+    return alike(call)
 
 
 def ordered(ascends: bool, gives: str, count: int = 0) -> AxisRule:

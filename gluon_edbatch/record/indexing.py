@@ -99,6 +99,8 @@ def basic_index(key: Any, shape: tuple[int, ...]) -> Optional[Index]:
         else:
             start, stop = _within(each.start, length), _within(each.stop, length)
             taken = range(*each.indices(length))
+            if start is not None and start < 0 and stop is None and taken.step == 1:
+                start, stop = taken.start, taken.stop  # so many of the last ones
             whole = taken == range(length)
             axes.append(_EVERYTHING if whole else slice(start, stop, each.step))
             result.append(len(taken))

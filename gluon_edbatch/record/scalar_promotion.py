@@ -7,6 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from ..ops.attrs import Attrs
+from ..ops.axis_rules import is_last
 from ..ops.numbers import Numbered, position, taken
 from ..ops.registry import op_of
 from ..subgraph.spec import ArenaKey, Spec, spec_of
@@ -94,7 +95,10 @@ def words_of_sentence(
         numbered = position(Attrs(attrs), store.shape, store.spec.dtype)
         key = op, *but_for_lengths([store.token])  # of any width
         varying = recording.varying.setdefault(key, Varying(op, (), store.spec))
-        if numbered is None or not varying.varies(attrs, leaf._id):
+        if numbered is None or is_last(Attrs(attrs)):  # for which all lengths have one type
+            return None
+        place = ('begin', str(numbered.number)), *numbered.rest  # counted from the first word
+        if not varying.varies(place, leaf._id):
             return None
         numbers = _numbers_of_rows(recording, numbered, 1)
     elif op == 'take' and leaves[1].dtype is np.float32 and len(leaves[1].shape) == 1:

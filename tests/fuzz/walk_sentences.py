@@ -246,6 +246,8 @@ FIRST: dict[str, Callable[..., Any]] = {
     'word': lambda x: nd.broadcast_sub(x, x[:, x.shape[1] // 2].expand_dims(1)),
     'masked': lambda x: nd.broadcast_mul(x, _given(x.shape[1], 1) % 2),
     'beside an array': lambda x: x + nd.tanh(_given(x.shape[1], WIDTH)),
+    'turned': lambda x: x[:, ::-1] * x,
+    'last two added': lambda x: nd.concat(x, x[:, -2:], dim=1),
     'weighed': lambda x: nd.broadcast_add(
         x, nd.batch_dot(_given(x.shape[1], 1).swapaxes(1, 2) * 0.1, x)
     ),

@@ -520,6 +520,11 @@ class Spans(gluon.Block):
 CUTS = {
     'slice': lambda h, begin, end: h[:, begin:end],
     'slice of a slice': lambda h, begin, end: h[:, begin:][:, : end - begin],
+    'reversed': lambda h, begin, end: h[:, ::-1] * h,
+    'reversed, and fewer columns': lambda h, begin, end: edb.nd.concat(
+        h[:, ::-1, 2:], h[:, ::-1, :2], dim=2
+    ),
+    'last two': lambda h, begin, end: h[:, -2:] + h[:, -1:],
     'slice_axis': lambda h, begin, end: h.slice_axis(axis=1, begin=begin, end=end),
     'word': lambda h, begin, end: h[:, begin].expand_dims(1),
     'take': lambda h, begin, end: edb.nd.take(h, mx.nd.array([begin, end - 1]), axis=1),
@@ -552,8 +557,8 @@ def test_spans_that_samples_name(name, native):
         assert_matches_eager(net, spans(), blocks=[net.encoder, net.after], schedulers=['agenda'])
 
 
-@in_one_test('name, most', [('slice', 4), ('slice_axis', 4), ('take', 1), ('take beyond', 1)])
-def test_spans_of_one_width_are_one_batch(name, most):
+@in_one_test('name', ['slice', 'slice_axis', 'take', 'take beyond', 'last two', 'reversed'])
+def test_spans_of_one_width_are_one_batch(name):
     net, samples = Spans(CUTS[name]), spans()
     net.initialize(mx.init.Normal(0.3))
     widths = len({end - begin for _, begin, end in samples})
