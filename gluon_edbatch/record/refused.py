@@ -170,7 +170,7 @@ def refused_eagerly(error: BaseException, traceback: Optional[TracebackType]) ->
         if traceback.tb_frame.f_code is _call_code:
             call = traceback.tb_frame
         traceback = traceback.tb_next
-    if call is None:
+    if call is None or not isinstance(call.f_locals['self'], gluon.HybridBlock):
         return None
     text = refused_call(call.f_locals['self'], call.f_locals['args'], error, current_model_call())
     return text and f'{text}\n  called at {site_above(call)}'

@@ -997,3 +997,19 @@ def test_what_failed_in_the_engine_is_heard_in_training():
     with pytest.raises(mx.MXNetError, match='has to be positive'):
         step()
         mx.nd.waitall()
+
+
+class Forgetful(edb.AutoBatchMixin, gluon.Block):
+    """Reads an attribute that its sample lacks."""
+
+    def forward(self, sample):
+        """Read it."""
+        return sample.children
+
+
+@in_one_test('eager', [False, True])
+def test_an_error_of_the_users_own_code_is_as_it_was(eager):
+    """Errors of a missing attribute resemble those of blocks that are given what is no array."""
+    with pytest.raises(AttributeError, match=r"'Line' object has no attribute 'children'"):
+        with contextlib.nullcontext() if eager else edb.batching():
+            Forgetful()(Line())
