@@ -7,7 +7,13 @@ wait, too; one evaluation serves all.
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
-from inspect import isasyncgen, iscoroutine, isgenerator
+from inspect import (
+    isasyncgen,
+    iscoroutine,
+    iscoroutinefunction,
+    isgenerator,
+    isgeneratorfunction,
+)
 from types import coroutine
 from typing import Any, Callable, Optional
 
@@ -23,7 +29,8 @@ from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
 from .functional import compute
-from .mixin import eagerly
+from .eager import eagerly
+from .suspended import SuspendedSample, Suspension, is_plain
 
 
 def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[Any]:
@@ -79,11 +86,12 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[A
     """
     samples = list(samples)
     if current_recording() is not None:
-        return _run(fn, samples)
+        suspension = suspension_of(fn, [(sample,) for sample in samples])
+        return run_samples(fn, samples, suspension=suspension)
     # Let blocks take numbers and NumPy arrays, as in a scope.
     owner = getattr(fn, '__self__', None)
     with eagerly(context_of(owner)) if local.eager is None else nullcontext():
-        return [_run(fn, [sample], index)[0] for index, sample in enumerate(samples)]
+        return [run_samples(fn, [sample], index)[0] for index, sample in enumerate(samples)]
 
 
 @coroutine
@@ -105,33 +113,44 @@ def value(values: Any = None) -> Any:
 class AdvancingSample:
     """Hold the state of one sample of `run_concurrently`, and its index for error messages."""
 
-    __slots__ = ('_fn', '_index', '_steps', 'wanted', 'result')
+    __slots__ = ('_fn', '_index', '_steps', 'wanted', 'recorded', 'result')
 
-    def __init__(self, fn: Callable[[Any], Any], sample: Any, index: int):
+    def __init__(self, fn: Callable[[Any], Any], sample: Any, index: int, suspension: Any = None):
         self._fn, self._index = fn, index
         self.wanted: Any = None  # what it waits for
+        self.recorded: Optional[tuple[int, int]] = None  # of plain code: values since it waited
         self.result: Any = None  # what `fn` has returned
+        if suspension is not None:
+            self._steps: Any = SuspendedSample(fn, sample, suspension)
+            return
         try:
             steps = fn(sample)
         except Exception as error:
             raise self._failed(error) from error
+        self._steps = self._steps_of(steps)
+
+    def _steps_of(self, steps: Any) -> Any:
         if isasyncgen(steps):
             raise TypeError(
-                f'{_name(fn)} is an asynchronous generator; run_concurrently takes '
+                f'{_name(self._fn)} is an asynchronous generator; run_concurrently takes '
                 f'generator functions (yield) or coroutine functions (await '
                 f'edb.value(...)), not both in one'
             )
-        self._steps = steps if isgenerator(steps) or iscoroutine(steps) else _returned(steps)
+        return steps if _has_steps(steps) else _returned(steps)
 
     def advance(self, answer: Any) -> bool:
         """Run the sample until it waits again; return False if it has finished."""
         recording = current_recording()
         mode = recording and recording.mode
+        begin = recording.next_value if recording else 0
         try:
             self.wanted = self._steps.send(answer)
         except StopIteration as stop:
             self.result = stop.value
-            return False
+            if self._steps.__class__ is not SuspendedSample or not _has_steps(stop.value):
+                return False
+            self._steps, self.recorded = self._steps_of(stop.value), None
+            return self.advance(None)
         except Exception as error:
             raise self._failed(error) from error
         now = current_recording()
@@ -141,6 +160,8 @@ class AdvancingSample:
                 f'(autograd.record(), pause(), batching(), …), and the other samples would go on '
                 f'in it; leave it before waiting\n  waits at {self._site()}'
             )
+        if self._steps.__class__ is SuspendedSample:
+            self.recorded = begin, recording.next_value
         return True
 
     def close(self) -> None:
@@ -159,27 +180,102 @@ class AdvancingSample:
         return site_of(frame.f_code, frame.f_lasti)
 
 
+def _has_steps(result: Any) -> bool:
+    return isgenerator(result) or iscoroutine(result) or isasyncgen(result)
+
+
 def _returned(result: Any) -> Generator[None, Any, Any]:
     """Return the result of a plain function as a generator that does not wait."""
     return result
     yield
 
 
-def _run(fn: Callable[[Any], Any], samples: Sequence[Any], first: int = 0) -> list[Any]:
+def suspension_of(program: Callable[..., Any], samples: Sequence[tuple]) -> Optional[Suspension]:
+    """Return what decides whether samples, tuples of arguments, are suspended in plain code; None
+    of functions that wait explicitly, and of one sample."""
+    if (
+        len(samples) < 2
+        or current_recording() is None
+        or isgeneratorfunction(program)
+        or iscoroutinefunction(program)
+        or not is_plain(program)
+    ):
+        return None
+    return Suspension(program, samples)
+
+
+def run_samples(
+    fn: Callable[[Any], Any],
+    samples: Sequence[Any],
+    first: int = 0,
+    suspension: Optional[Suspension] = None,
+) -> list[Any]:
     """Advance samples together until all finish, and return their results; `first` numbers one."""
+    recording, failed = current_recording(), None
+    read_before = 0 if recording is None else len(recording.evaluator.forced)
     with ExitStack() as stack:
         running = []
         for index, sample in enumerate(samples, first):
-            running.append(AdvancingSample(fn, sample, index))
+            running.append(AdvancingSample(fn, sample, index, suspension))
             stack.callback(running[-1].close)
-        waiting = [sample for sample in running if sample.advance(None)]
+        waiting, answers = running, [None] * len(running)
         while waiting:
-            answers = contents_of([sample.wanted for sample in waiting])
-            waiting = [sample for sample, answer in zip(waiting, answers) if sample.advance(answer)]
-    recording = current_recording()
+            waiting, error = _advanced(waiting, answers, suspension is not None)
+            failed = error or failed
+            answers = answers_for(waiting)
+    if failed is not None:
+        raise failed
     if recording is not None:
-        recording.evaluator.rounds.add(current_site())
+        evaluator = recording.evaluator
+        if suspension is not None and suspension.why:
+            for site in evaluator.forced[read_before:]:
+                evaluator.reasons[site] = f'samples ran one after the other: {suspension.why}'
+        else:
+            evaluator.rounds.add(current_site())
     return [sample.result for sample in running]
+
+
+def _advanced(
+    samples: Sequence[AdvancingSample], answers: Sequence[Any], in_order: bool
+) -> tuple[list[AdvancingSample], Optional[SampleError]]:
+    """Run samples until they wait again; return those that do, and the error of one. Samples behind
+    that one are closed: they would not have run, if all run `in_order`."""
+    waiting = []
+    for sample, answer in zip(samples, answers):
+        try:
+            if sample.advance(answer):
+                waiting.append(sample)
+        except SampleError as error:
+            if not in_order:
+                raise
+            return waiting, error
+    return waiting, None
+
+
+def answers_for(waiting: Sequence[AdvancingSample]) -> list[Any]:
+    """Evaluate what samples wait for, and return it. Of plain code, which cannot say what it will
+    read next, evaluate all that the samples have recorded since they waited last."""
+    wanted = [sample.wanted for sample in waiting]
+    recording = current_recording()
+    if recording is not None and any([sample.recorded is not None for sample in waiting]):
+        recording.flush(recording.locations.unknown(_recorded_by(waiting)))
+    return contents_of(wanted)
+
+
+def _recorded_by(waiting: Sequence[AdvancingSample]) -> np.ndarray:
+    """Return the values that samples of plain code recorded since they waited last, and those that
+    they wait for."""
+    ranges: list[tuple[int, int]] = []
+    earlier: list[int] = []
+    for sample in waiting:
+        wanted = sample.wanted
+        begin, end = sample.recorded or (0, 0)
+        asked = getattr(wanted, '_ids', None) or (wanted._id,)
+        earlier += [each for each in asked if each < begin]
+        if ranges and ranges[-1][1] == begin:
+            begin = ranges.pop()[0]
+        ranges.append((begin, end))
+    return np.concatenate([np.array(earlier, np.int64), *[np.arange(*each) for each in ranges]])
 
 
 def contents_of(values: list[Any]) -> list[Any]:

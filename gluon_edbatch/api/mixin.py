@@ -3,14 +3,14 @@
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Optional, Union
 
-import mxnet as mx
-from mxnet.ndarray import NDArray
-
+from ..errors import SampleError
 from ..mx.parameters import context_of
 from ..record import hooks
 from ..record.refused import model_codes, refused_eagerly
 from ..schedule import Scheduler
-from .functional import as_arrays, forward
+from .concurrent import run_samples, suspension_of
+from .eager import eagerly
+from .functional import forward
 from .reuse import Reuse
 from .scope import DEFAULT_SCHEDULER, batching
 
@@ -75,7 +75,7 @@ class AutoBatchMixin:
         arguments = [sample if unpack else (sample,) for sample in samples]
         with batching(scheduler):
             if keys is None or reuse is None:
-                results = [self(*args) for args in arguments]
+                results = self._run(arguments)
             else:
                 keys = list(keys)
                 if len(keys) != len(arguments):
@@ -83,29 +83,20 @@ class AutoBatchMixin:
                 results = [reuse(key, self, *args) for key, args in zip(keys, arguments)]
         return forward(results)
 
+    def _run(self, samples: Sequence[tuple]) -> list[Any]:
+        """Return the results of all samples, which take turns where they read values."""
+
+        def call_with_arguments(args: tuple) -> Any:
+            return self(*args)
+
+        try:
+            return run_samples(
+                call_with_arguments, samples, suspension=suspension_of(self, samples)
+            )
+        except SampleError as failed:
+            error = failed.__cause__
+        assert error is not None
+        raise error  # as without batching
+
 
 model_codes.add(AutoBatchMixin.__call__.__code__)
-
-
-class eagerly:
-    """Let HybridBlocks take numbers and NumPy arrays while a mixin model runs eagerly."""
-
-    def __init__(self, ctx: Optional[mx.Context]) -> None:
-        self._ctx = ctx
-
-    def __enter__(self) -> None:
-        hooks.install(self)
-        hooks.local.eager = self._convert
-
-    def __exit__(self, *_: Any) -> None:
-        hooks.local.eager = None
-        try:
-            hooks.remove(self)
-        except BaseException:
-            hooks.remove(self)
-            raise
-
-    def _convert(self, args: Sequence[Any]) -> Sequence[Any]:
-        if all(isinstance(arg, NDArray) for arg in args):
-            return args
-        return as_arrays(args, self._ctx)

@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache, partial, wraps
+from math import prod
 from operator import getitem
+from types import FrameType
 from typing import Any, Callable, NoReturn, Optional
 
 import mxnet as mx
 import numpy as np
+from greenlet import getcurrent
 from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
@@ -20,6 +23,13 @@ from ..subgraph.spec import Spec, spec_of
 from .indexing import known_index
 from .sites import current_site
 from .stores import Store, copied
+
+
+def _waited_for(value: Any, frame: FrameType) -> Optional[np.ndarray]:
+    """Return the contents of a value for which the present sample was suspended; None outside of
+    such samples (see `api.suspended`), and of values that are known or must be read in place."""
+    wait_for = getattr(getcurrent(), 'wait_for', None)
+    return None if wait_for is None or value.is_known() else wait_for(value, frame)
 
 
 class LazyArray(NDArray):
@@ -66,7 +76,7 @@ class LazyArray(NDArray):
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape))
+        return prod(self.shape)
 
     @property
     def dtype(self):
@@ -136,7 +146,16 @@ class LazyArray(NDArray):
             If an exception left the scope before the value was computed.
         """
         known = self.constant()
-        return super().asnumpy() if known is None else known.copy()
+        if known is not None:
+            return known.copy()
+        answer = _waited_for(self, sys._getframe(1))
+        return super().asnumpy() if answer is None else answer
+
+    def is_known(self) -> bool:
+        """Return whether contents can be read without an evaluation."""
+        if getattr(self, '_array', None) is not None:
+            return True
+        return self._id < 0 or self._store.locations.known(self._id)
 
     def __array__(self, dtype=None) -> np.ndarray:
         return np.asarray(self.asnumpy(), dtype)
@@ -806,6 +825,11 @@ class RaggedArray(LazyArray):
             return new_array([length] * rows, self.ctx, np.float32)
         return recording.handed_out(recording.values([np.full((rows,), length, np.float32)])[0])
 
+    def is_known(self) -> bool:
+        """Return whether contents can be read without an evaluation."""
+        known = self._store.locations.known
+        return all([each < 0 or known(each) for each in self._ids])
+
     def values(self) -> list[LazyArray]:
         """Return the values that are stacked along axis 1, as a list."""
         return self._values_as(LazyArray)
@@ -826,6 +850,9 @@ class RaggedArray(LazyArray):
 
     def asnumpy(self) -> np.ndarray:
         """Return a copy as a NumPy array (see `LazyArray.asnumpy`)."""
+        answer = _waited_for(self, sys._getframe(1))
+        if answer is not None:
+            return answer
         if self._ids and getattr(self, '_array', None) is None:
             first = self._ids[0]
             if first < 0 or not self._store.locations.known(first):

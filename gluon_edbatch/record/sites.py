@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple, Optional
 
 import mxnet
+from greenlet import getcurrent
 
 USER, PASSED, LIBRARY = 0, 1, 2  # kinds of code; what is passed is in nobody's line
 _MXNET = os.path.dirname(os.path.abspath(mxnet.__file__)) + os.sep
@@ -50,13 +51,14 @@ def kind_of(code: CodeType, names: dict[str, Any]) -> int:
     kind = _kinds.get(id(code))
     if kind is None:
         _codes[id(code)] = code
-        kind = _kinds[id(code)] = _kind_of_file(code.co_filename, names)
+        kind = _kinds[id(code)] = kind_of_file(code.co_filename, names.get('__name__', ''))
     return kind
 
 
-def _kind_of_file(filename: str, names: dict[str, Any]) -> int:
+def kind_of_file(filename: str, module: str = '') -> int:
+    """Return whose file it is, as `kind_of`; `module` is the name of its module."""
     if filename == '<string>':  # the functions of mx.nd are made at import
-        return PASSED if names.get('__name__', '').startswith('mxnet.') else USER
+        return PASSED if module.startswith('mxnet.') else USER
     path = os.path.abspath(filename)
     if path.startswith(_GLUON) and path != _BLOCK:
         return LIBRARY
@@ -81,9 +83,13 @@ def place_of(frame: FrameType) -> tuple[FrameType, Optional[FrameType]]:
 
 
 def _outwards(frame: Optional[FrameType]) -> Iterator[FrameType]:
+    sample = getcurrent()
     while frame is not None:
         yield frame
         frame = frame.f_back
+        if frame is None and hasattr(sample, 'wait_for'):  # see api/suspended.py
+            sample = sample.parent
+            frame = sample.gr_frame
 
 
 def _installed(filename: str) -> str:

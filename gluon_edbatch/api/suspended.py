@@ -1,0 +1,143 @@
+"""Suspend samples of plain code where they read a value; resume them when the value is there.
+
+Each sample runs in a greenlet. To its driver it looks like a generator that yields what it reads.
+When the first sample of a run reads for the first time, the program's effects are analysed. If
+another sample could see that samples take turns, all of them read in place, one after the other.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextvars import copy_context
+from types import CodeType, FrameType, MethodType
+from typing import Any, Callable, Optional
+
+from greenlet import GreenletExit, greenlet
+from mxnet import autograd, gluon
+
+from ..record.hooks import current_recording
+from ..record.sites import PASSED, kind_of
+from .effects import Effects
+from .resolved import is_users
+from .sample_objects import SampleObjects
+
+# Functions of MXNet and of this package below which a sample may wait: they call blocks, or read.
+_MAY_WAIT = frozenset(
+    '__call__ hooked_call _called call_block _call_with_user_hooks forward asscalar asnumpy '
+    '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _begin'.split()
+)
+_MOST_PROGRAMS = 128
+_MOST_KINDS = 4  # of one program
+_analysed: 'OrderedDict[Any, list[Effects]]' = OrderedDict()
+
+
+def is_plain(program: Any) -> bool:
+    """Return whether a callable is the user's plain code, in which samples may be suspended."""
+    if isinstance(program, gluon.Block):
+        return is_users(type(program).forward) or is_users(type(program).__call__)
+    return is_users(getattr(program, '__func__', program))
+
+
+class Suspension:
+    """Decide whether the samples of a run may be suspended.
+
+    Parameters
+    ----------
+    program : callable
+        The user's plain code.
+    samples : sequence
+        All samples of the run, each a tuple of arguments.
+    """
+
+    def __init__(self, program: Callable[..., Any], samples: Sequence[tuple]):
+        self._program, self._samples = program, samples
+        self._is_decided, self._codes = False, frozenset[int]()
+        self._known: dict[int, bool] = {}  # whether a sample may be suspended, by id of the code
+        self.why = ''  # samples are not suspended, once that is known
+
+    def allows(self, frame: Optional[FrameType]) -> bool:
+        """Return whether a sample may be suspended in a frame."""
+        if not self._is_decided:
+            self._decide()
+        if self.why:
+            return False
+        known = self._known
+        while frame is not None:
+            code = frame.f_code
+            if not (known.get(id(code)) or self._passes(code, frame.f_globals)):
+                return False
+            frame = frame.f_back
+        return True
+
+    def _passes(self, code: CodeType, names: dict[str, Any]) -> bool:
+        number, is_passed = id(code), code.co_name in _MAY_WAIT and kind_of(code, names) == PASSED
+        self._known[number] = number in self._codes or is_passed
+        return self._known[number]
+
+    def _decide(self) -> None:
+        found = SampleObjects(self._samples)
+        self._is_decided, self.why = True, found.why
+        if not self.why:
+            effects = _effects_of(self._program, found, max(map(len, self._samples)))
+            self.why = effects.why or (found.shared if effects.writes_samples else '')
+            self._codes = effects.codes
+        self._samples = ()
+
+
+def _effects_of(program: Any, found: SampleObjects, arguments: int) -> Effects:
+    """Return the effects of a program. They are analysed again only after a change of what the
+    program consists of, or for samples of other classes."""
+    code = getattr(getattr(program, '__func__', program), '__code__', type(program))
+    key = id(code), isinstance(program, MethodType), arguments, autograd.is_training()
+    known = _analysed.setdefault(key, [])
+    _analysed.move_to_end(key)
+    for effects in known:
+        if found.classes == effects.classes and effects.holds_for(program):
+            return effects
+    effects = Effects(program, found.classes, arguments, autograd.is_training())
+    known.insert(0, effects)
+    del known[_MOST_KINDS:]
+    while len(_analysed) > _MOST_PROGRAMS:
+        _analysed.popitem(last=False)
+    return effects
+
+
+class SuspendedSample(greenlet):
+    """Run a function on one sample, and suspend it where it reads a value of the present scope."""
+
+    def __init__(self, fn: Callable[[Any], Any], sample: Any, suspension: Suspension):
+        super().__init__(self._begin)
+        self.gr_context = copy_context()
+        self._fn, self._sample, self._suspension = fn, sample, suspension
+        self._recording = current_recording()
+        self._mode = self._recording.mode
+        self._closing = False
+
+    def _begin(self) -> Any:
+        return self._fn(self._sample)
+
+    def send(self, answer: Any) -> Any:
+        """Run the sample until it reads a value, and return that; raise StopIteration at its end,
+        as generators do."""
+        found = self.switch(answer) if self else self.switch()
+        if self.dead:
+            raise StopIteration(found)
+        return found
+
+    def close(self) -> None:
+        """End the sample where it waits. Reads of what it does meanwhile evaluate in place."""
+        self._closing = True
+        if self:
+            self.throw(GreenletExit)
+
+    def wait_for(self, value: Any, frame: FrameType) -> Any:
+        """Suspend the sample until a value is computed, and return its contents; return None if the
+        value must be read in place."""
+        recording = self._recording
+        if (
+            self._closing
+            or current_recording() is not recording
+            or recording.mode != self._mode
+            or not self._suspension.allows(frame)
+        ):
+            return None
+        return self.parent.switch(value)
