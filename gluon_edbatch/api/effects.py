@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import linecache
 import sys
+from collections import namedtuple
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from types import (
@@ -31,16 +32,22 @@ from mxnet import gluon
 from ..report.explain.explanation import site_text
 from ..record.sites import Site
 from .pure import (
+    ANYTHING,
     BASES,
+    CALLING,
+    CONTAINER,
     COPYING,
     DATA,
+    NEW,
+    NUMBER,
     OF_GLUON,
+    OF_LIBRARIES,
     READING,
     WRITE_FIRST,
     WRITING,
-    is_operator,
     is_plain_class,
     is_pure,
+    made_by,
     why_not_recorded,
 )
 from .resolved import (
@@ -62,7 +69,8 @@ FUNCTIONS = (
     FunctionType, staticmethod, classmethod, MethodDescriptorType, WrapperDescriptorType,
     BuiltinFunctionType,
 )  # fmt: skip
-SLOTS = (MemberDescriptorType, GetSetDescriptorType, type(type('', (tuple,), {}).__dict__.get('')))
+_FIELD = namedtuple('_FIELD', 'name').name  # type: ignore[attr-defined]
+SLOTS = MemberDescriptorType, GetSetDescriptorType, type(_FIELD)
 _Objects = frozenset[Any]
 NOTHING: _Objects = frozenset()
 
@@ -332,21 +340,29 @@ class Effects:
         name = getattr(function, '__name__', '')
         if name in WRITE_FIRST and args:
             self._store(args[0], '[]', every)
-        if 'out' in named:
-            self._store(named['out'], '[]', NOTHING)
-        return self._made_of(every, not is_operator(function))
+        self._store(named.get('out', NOTHING), '[]', NOTHING)
+        if name in CALLING:  # gives nobody the function that it calls
+            first = args[: name not in ('map', 'filter', 'reduce', 'starmap')]
+            every = NOTHING.union(*first, *args[1:])
+            called = (args[0] if args and not first else NOTHING) | named.get('key', NOTHING)
+            elements = self._elements(every) | every
+            every |= NOTHING.union(*[self._call_back(each, elements) for each in called])
+        return self._made_of(every, made_by(function))
 
-    def _made_of(self, objects: _Objects, alike: bool = True) -> _Objects:
-        """Return what a library may make of objects: itself, its elements, and theirs. `alike`
-        tells whether it may return one of the objects."""
+    def _made_of(self, objects: _Objects, what: str = ANYTHING) -> _Objects:
+        """Return what a library may make of objects (see `pure.made_by`)."""
         elements = self._elements(objects)
-        for each in objects:
+        for each in objects if what == ANYTHING else ():
             if isinstance(each, (Closure, Method, Bound)) or _is_callable(each):
                 elements |= self._call_back(each, elements | objects)
-        elements |= self._touch(objects | elements, objects | elements)
+        special = self._touch(objects | elements, objects | elements)
+        if what == NUMBER:
+            return NOTHING
         made = Made(id(self._at[1]), None)
-        self._join((made, '[]'), elements | frozenset((made,)) | (objects if alike else NOTHING))
-        return self._of(made, '[]')
+        self._join((made, '[]'), frozenset((made,)) | special)
+        if what != NEW:
+            self._join((made, '[]'), elements | (objects if what == ANYTHING else NOTHING))
+        return self._of(made, '[]') if what == ANYTHING else special | {made}
 
     def _call_back(self, function: Any, args: _Objects) -> _Objects:
         """Return what a function returns that a library calls, with any of these arguments."""
@@ -465,7 +481,7 @@ class Effects:
             raise self._no(f'calls {name}, a method that is not known to be pure')
         self._store(named.get('out', NOTHING), '[]', NOTHING)
         if name in COPYING:
-            return self._made_of(every, False)
+            return self._made_of(every, NEW)
         result = self._made_of(every | self._elements(own))
         shares = not isinstance(owner, Known) or isinstance(owner.object, ARRAYS)
         return result | own if shares else result
@@ -490,7 +506,7 @@ class Effects:
         if isinstance(value, (*LISTS, *DICTS)):
             self._note_read('[]', f'elements of what others share: {self._text()}')
             return frozenset(self._resolved.all_of(known, 'elements'))
-        if isinstance(value, gluon.Block):
+        if isinstance(value, gluon.Block) and hasattr(type(value), '__getitem__'):
             return frozenset(self._resolved.all_of(known, 'children'))
         if callable(value) or isinstance(value, ModuleType) or self._classes_of(known):
             return NOTHING
@@ -522,14 +538,10 @@ class Effects:
             found |= {SAMPLE} | self._of(SAMPLE, '[]')
         for cls in classes:
             found |= self._attribute_of_class(each, cls, name)
-        if (each is SAMPLE or not classes) and (name in READING or name in WRITING):
+        if (each is SAMPLE or not classes) and name in OF_LIBRARIES and name not in DATA:
             found |= {Method(each, name)}
-        elif not classes and each is not SAMPLE and name not in DATA:
-            raise self._no(f'reads {name} of an object that is not known')
         elif not classes and each is not SAMPLE:
             found |= {each}
-        elif classes and issubclass(classes[0], (tuple, list, dict, set)):
-            found |= {Method(each, name)} if name in READING | WRITING else NOTHING
         return found
 
     def _attribute_of_class(self, each: Any, cls: type, name: str) -> _Objects:
@@ -556,7 +568,7 @@ class Effects:
         if isinstance(value, ARRAYS) or type(value) in (*LISTS, *DICTS):
             if name in DATA:
                 return frozenset((known,)) if name in ('T', 'real', 'imag') else NOTHING
-            return frozenset((Method(known, name),))
+            return frozenset((Method(known, name),)) if name in OF_LIBRARIES else NOTHING
         self._note_read(name, self._text())
         own = self._get(known, 'attribute', name)
         if own is not MISSING:
@@ -617,9 +629,21 @@ class Effects:
             self._join((closure, 'return'), self._value(node.value, closure))
 
     def _assign(self, node: ast.Assign, closure: Closure) -> None:
-        value = self._value(node.value, closure)
         for target in node.targets:
-            self._bind(target, value, closure)
+            self._assign_to(target, node.value, closure)
+
+    def _assign_to(self, target: Any, node: ast.expr, closure: Closure) -> None:
+        """Note an assignment of an expression: of ``a, b = x, y`` each for itself."""
+        lists = ast.Tuple, ast.List
+        if isinstance(target, lists) and isinstance(node, lists):
+            every = (*target.elts, *node.elts)
+            if len(target.elts) == len(node.elts) and not any(
+                [isinstance(each, ast.Starred) for each in every]
+            ):
+                for one, other in zip(target.elts, node.elts):
+                    self._assign_to(one, other, closure)
+                return
+        self._bind(target, self._value(node, closure), closure)
 
     def _annassign(self, node: ast.AnnAssign, closure: Closure) -> None:
         if node.value is not None:
@@ -799,11 +823,10 @@ class Effects:
         operands = self._values((node.left, node.right), closure)
         if not operands:
             return NOTHING
-        made = self._made_of(operands, False)
-        return made
+        return self._made_of(operands, CONTAINER)
 
     def _of_unaryop(self, node: ast.UnaryOp, closure: Closure) -> _Objects:
-        return self._made_of(self._values((node.operand,), closure), False)
+        return self._made_of(self._values((node.operand,), closure), NEW)
 
     def _of_compare(self, node: ast.Compare, closure: Closure) -> _Objects:
         operands = self._values((node.left, *node.comparators), closure)

@@ -5,7 +5,8 @@ import builtins
 import math
 import operator
 import sys
-from types import BuiltinFunctionType, FunctionType
+from collections import Counter, deque
+from types import BuiltinFunctionType, FunctionType, GeneratorType
 from typing import Any, Callable, Generic, TypeVar
 
 import mxnet as mx
@@ -68,12 +69,28 @@ WRITING = frozenset(
     'setdefault discard popitem rotate subtract move_to_end intersection_update '
     'difference_update fill itemset resize put partition'.split()
 )
+CALLING = frozenset('map filter sorted min max reduce starmap nlargest nsmallest'.split())
+OF_LIBRARIES = READING | WRITING  # names that objects of a library have, which runs make
+for _cls in (
+    mx.nd.NDArray, mx.np.ndarray, np.ndarray, list, dict, set, str, bytes, tuple, int, float,
+    deque, Counter, GeneratorType,
+):  # fmt: skip
+    OF_LIBRARIES |= frozenset(dir(_cls))
 COPYING = frozenset('asnumpy asscalar item tolist copy astype argmax argmin'.split())
 OF_GLUON = frozenset('data list_data begin_state state_info values lengths'.split())
 DATA = frozenset(  # attributes of containers and arrays
     'shape dtype size ndim T context ctx stype real imag start stop step args lengths'.split()
 )
 _FUNCTIONS_OF_EDB = frozenset('concat stack add_n ragged forward each'.split())
+NUMBER, NEW, CONTAINER, ANYTHING = 'number', 'new', 'container', 'anything'
+_NUMBERS = frozenset(
+    'len int float bool str ord chr isinstance issubclass any all range repr callable bytes '
+    'complex'.split()
+)
+_VIEWS = frozenset(  # functions of NumPy that may return a view, or a container
+    'asarray ascontiguousarray broadcast_to flip ravel reshape split squeeze swapaxes '
+    'transpose'.split()
+)
 _LIBRARIES = frozenset(sys.builtin_module_names)
 _BY_NAME = frozenset(  # of MXNet: noise, effects, and what calls functions
     'normal uniform exponential poisson negative_binomial generalized_negative_binomial randn '
@@ -154,13 +171,17 @@ def is_pure(function: Any, training: bool) -> bool:
     return module == 'gluon_edbatch.api.functional' and name in _FUNCTIONS_OF_EDB
 
 
-def is_operator(function: Any) -> bool:
-    """Return whether a pure function of a library makes new arrays and numbers only."""
-    module = getattr(function, '__module__', '') or ''
-    return isinstance(function, np.ufunc) or (
-        isinstance(function, (FunctionType, BuiltinFunctionType))
-        and module.startswith(('mxnet.', 'ndarray', 'math', 'gluon_edbatch.api.nd'))
-    )
+def made_by(function: Any) -> str:
+    """Return what a pure function of a library gives: a `NUMBER` or text; a `NEW` array; a new
+    `CONTAINER` of its arguments' elements; or `ANYTHING`, also one of its arguments."""
+    module, name = getattr(function, '__module__', '') or '', getattr(function, '__name__', '')
+    if module == 'math' or (module == 'builtins' and name in _NUMBERS):
+        return NUMBER
+    if isinstance(function, np.ufunc) or module.startswith(
+        ('mxnet.', 'ndarray', 'gluon_edbatch.api.nd')
+    ):
+        return NEW
+    return NEW if module == 'numpy' and name not in _VIEWS else ANYTHING
 
 
 def is_plain_class(cls: type) -> bool:
