@@ -11,20 +11,25 @@ from contextvars import copy_context
 from types import CodeType, FrameType, MethodType
 from typing import Any, Callable, Optional
 
+import numpy as np
 from greenlet import GreenletExit, greenlet
 from mxnet import autograd, gluon
 
 from ..record.hooks import current_recording
+from ..record.lazy import VALUES
 from ..record.sites import PASSED, kind_of
+from ..record.stores import Arena
 from .effects import Effects
 from .resolved import is_users
-from .sample_objects import SampleObjects
+from .sample_objects import classes_in, shared_by
 
 # Functions of MXNet and of this package below which a sample may wait: they call blocks, or read.
 _MAY_WAIT = frozenset(
     '__call__ hooked_call _called call_block _call_with_user_hooks forward asscalar asnumpy '
     '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _begin'.split()
 )
+_LARGE = 1 << 20  # elements of an arena
+_MOST_COPIES = 16
 _MOST_PROGRAMS = 128
 _MOST_KINDS = 4  # of one program
 _analysed: 'OrderedDict[Any, list[Effects]]' = OrderedDict()
@@ -51,6 +56,7 @@ class Suspension:
     def __init__(self, program: Callable[..., Any], samples: Sequence[tuple]):
         self._program, self._samples = program, samples
         self._is_decided, self._codes = False, frozenset[int]()
+        self._copies: dict[int, tuple[Arena, np.ndarray]] = {}
         self._known: dict[int, bool] = {}  # whether a sample may be suspended, by id of the code
         self.why = ''  # samples are not suspended, once that is known
 
@@ -74,16 +80,34 @@ class Suspension:
         return self._known[number]
 
     def _decide(self) -> None:
-        found = SampleObjects(self._samples)
-        self._is_decided, self.why = True, found.why
+        self._is_decided, samples = True, self._samples
+        classes, self.why = classes_in(samples)
         if not self.why:
-            effects = _effects_of(self._program, found, max(map(len, self._samples)))
-            self.why = effects.why or (found.shared if effects.writes_samples else '')
+            effects = _effects_of(self._program, classes, max(map(len, samples)))
+            self.why = effects.why or (shared_by(samples) if effects.writes_samples else '')
             self._codes = effects.codes
         self._samples = ()
 
+    def known_contents(self, value: Any) -> Optional[np.ndarray]:
+        """Return a copy of a computed value, cut from a copy of its arena; None if there is no
+        arena, or a large one. Several reads of a round cost one copy."""
+        store, number = value._store, value._id
+        if value.__class__ not in VALUES or number < 0 or store.packed or hasattr(value, '_array'):
+            return None
+        locations = store.locations
+        arena = store.arenas.get(locations.evaluation.item(number))
+        known = self._copies.get(id(arena))
+        if known is None:
+            if arena.__class__ is not Arena or arena.raw.size > _LARGE:
+                return None
+            if len(self._copies) >= _MOST_COPIES:
+                self._copies.clear()
+            known = self._copies[id(arena)] = arena, arena.raw.asnumpy()
+        row = locations.row.item(number)
+        return known[1][row : row + store.spec.rows].reshape(store.shape).copy()
 
-def _effects_of(program: Any, found: SampleObjects, arguments: int) -> Effects:
+
+def _effects_of(program: Any, classes: frozenset[type], arguments: int) -> Effects:
     """Return the effects of a program. They are analysed again only after a change of what the
     program consists of, or for samples of other classes."""
     code = getattr(getattr(program, '__func__', program), '__code__', type(program))
@@ -91,9 +115,9 @@ def _effects_of(program: Any, found: SampleObjects, arguments: int) -> Effects:
     known = _analysed.setdefault(key, [])
     _analysed.move_to_end(key)
     for effects in known:
-        if found.classes == effects.classes and effects.holds_for(program):
+        if classes == effects.classes and effects.holds_for(program):
             return effects
-    effects = Effects(program, found.classes, arguments, autograd.is_training())
+    effects = Effects(program, classes, arguments, autograd.is_training())
     known.insert(0, effects)
     del known[_MOST_KINDS:]
     while len(_analysed) > _MOST_PROGRAMS:
@@ -129,10 +153,12 @@ class SuspendedSample(greenlet):
         if self:
             self.throw(GreenletExit)
 
-    def wait_for(self, value: Any, frame: FrameType) -> Any:
-        """Suspend the sample until a value is computed, and return its contents; return None if the
-        value must be read in place."""
+    def contents(self, value: Any, frame: FrameType) -> Optional[np.ndarray]:
+        """Return what a value holds, for which the sample is suspended if it is not computed;
+        return None if it must be read in place."""
         recording = self._recording
+        if value.is_known():
+            return self._suspension.known_contents(value)
         if (
             self._closing
             or current_recording() is not recording

@@ -25,11 +25,11 @@ from .sites import current_site
 from .stores import Store, copied
 
 
-def _waited_for(value: Any, frame: FrameType) -> Optional[np.ndarray]:
-    """Return the contents of a value for which the present sample was suspended; None outside of
-    such samples (see `api.suspended`), and of values that are known or must be read in place."""
-    wait_for = getattr(getcurrent(), 'wait_for', None)
-    return None if wait_for is None or value.is_known() else wait_for(value, frame)
+def _in_sample(value: Any, frame: FrameType) -> Optional[np.ndarray]:
+    """Return the contents of a value, for which the present sample is suspended if they are not
+    known; None outside of such samples (see `api.suspended`), and if an array must be read."""
+    contents = getattr(getcurrent(), 'contents', None)
+    return None if contents is None else contents(value, frame)
 
 
 class LazyArray(NDArray):
@@ -148,7 +148,7 @@ class LazyArray(NDArray):
         known = self.constant()
         if known is not None:
             return known.copy()
-        answer = _waited_for(self, sys._getframe(1))
+        answer = _in_sample(self, sys._getframe(1))
         return super().asnumpy() if answer is None else answer
 
     def is_known(self) -> bool:
@@ -850,7 +850,7 @@ class RaggedArray(LazyArray):
 
     def asnumpy(self) -> np.ndarray:
         """Return a copy as a NumPy array (see `LazyArray.asnumpy`)."""
-        answer = _waited_for(self, sys._getframe(1))
+        answer = _in_sample(self, sys._getframe(1))
         if answer is not None:
             return answer
         if self._ids and getattr(self, '_array', None) is None:

@@ -87,7 +87,7 @@ def _outwards(frame: Optional[FrameType]) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-        if frame is None and hasattr(sample, 'wait_for'):  # see api/suspended.py
+        if frame is None and hasattr(sample, 'contents'):  # see api/suspended.py
             sample = sample.parent
             frame = sample.gr_frame
 
