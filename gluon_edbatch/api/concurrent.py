@@ -5,6 +5,7 @@ function then waits for them (``yield`` or ``await``), which lets the other samp
 wait, too; one evaluation serves all.
 """
 
+import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from inspect import (
@@ -24,7 +25,7 @@ from ..errors import RecordError, SampleError
 from ..mx.parameters import context_of
 from ..mx.run_ahead import last_under_way
 from ..record.hooks import current_recording, local
-from ..record.lazy import VALUES
+from ..record.lazy import VALUES, LazyArray
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
@@ -190,18 +191,16 @@ def _returned(result: Any) -> Generator[None, Any, Any]:
     yield
 
 
-def suspension_of(program: Callable[..., Any], samples: Sequence[tuple]) -> Optional[Suspension]:
+def suspension_of(
+    program: Callable[..., Any], samples: Sequence[tuple], among_others: bool = False
+) -> Optional[Suspension]:
     """Return what decides whether samples, tuples of arguments, are suspended in plain code; None
-    of functions that wait explicitly, and of one sample."""
-    if (
-        len(samples) < 2
-        or current_recording() is None
-        or isgeneratorfunction(program)
-        or iscoroutinefunction(program)
-        or not is_plain(program)
-    ):
+    of functions that wait explicitly. `among_others` tells that other samples run, too."""
+    if isgeneratorfunction(program) or iscoroutinefunction(program) or not is_plain(program):
         return None
-    return Suspension(program, samples)
+    if not among_others and (len(samples) < 2 or current_recording() is None):
+        return None
+    return Suspension(program, samples, among_others)
 
 
 def run_samples(
@@ -252,30 +251,42 @@ def _advanced(
     return waiting, None
 
 
-def answers_for(waiting: Sequence[AdvancingSample]) -> list[Any]:
-    """Evaluate what samples wait for, and return it. Of plain code, which cannot say what it will
-    read next, evaluate all that the samples have recorded since they waited last."""
-    wanted = [sample.wanted for sample in waiting]
+def answers_for(waiting: Sequence[Any]) -> list[Any]:
+    """Evaluate what samples wait for, and return it with NumPy arrays in place of NDArrays."""
+    _flush_recorded(waiting)
+    return contents_of([sample.wanted for sample in waiting])
+
+
+def _flush_recorded(waiting: Sequence[Any]) -> None:
+    """If some samples are plain code, which cannot say what it will read next, evaluate all that
+    they have recorded since they waited last, and what all samples wait for."""
     recording = current_recording()
-    if recording is not None and any([sample.recorded is not None for sample in waiting]):
-        recording.flush(recording.locations.unknown(_recorded_by(waiting)))
-    return contents_of(wanted)
-
-
-def _recorded_by(waiting: Sequence[AdvancingSample]) -> np.ndarray:
-    """Return the values that samples of plain code recorded since they waited last, and those that
-    they wait for."""
+    if recording is None or all([sample.recorded is None for sample in waiting]):
+        return
     ranges: list[tuple[int, int]] = []
-    earlier: list[int] = []
+    others: list[int] = []
     for sample in waiting:
-        wanted = sample.wanted
-        begin, end = sample.recorded or (0, 0)
-        asked = getattr(wanted, '_ids', None) or (wanted._id,)
-        earlier += [each for each in asked if each < begin]
+        begin, end = sample.recorded or (sys.maxsize, sys.maxsize)
+        others += [each for each in _values_in(sample.wanted) if each < begin]
         if ranges and ranges[-1][1] == begin:
             begin = ranges.pop()[0]
         ranges.append((begin, end))
-    return np.concatenate([np.array(earlier, np.int64), *[np.arange(*each) for each in ranges]])
+    values = np.concatenate([np.array(others, np.int64), *[np.arange(*each) for each in ranges]])
+    recording.flush(recording.locations.unknown(values))
+
+
+def _values_in(wanted: Any) -> list[int]:
+    """Return the numbers of the values of the present scope in a nested structure."""
+    if wanted.__class__ in VALUES:
+        return [wanted._id]
+    recording, leaves = current_recording(), list[Any]()
+    flatten(wanted, object, leaves)
+    own = [
+        each
+        for each in leaves
+        if isinstance(each, LazyArray) and 0 not in each.shape and each._store.recording is recording
+    ]
+    return [value for each in own for value in getattr(each, '_ids', (each._id,))]
 
 
 def contents_of(values: list[Any]) -> list[Any]:
@@ -289,10 +300,11 @@ def contents_of(values: list[Any]) -> list[Any]:
     return unflatten(template, iter(_arrays_of(leaves)))
 
 
-def hand_over(values: list[Any]) -> Optional[NDArray]:
-    """Evaluate what `contents_of` will read, without waiting for it. Return an array that is
-    written when all is there; None if all is there already, or if calls ran one by one."""
-    before = last_under_way()
+def hand_over(waiting: Sequence[Any]) -> Optional[NDArray]:
+    """Evaluate what samples wait for, without waiting for it. Return an array that is written when
+    all is there; None if all is there already, or if calls ran one by one."""
+    before, values = last_under_way(), [sample.wanted for sample in waiting]
+    _flush_recorded(waiting)
     _flush_if_asked(values)
     leaves: list[Any] = []
     flatten(values, object, leaves)

@@ -51,10 +51,14 @@ class Suspension:
         The user's plain code.
     samples : sequence
         All samples of the run, each a tuple of arguments.
+    among_others : bool
+        Whether samples that are not known run at the same time.
     """
 
-    def __init__(self, program: Callable[..., Any], samples: Sequence[tuple]):
-        self._program, self._samples = program, samples
+    def __init__(
+        self, program: Callable[..., Any], samples: Sequence[tuple], among_others: bool = False
+    ):
+        self._program, self._samples, self._among_others = program, samples, among_others
         self._is_decided, self._codes = False, frozenset[int]()
         self._copies: dict[int, tuple[Arena, np.ndarray]] = {}
         self._known: dict[int, bool] = {}  # whether a sample may be suspended, by id of the code
@@ -84,7 +88,10 @@ class Suspension:
         classes, self.why = classes_in(samples)
         if not self.why:
             effects = _effects_of(self._program, classes, max(map(len, samples)))
-            self.why = effects.why or (shared_by(samples) if effects.writes_samples else '')
+            self.why = effects.why
+            if effects.writes_samples and not self.why:
+                unknown = 'the program writes to samples' if self._among_others else ''
+                self.why = unknown or shared_by(samples)
             self._codes = effects.codes
         self._samples = ()
 

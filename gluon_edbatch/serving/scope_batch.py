@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
-from ..api.concurrent import AdvancingSample, contents_of, hand_over
+from ..api.concurrent import AdvancingSample, answers_for, hand_over, suspension_of
 from ..api.scope import lasting
 from ..errors import BatchError, SampleError, StaleValueError, StepsError
 from ..record.hooks import collect, current_recording
@@ -97,9 +97,10 @@ class ScopeBatch:
         """Run new samples until they wait for values, and append finished requests to `done`.
         Return the requests whose error another sample may have caused."""
         suspects: list[Request] = []
-        before = self._scope.evaluations
+        before, predict = self._scope.evaluations, self._model.predict
+        suspension = suspension_of(predict, [(each.sample,) for each in requests], True)
         for request in requests:
-            each = _OnItsWay(request, self._model.predict, before)
+            each = _OnItsWay(request, predict, before, suspension)
             try:
                 self._run_inside(self._advance, each, None, done)
             except _OF_ALL as error:
@@ -170,12 +171,12 @@ class ScopeBatch:
     def _evaluated(self, is_only: bool) -> list[Any]:
         """Evaluate what the samples wait for, and return it. With other batches, wait for all
         calls: MXNet reports an error once, to the first that waits, and that must be this batch."""
-        wanted = [each.wanted for each in self._running]
-        if not is_only or any([each is None for each in wanted]):
-            fence = hand_over(wanted)
+        running = self._running
+        if not is_only or any([each.wanted is None for each in running]):
+            fence = hand_over(running)
             if fence is not None:
                 fence.wait_to_read()
-        return contents_of(wanted)
+        return answers_for(running)
 
     def _begin(self) -> None:
         """Start the first calls of new samples, such as an encoder, beside the others' rounds. They
@@ -184,8 +185,8 @@ class ScopeBatch:
         others = [each for each in self._running if each.rounds > 1]
         if not joined or not others:
             return
-        hand_over([each.wanted for each in others])
-        fence = hand_over([each.wanted for each in joined])
+        hand_over(others)
+        fence = hand_over(joined)
         if fence is not None:
             with suppress(RuntimeError):  # the interpreter ends, starts no threads: all wait
                 self._over = self._model.waiter.submit(fence.wait_to_read)
@@ -241,11 +242,19 @@ def emit(value: Any) -> None:
 class _OnItsWay:
     """Run the sample of a request; after its last step, wait for the result as for other values."""
 
-    def __init__(self, request: Request, predict: Callable[[Any], Any], before: int):
+    def __init__(
+        self, request: Request, predict: Callable[[Any], Any], before: int, suspension: Any
+    ):
         self.request, self.before, self.rounds, self.emitted = request, before, 0, 0
+        self._suspension = suspension
         self.steps: Any = None
         self.wanted: Any = None
         self._predict, self._ended = predict, False
+
+    @property
+    def recorded(self) -> Any:
+        """See `AdvancingSample`."""
+        return None if self._ended else self.steps.recorded
 
     def advance(self, answer: Any) -> bool:
         """Run the sample until it waits again; return False once its result is set."""
@@ -254,7 +263,9 @@ class _OnItsWay:
             _local.sample = self
             try:
                 if self.steps is None:
-                    self.steps = AdvancingSample(self._predict, self.request.sample, 0)
+                    self.steps = AdvancingSample(
+                        self._predict, self.request.sample, 0, self._suspension
+                    )
                 waits = self.steps.advance(answer)
             finally:
                 _local.sample = None  # do not keep the sample alive
