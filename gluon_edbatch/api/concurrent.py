@@ -267,7 +267,9 @@ def _flush_recorded(waiting: Sequence[Any]) -> None:
     others: list[int] = []
     for sample in waiting:
         begin, end = sample.recorded or (sys.maxsize, sys.maxsize)
-        others += [each for each in _values_in(sample.wanted) if each < begin]
+        wanted = sample.wanted
+        if wanted.__class__ not in VALUES or wanted._id < begin:
+            others += [each for each in _values_in(wanted) if each < begin]
         if ranges and ranges[-1][1] == begin:
             begin = ranges.pop()[0]
         ranges.append((begin, end))

@@ -10,6 +10,7 @@ until it finds no new object. Whatever it does not understand speaks against sus
 import ast
 import dataclasses
 import linecache
+import operator
 import sys
 from collections import namedtuple
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,7 @@ from types import (
 )
 from typing import Any, NamedTuple, Optional
 
+import numpy as np
 from mxnet import gluon
 
 from ..report.explain.explanation import site_text
@@ -65,6 +67,7 @@ from .resolved import (
 SAMPLE = 'the sample'
 _MOST_PASSES = 40
 _NOT_CALLED = frozenset('__init__ __new__ __del__ __init_subclass__ __class_getitem__'.split())
+LIBRARY = FunctionType, BuiltinFunctionType, MethodType, type, np.ufunc, operator.itemgetter
 FUNCTIONS = (
     FunctionType, staticmethod, classmethod, MethodDescriptorType, WrapperDescriptorType,
     BuiltinFunctionType,
@@ -316,7 +319,7 @@ class Effects:
 
     def _call_known(self, known: Known, args: Sequence[_Objects], named: dict) -> _Objects:
         value = known.object
-        if getattr(value, '__edb_pure__', False) or is_pure(value, self._training):
+        if isinstance(value, LIBRARY) and is_pure(value, self._training):
             return self._call_library(value, args, named)
         if is_users(value):
             return self._enter(self._closure_of(known), args, named)

@@ -4,7 +4,6 @@ import abc
 import builtins
 import math
 import operator
-import sys
 from collections import Counter, deque
 from types import BuiltinFunctionType, FunctionType, GeneratorType
 from typing import Any, Callable, Generic, TypeVar
@@ -15,7 +14,7 @@ from mxnet import gluon
 
 from ..ops import op_of
 from ..record import control_flow
-from .resolved import is_users
+from .resolved import is_users, is_written_by_user
 
 F = TypeVar('F', bound=Callable[..., Any])
 
@@ -91,7 +90,7 @@ _VIEWS = frozenset(  # functions of NumPy that may return a view, or a container
     'asarray ascontiguousarray broadcast_to flip ravel reshape split squeeze swapaxes '
     'transpose'.split()
 )
-_LIBRARIES = frozenset(sys.builtin_module_names)
+_EXCEPTIONS = frozenset([each for each in vars(builtins).values() if isinstance(each, type)])
 _BY_NAME = frozenset(  # of MXNet: noise, effects, and what calls functions
     'normal uniform exponential poisson negative_binomial generalized_negative_binomial randn '
     'randint rand choice shuffle bernoulli Custom foreach while_loop cond save load waitall '
@@ -186,9 +185,9 @@ def made_by(function: Any) -> str:
 
 def is_plain_class(cls: type) -> bool:
     """Return whether a class is the user's, and made as usual, or an exception of Python."""
-    usual = type(cls) in (type, abc.ABCMeta) and not issubclass(cls, gluon.Block)
-    library = cls.__module__ in _LIBRARIES or issubclass(cls, gluon.Block)
-    return usual and (issubclass(cls, BaseException) or not library)
+    if type(cls) not in (type, abc.ABCMeta) or issubclass(cls, gluon.Block):
+        return False
+    return is_written_by_user(cls) or (issubclass(cls, BaseException) and cls in _EXCEPTIONS)
 
 
 def why_not_recorded(block: gluon.Block, training: bool) -> str:

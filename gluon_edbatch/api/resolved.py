@@ -15,6 +15,7 @@ from types import (
     BuiltinFunctionType,
     FunctionType,
     MappingProxyType,
+    MemberDescriptorType,
     MethodType,
     ModuleType,
 )
@@ -81,7 +82,12 @@ def _mark(value: Any) -> Any:
 
 def elements_of(value: Any) -> list[Any]:
     """Return what a container holds, but for numbers and text."""
-    found = [*value.keys(), *value.values()] if isinstance(value, DICTS) else list(value)
+    if isinstance(value, dict):
+        found = [*dict.keys(value), *dict.values(value)]
+    elif isinstance(value, DICTS):
+        found = [*value.keys(), *value.values()]
+    else:  # without the code of a class of the user
+        found = list(next(base for base in LISTS if isinstance(value, base)).__iter__(value))
     if not ATOMS.issuperset(map(type, found)):
         found = [each for each in found if not is_atom(each)]
         return found[: _MOST_ELEMENTS + 1]
@@ -107,10 +113,11 @@ def is_users(function: Any) -> bool:
 @lru_cache(maxsize=4096)
 def is_users_class(cls: type) -> bool:
     """Return whether a class, or one that it derives from, is the user's."""
-    return any([_is_written_by_user(base) for base in cls.__mro__])
+    return any([is_written_by_user(base) for base in cls.__mro__])
 
 
-def _is_written_by_user(cls: type) -> bool:
+def is_written_by_user(cls: type) -> bool:
+    """Return whether a class itself is the user's."""
     if any(map(is_users, vars(cls).values())):
         return True
     module = sys.modules.get(cls.__module__)
@@ -125,7 +132,8 @@ def _fetch(origin: Any, kind: str, key: Any) -> Any:
         if key in own:
             return own[key]
         found = in_class(type(origin), key)
-        return getattr(origin, key, MISSING) if hasattr(found, '__set__') else MISSING
+        is_slot = isinstance(found, MemberDescriptorType)
+        return getattr(origin, key, MISSING) if is_slot else MISSING
     if kind == 'class':
         return in_class(type(origin), key)
     if kind == 'within':  # of a module, or a class itself

@@ -1,6 +1,6 @@
 """Walk through the objects of samples: which classes they have, and whether samples share some."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Optional
@@ -18,18 +18,18 @@ def classes_in(samples: Iterable[Any]) -> tuple[frozenset[type], str]:
     or an empty text."""
     classes: set[type] = set()
     seen: dict[int, Any] = {}
-    level: Sequence[Any] = list(samples)
+    level: Sequence[Collection[Any]] = [list(samples)]
     while level:
-        below: list[Any] = []
+        below: list[Collection[Any]] = []
         for cls, objects in _by_class(level).items():
-            if cls not in _TUPLES:
+            if cls not in _TUPLES and not issubclass(cls, ARRAYS):
                 objects = [each for each in objects if id(each) not in seen]
                 seen.update(zip(map(id, objects), objects))
-            if len(seen) + len(below) > _MOST:
-                return frozenset(), 'samples have too many objects'
             parts = _parts_of(cls, objects)
             if parts is None:
                 return frozenset(), f'a sample has a {cls.__qualname__} among its objects'
+            if len(seen) + sum(map(len, parts)) > _MOST:
+                return frozenset(), 'samples have too many objects'
             if is_users_class(cls):
                 classes.add(cls)
             below += parts
@@ -37,42 +37,52 @@ def classes_in(samples: Iterable[Any]) -> tuple[frozenset[type], str]:
     return frozenset(classes), ''
 
 
-def _by_class(objects: Sequence[Any]) -> dict[type, list[Any]]:
-    found: dict[type, list[Any]] = {cls: [] for cls in set(map(type, objects)) - ATOMS}
-    if found:
-        for each in objects:
-            if each.__class__ in found:
-                found[each.__class__].append(each)
+def _by_class(several: Sequence[Collection[Any]]) -> dict[type, list[Any]]:
+    """Return the objects in some containers by their class, without numbers and text."""
+    found: dict[type, list[Any]] = {}
+    if ATOMS.issuperset(map(type, chain.from_iterable(several))):  # most often
+        return found
+    for objects in several:
+        kinds = set(map(type, objects))
+        if len(kinds) == 1 and ATOMS.isdisjoint(kinds):
+            found.setdefault(kinds.pop(), []).extend(objects)
+        elif not ATOMS.issuperset(kinds):
+            for each in objects:
+                if each.__class__ not in ATOMS:
+                    found.setdefault(each.__class__, []).append(each)
     return found
 
 
-def _parts_of(cls: type, objects: Sequence[Any]) -> Optional[Iterable[Any]]:
-    """Return what objects of a class refer to; None if it is not understood."""
+def _parts_of(cls: type, objects: Sequence[Any]) -> Optional[Sequence[Collection[Any]]]:
+    """Return containers of what objects of a class refer to; None if it is not understood."""
     if cls in LISTS:
-        return chain.from_iterable(objects)
+        return objects
     if cls in DICTS:
-        return chain(*objects, *[each.values() for each in objects])
+        return [*objects, *[each.values() for each in objects]]
     if issubclass(cls, ARRAYS):
         is_opaque = cls is np.ndarray and any([each.dtype == object for each in objects])
         return None if is_opaque else ()
     if all(map(is_atom, objects)):
         return ()
     runs = [name for name in ('__call__', '__next__') if in_class(cls, name) is not MISSING]
-    odd = runs or not is_users_class(cls)
-    return None if odd else _fields(cls, objects)
+    return None if runs or not is_users_class(cls) else _fields(cls, objects)
 
 
-def _fields(cls: type, objects: Sequence[Any]) -> Iterable[Any]:
+def _fields(cls: type, objects: Sequence[Any]) -> Sequence[Collection[Any]]:
     """Return what objects of a class of the user refer to, without running its code."""
-    parts: list[Iterable[Any]] = [getattr(each, '__dict__', {}).values() for each in objects]
-    for base in (*LISTS, dict):
-        if issubclass(cls, base):
-            parts += [base.__iter__(each) for each in objects]
+    parts: list[Collection[Any]] = []
+    if hasattr(objects[0], '__dict__'):
+        parts += [vars(each).values() for each in objects]
+    if issubclass(cls, tuple) and in_class(cls, '__iter__') is tuple.__iter__:
+        parts += objects
+    elif issubclass(cls, (*LISTS, dict)):
+        base = next(base for base in (*LISTS, dict) if issubclass(cls, base))
+        parts += [list(base.__iter__(each)) for each in objects]
     if issubclass(cls, dict):
         parts += [dict.values(each) for each in objects]
     for name in _slots_of(cls):
         parts.append([getattr(each, name) for each in objects if hasattr(each, name)])
-    return chain.from_iterable(parts)
+    return parts
 
 
 @lru_cache(maxsize=1024)
@@ -97,5 +107,5 @@ def shared_by(samples: Iterable[Any]) -> str:
                 continue
             if cls not in _TUPLES and owners.setdefault(id(each), index) != index:
                 return f'samples that the program writes to share a {cls.__qualname__}'
-            left += _parts_of(cls, [each]) or ()
+            left += chain.from_iterable(_parts_of(cls, [each]) or ())
     return ''

@@ -99,7 +99,7 @@ class Suspension:
         """Return a copy of a computed value, cut from a copy of its arena; None if there is no
         arena, or a large one. Several reads of a round cost one copy."""
         store, number = value._store, value._id
-        if value.__class__ not in VALUES or number < 0 or store.packed or hasattr(value, '_array'):
+        if value.__class__ not in VALUES or store.packed or hasattr(value, '_array'):
             return None
         locations = store.locations
         arena = store.arenas.get(locations.evaluation.item(number))
@@ -164,6 +164,8 @@ class SuspendedSample(greenlet):
         """Return what a value holds, for which the sample is suspended if it is not computed;
         return None if it must be read in place."""
         recording = self._recording
+        if value._store.recording is not recording:
+            return None
         if value.is_known():
             return self._suspension.known_contents(value)
         if (

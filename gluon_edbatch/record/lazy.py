@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache, partial, wraps
 from math import prod
 from operator import getitem
-from types import FrameType
 from typing import Any, Callable, NoReturn, Optional
 
 import mxnet as mx
@@ -23,13 +22,6 @@ from ..subgraph.spec import Spec, spec_of
 from .indexing import known_index
 from .sites import current_site
 from .stores import Store, copied
-
-
-def _in_sample(value: Any, frame: FrameType) -> Optional[np.ndarray]:
-    """Return the contents of a value, for which the present sample is suspended if they are not
-    known; None outside of such samples (see `api.suspended`), and if an array must be read."""
-    contents = getattr(getcurrent(), 'contents', None)
-    return None if contents is None else contents(value, frame)
 
 
 class LazyArray(NDArray):
@@ -136,7 +128,8 @@ class LazyArray(NDArray):
 
     def asnumpy(self) -> np.ndarray:
         """Return a copy as a NumPy array of the same shape and dtype; evaluate all that is recorded
-        so far.
+        so far. A sample of `net.batch` or `run_concurrently` may be suspended here, until the
+        others wait, too (see `api.suspended`).
 
         Raises
         ------
@@ -145,16 +138,15 @@ class LazyArray(NDArray):
         StaleValueError
             If an exception left the scope before the value was computed.
         """
-        known = self.constant()
-        if known is not None:
-            return known.copy()
-        answer = _in_sample(self, sys._getframe(1))
+        if self._id < 0:
+            known = self.constant()
+            return super().asnumpy() if known is None else known.copy()
+        contents = getattr(getcurrent(), 'contents', None)
+        answer = None if contents is None else contents(self, sys._getframe(1))
         return super().asnumpy() if answer is None else answer
 
     def is_known(self) -> bool:
         """Return whether contents can be read without an evaluation."""
-        if getattr(self, '_array', None) is not None:
-            return True
         return self._id < 0 or self._store.locations.known(self._id)
 
     def __array__(self, dtype=None) -> np.ndarray:
@@ -850,7 +842,8 @@ class RaggedArray(LazyArray):
 
     def asnumpy(self) -> np.ndarray:
         """Return a copy as a NumPy array (see `LazyArray.asnumpy`)."""
-        answer = _in_sample(self, sys._getframe(1))
+        contents = getattr(getcurrent(), 'contents', None)
+        answer = None if contents is None else contents(self, sys._getframe(1))
         if answer is not None:
             return answer
         if self._ids and getattr(self, '_array', None) is None:
