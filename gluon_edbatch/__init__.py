@@ -14,6 +14,7 @@ from .api.functional import add_n, concat, each, forward, ragged, stack
 from .api.mixin import AutoBatchMixin
 from .api.reuse import Reuse
 from .api.scope import batching
+from .effects import pure
 from .errors import (
     BatchError,
     BundleError,
@@ -120,6 +121,7 @@ __all__ = [
     'lower_bound',
     'native_available',
     'nd',
+    'pure',
     'ragged',
     'rnn',
     'run_concurrently',

@@ -29,8 +29,8 @@ from ..record.lazy import VALUES, LazyArray
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
-from .functional import compute
 from .eager import eagerly
+from .functional import compute
 from .suspended import SuspendedSample, Suspension, is_plain
 
 
@@ -286,7 +286,9 @@ def _values_in(wanted: Any) -> list[int]:
     own = [
         each
         for each in leaves
-        if isinstance(each, LazyArray) and 0 not in each.shape and each._store.recording is recording
+        if isinstance(each, LazyArray)
+        and 0 not in each.shape
+        and each._store.recording is recording
     ]
     return [value for each in own for value in getattr(each, '_ids', (each._id,))]
 

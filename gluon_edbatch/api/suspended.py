@@ -15,13 +15,11 @@ import numpy as np
 from greenlet import GreenletExit, greenlet
 from mxnet import autograd, gluon
 
+from ..effects import Effects, classes_in, is_users, shared_by
 from ..record.hooks import current_recording
 from ..record.lazy import VALUES
 from ..record.sites import PASSED, kind_of
 from ..record.stores import Arena
-from .effects import Effects
-from .resolved import is_users
-from .sample_objects import classes_in, shared_by
 
 # Functions of MXNet and of this package below which a sample may wait: they call blocks, or read.
 _MAY_WAIT = frozenset(

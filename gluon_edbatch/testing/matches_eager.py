@@ -16,7 +16,7 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
 from ..api.functional import forward
-from ..api.mixin import eagerly
+from ..api.eager import eagerly
 from ..api.scope import batching
 from ..mx.parameters import context_of
 from ..record.lazy import LazyArray

@@ -26,7 +26,7 @@ from mxnet.gluon import nn
 SIZE, WORDS, SAMPLES = 3, 5, 4
 SUSPENDED, NO_READ, UNKNOWN = 'suspended', 'reads nothing', 'raises'
 
-HEAD = '''
+HEAD = """
 import itertools, math, random
 import mxnet as mx, numpy as np
 import gluon_edbatch as edb
@@ -119,7 +119,7 @@ class Net(edb.AutoBatchMixin, gluon.Block):
             for child in tree.children:
                 h = self.cell(h + self.walk(child, depth - 1))
         return h
-'''
+"""
 
 # Statements, of which `{}` is the body of the next ones. What they know: h, n, v, xs, d, box, tree.
 FREE = [
@@ -157,8 +157,8 @@ FREE = [
     'if v > 0.1:\n    {}',
     'if self.score(h).sum() > 0:\n    {}\nelse:\n    {}',
     'for i in range(2):\n    {}',
-    'steps = 0\nwhile steps < 3 and self.value(h) > -0.2:\n    steps += 1\n    h = self.cell(h)\n    {}',
-    'try:\n    {}\n    if v > 0.6: raise KeyError(n)\nexcept KeyError as error:\n    n = error.args[0]',
+    'i = 0\nwhile i < 3 and self.value(h) > -0.2:\n    i += 1\n    h = self.cell(h)\n    {}',
+    'try:\n    {}\n    if v > 0.6: raise KeyError(n)\nexcept KeyError as e:\n    n = e.args[0]',
 ]
 READS = ['n = self.best(h)', 'v = self.value(h)', 'h = self.walk(tree, 2)']
 FAILING = ['if self.value(h) > 0.3: raise ValueError("at %d" % n)', 'v = 1 / (n - 1)']
@@ -274,7 +274,9 @@ def program(draw):
         'h, n, v, xs, d, box, found = '
         'self.cell(self.embed(tree.word)), 1, 0.0, [], {}, Box(None), []\n'
     )
-    lines = ('    def forward(self, tree):\n' + start + body + '\nreturn h, n, v, found').split('\n')
+    lines = ('    def forward(self, tree):\n' + start + body + '\nreturn h, n, v, found').split(
+        '\n'
+    )
     source = HEAD + '\n' + '\n'.join([lines[0], *['        ' + line for line in lines[1:]]]) + '\n'
     return source, draw.random() < 0.3
 
@@ -318,8 +320,7 @@ def run(number, source, share, blocks, way):
     try:
         with autograd.record():
             if way == 'eager':
-                for tree in trees:
-                    results.append(net(tree))
+                results = [net(tree) for tree in trees]
             elif way == 'batch':
                 results = net.batch(trees)
             else:
@@ -395,7 +396,7 @@ def main(argv=None) -> int:
         reasons[re.sub('.*:[0-9]+ ', '', in_place)] += 1
         if why or options.only:
             wrong += bool(why)
-            print(f'--- {seed}:{number}: {why or "equal"}\n{source[source.index("def forward"):]}')
+            print(f'--- {seed}:{number}: {why or "equal"}\n{source[source.index("def forward") :]}')
     print(f'{len(numbers)} programs, {reasons.pop(SUSPENDED, 0)} suspended, {wrong} differ')
     for reason, count in reasons.most_common() if options.reasons else ():
         print(f'{count:6d} {reason}')

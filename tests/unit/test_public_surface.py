@@ -69,6 +69,7 @@ PUBLIC = {
         'lower_bound',
         'native_available',
         'nd',
+        'pure',
         'ragged',
         'rnn',
         'run_concurrently',

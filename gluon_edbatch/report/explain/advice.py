@@ -15,9 +15,9 @@ from .differences import ARRAY, COLUMN, DATA, NUMBER_OF_ARRAYS, Difference
 from .explanation import Cause
 
 ROUNDS = (
-    'These are rounds of run_concurrently, as many as its longest sample waits: nothing to do, if '
-    'one call of it has all samples, and a bare yield stands behind what later steps read, such '
-    'as an encoder.'
+    'These are rounds of net.batch or run_concurrently, as many as its longest sample waits: nothing '
+    'to do, if one call of it has all samples, and a bare yield stands behind what later steps '
+    'read, such as an encoder.'
 )
 FOR_ADDITIONS = (
     'Collect the values in a list and add them up by edb.add_n(values), which is one call whatever '
@@ -218,8 +218,8 @@ _ADVICE = {
     'some of them.',
     Cause.AT_ONCE: 'Nothing to do. CompileOptions(at_once=False) runs large calls in batches.',
     Cause.READ_EARLY: 'Look at values (asnumpy, asscalar, if) after the scope. Where the next step '
-    'depends on them, use gluon_edbatch.run_concurrently: all samples reach that step, and one '
-    'evaluation serves all of them.',
+    'depends on them, call net.batch(samples) or gluon_edbatch.run_concurrently: all samples reach '
+    'that step, and one evaluation serves all of them.',
     Cause.DEPENDENCY: 'A larger minibatch makes such batches larger, not more. To have fewer of '
     'them, shorten the longest chain, or sort samples by its length.',
     Cause.ASKED_APART: 'Ask for all values at once: gluon_edbatch.forward([...]), stack or concat.',

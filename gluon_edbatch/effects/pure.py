@@ -13,6 +13,7 @@ import numpy as np
 from mxnet import gluon
 
 from ..ops import op_of
+from ..ops.attrs import Attrs
 from ..record import control_flow
 from .resolved import is_users, is_written_by_user
 
@@ -144,14 +145,14 @@ def is_noisy(name: str, training: bool) -> bool:
         name in _BY_NAME
         or any([part in name for part in _PARTS])
         or (training and any([part in name for part in _IN_TRAINING]))
-        or op_of(name).draws({}, training)
+        or op_of(name).draws(Attrs(), training)
     )
 
 
 def is_pure(function: Any, training: bool) -> bool:
     """Return whether calls of a library's function, or of its class, have no effect that others
     see. Some write to their first argument (`WRITE_FIRST`)."""
-    if getattr(function, '__edb_pure__', False) or isinstance(function, np.ufunc):
+    if isinstance(function, np.ufunc):
         return True
     try:
         if function in _pure:
@@ -197,7 +198,7 @@ def why_not_recorded(block: gluon.Block, training: bool) -> str:
         return f'{name} has control flow of MXNet'
     if training and (
         any([part in cls.__name__ for part in ('Dropout', 'Zoneout', 'BatchNorm')])
-        or getattr(block, '_dropout', 0)
+        or getattr(block, '_dropout', False)
     ):
         return f'{name} draws noise'
     for base in cls.__mro__:

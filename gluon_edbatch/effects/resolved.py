@@ -9,6 +9,7 @@ import builtins
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum, EnumMeta
 from functools import lru_cache
 from types import (
@@ -74,7 +75,8 @@ def _mark(value: Any) -> Any:
     if isinstance(value, MethodType):
         return MethodType, _mark(value.__func__)
     if isinstance(value, FunctionType):
-        return value.__code__, len(value.__defaults__ or ()), bool(value.__kwdefaults__)
+        defaults = len(value.__defaults__ or ()), bool(value.__kwdefaults__)
+        return value.__code__, defaults, hasattr(value, '__edb_pure__')
     if isinstance(value, (type, ModuleType, BuiltinFunctionType, np.ufunc)):
         return value
     return type(value)
@@ -111,7 +113,7 @@ def is_users(function: Any) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def is_users_class(cls: type) -> bool:
+def is_users_class(cls: Any) -> bool:
     """Return whether a class, or one that it derives from, is the user's."""
     return any([is_written_by_user(base) for base in cls.__mro__])
 
@@ -154,10 +156,8 @@ def _fetch(origin: Any, kind: str, key: Any) -> Any:
 
 
 def _contents(cell: Any) -> Iterator[Any]:
-    try:
+    with suppress(ValueError):  # it has none yet
         yield cell.cell_contents
-    except ValueError:  # it has none yet
-        pass
 
 
 def _parts(origin: Any, kind: str) -> list[Any]:
