@@ -57,8 +57,10 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[A
         in it is returned unchanged. A bare ``yield`` (``await edb.value()``) waits for all that is
         recorded so far: use it after an encoder that all later steps read. Otherwise each
         evaluation computes only what some sample waits for. Generators delegate with ``yield
-        from``, coroutines with ``await``. If `fn` is a method of a Block, eager calls convert
-        numbers and NumPy arrays to NDArrays on the parameters' device.
+        from``, coroutines with ``await``. A plain function or model waits wherever it reads a
+        value, if its code shows that no sample can see that they take turns; else the samples run
+        one after the other, and ``scope.explain()`` says why. If `fn` is a method of a Block, eager
+        calls convert numbers and NumPy arrays to NDArrays on the parameters' device.
 
     Returns
     -------
@@ -68,7 +70,8 @@ def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[A
     Raises
     ------
     SampleError
-        `fn` raised an exception, which is the cause of this one. All samples are closed.
+        `fn` raised an exception, which is the cause of this one. All samples are closed. Of plain
+        code, earlier samples finish first, and the first of all errors is raised.
     RecordError
         A sample waits inside a scope of autograd or `batching` that it has entered: the other
         samples would run in that scope.

@@ -47,6 +47,10 @@ class AutoBatchMixin:
     ) -> list[Any]:
         """Run the model on many samples, in batches, and return its results.
 
+        Where the model reads values (``asnumpy``, ``if``), a sample is suspended until the others
+        wait, too, if its code shows that no sample can see it. Otherwise samples run one after the
+        other. So they do with `reuse`. Within an outer scope, the calls have a scope of their own.
+
         Parameters
         ----------
         samples : iterable

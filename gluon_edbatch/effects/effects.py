@@ -21,7 +21,6 @@ from .objects import (
     NOTHING,
     SAMPLE,
     Closure,
-    Made,
     NotFree,
     Objects,
     Super,

@@ -11,7 +11,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum, EnumMeta
-from functools import lru_cache
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -21,6 +20,7 @@ from types import (
     ModuleType,
 )
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import mxnet as mx
 import numpy as np
@@ -112,10 +112,15 @@ def is_users(function: Any) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
-def is_users_class(cls: Any) -> bool:
+_users_classes: 'WeakKeyDictionary[type, bool]' = WeakKeyDictionary()
+
+
+def is_users_class(cls: type) -> bool:
     """Return whether a class, or one that it derives from, is the user's."""
-    return any([is_written_by_user(base) for base in cls.__mro__])
+    known = _users_classes.get(cls)
+    if known is None:
+        known = _users_classes[cls] = any([is_written_by_user(base) for base in cls.__mro__])
+    return known
 
 
 def is_written_by_user(cls: type) -> bool:

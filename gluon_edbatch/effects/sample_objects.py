@@ -86,7 +86,7 @@ def _fields(cls: type, objects: Sequence[Any]) -> Sequence[Collection[Any]]:
 
 
 @lru_cache(maxsize=1024)
-def _slots_of(cls: type) -> list[str]:
+def _slots_of(cls: Any) -> list[str]:
     found: list[str] = []
     for base in cls.__mro__:
         slots = vars(base).get('__slots__', ())

@@ -40,9 +40,9 @@ class Engine:
     Parameters
     ----------
     predict : callable, or Program
-        Computes a sample's result. If it reads values on its way, pass a generator or coroutine
-        function as for `run_concurrently`, or the result of `compile_program` or `load_program`:
-        samples then join at every round. Results have NumPy arrays in place of NDArrays. It runs
+        Computes a sample's result. If it reads values on its way, samples join at every round,
+        as in `run_concurrently`: it is a plain, generator or coroutine function, or the result of
+        `compile_program` or `load_program`. Results have NumPy arrays in place of NDArrays. It runs
         in the engine's thread. It may run again for a sample whose batch had an error.
     warm_up : sequence, optional
         Samples like those to come. They run, alone and together, before the first request is

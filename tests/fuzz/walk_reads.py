@@ -157,7 +157,7 @@ FREE = [
     'if v > 0.1:\n    {}',
     'if self.score(h).sum() > 0:\n    {}\nelse:\n    {}',
     'for i in range(2):\n    {}',
-    'i = 0\nwhile i < 3 and self.value(h) > -0.2:\n    i += 1\n    h = self.cell(h)\n    {}',
+    'AT = 0\nwhile AT < 3 and self.value(h) > -0.2:\n    AT += 1\n    h = self.cell(h)\n    {}',
     'try:\n    {}\n    if v > 0.6: raise KeyError(n)\nexcept KeyError as e:\n    n = e.args[0]',
 ]
 READS = ['n = self.best(h)', 'v = self.value(h)', 'h = self.walk(tree, 2)']
@@ -255,6 +255,7 @@ def program(draw):
             text = draw.choice(draw.choice(kinds))
             if '{}' in text and depth > 2:
                 text = 'h = self.cell(h)'
+            text = text.replace('AT', f'at{draw.randrange(1 << 30)}')
             while '{}' in text:
                 at = text.index('{}')
                 indent = len(text[:at]) - len(text[:at].rstrip(' '))

@@ -116,8 +116,6 @@ def pauses(self, scores):
         return _CHOOSE(self, scores)
 
 
-
-
 @pytest.mark.parametrize(
     ('choose', 'words'),
     [

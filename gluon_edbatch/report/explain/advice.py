@@ -15,9 +15,9 @@ from .differences import ARRAY, COLUMN, DATA, NUMBER_OF_ARRAYS, Difference
 from .explanation import Cause
 
 ROUNDS = (
-    'These are rounds of net.batch or run_concurrently, as many as its longest sample waits: nothing '
-    'to do, if one call of it has all samples, and a bare yield stands behind what later steps '
-    'read, such as an encoder.'
+    'These are rounds of net.batch or run_concurrently, as many as its longest sample waits: '
+    'nothing to do, if one call of it has all samples, and a bare yield stands behind what later '
+    'steps read, such as an encoder.'
 )
 FOR_ADDITIONS = (
     'Collect the values in a list and add them up by edb.add_n(values), which is one call whatever '
