@@ -89,7 +89,7 @@ class Suspension:
             self.why = effects.why
             if effects.writes_samples and not self.why:
                 unknown = 'the program writes to samples' if self._among_others else ''
-                self.why = unknown or shared_by(samples)
+                self.why = unknown or shared_by(samples, effects.writes_arrays)
             self._codes = effects.codes
         self._samples = ()
 

@@ -21,8 +21,9 @@ from mxnet import gluon
 
 from ..record.sites import Site
 from ..report.explain.explanation import site_text
-from .classes import fields_of, filled_fields, is_callable, special_methods
+from .classes import fields_of, filled_fields, has_shared_defaults, is_callable, special_methods
 from .objects import (
+    ARRAY,
     NOTHING,
     SAMPLE,
     Bound,
@@ -41,6 +42,7 @@ from .pure import (
     DATA,
     NEW,
     NUMBER,
+    OF_ARRAYS,
     OF_GLUON,
     OF_LIBRARIES,
     READING,
@@ -49,6 +51,7 @@ from .pure import (
     is_plain_class,
     is_pure,
     made_by,
+    place_of_out,
     why_not_recorded,
 )
 from .resolved import (
@@ -231,7 +234,9 @@ class Calls:
         name = getattr(function, '__name__', '')
         if name in WRITE_FIRST and args:
             self._store(args[0], '[]', every)
-        self._store(named.get('out', NOTHING), '[]', NOTHING)
+        for objects in args[place_of_out(function) :]:
+            self._store(objects, ARRAY, NOTHING)
+        self._store(named.get('out', NOTHING), ARRAY, NOTHING)
         if name in CALLING:  # gives nobody the function that it calls
             first = args[: name not in ('map', 'filter', 'reduce', 'starmap')]
             every = NOTHING.union(*first, *args[1:])
@@ -293,12 +298,16 @@ class Calls:
     def _construct(self, known: Known, args: Sequence[Objects], named: dict) -> Objects:
         cls, fields = known.object, fields_of(known.object)
         plain = all([base in BASES or is_plain_class(base) for base in cls.__mro__])
-        if not plain or (fields is None and is_users(cls.__new__)):
+        odd = fields is None and is_users(cls.__new__)
+        odd = odd or in_class(cls, '__del__') is not MISSING or has_shared_defaults(cls)
+        if not plain or odd:
             raise self._no(f'makes a {cls.__qualname__}, whose effects are not known')
         made = Made(id(self._at[1]), cls)
         objects = frozenset((made,))
         for name, value in (*zip(fields or (), args), *named.items()):
-            self._join((made, '[]' if name == '*' else name), value)
+            self._join((made, name), value)
+        for name in fields or ():
+            self._join((made, name), named.get('*', NOTHING))
         self._join((made, '[]'), NOTHING.union(*args, *named.values()))
         for name in filled_fields(cls):
             self._join((made, name), frozenset((Made(hash((made.place, name)), None),)))
@@ -381,10 +390,11 @@ class Calls:
         if name in OF_GLUON and isinstance(owner, Known):
             return own if isinstance(owner.object, gluon.Parameter) else self._made_of(every)
         if name in WRITING:
-            self._store(own, '[]', every | self._elements(every))
+            place = ARRAY if name in OF_ARRAYS else '[]'
+            self._store(own, place, every | self._elements(every))
         elif name not in READING:
             raise self._no(f'calls {name}, a method that is not known to be pure')
-        self._store(named.get('out', NOTHING), '[]', NOTHING)
+        self._store(named.get('out', NOTHING), ARRAY, NOTHING)
         if name in COPYING:
             return self._made_of(every, NEW)
         result = self._made_of(every | self._elements(own))
@@ -407,7 +417,10 @@ class Calls:
     def _elements_of_known(self, known: Known) -> Objects:
         value = known.object
         if isinstance(value, ARRAYS):
+            self._note_read(ARRAY, self._text())
             return frozenset((known,))
+        if isinstance(value, dict) and hasattr(type(value), '__missing__'):
+            raise self._no(f'reads a {type(value).__qualname__}, which may add an element')
         if isinstance(value, (*LISTS, *DICTS)):
             self._note_read('[]', f'elements of what others share: {self._text()}')
             return frozenset(self._resolved.all_of(known, 'elements'))
@@ -446,7 +459,7 @@ class Calls:
         if (each is SAMPLE or not classes) and name in OF_LIBRARIES and name not in DATA:
             found |= {Method(each, name)}
         elif not classes and each is not SAMPLE:
-            found |= {each}
+            found |= {each} | self._of(each, '[]')
         return found
 
     def _attribute_of_class(self, each: Any, cls: type, name: str) -> Objects:
@@ -493,17 +506,19 @@ class Calls:
         raise self._no(f'calls {name} of a base class that is not known')
 
     def _store(self, objects: Objects, name: str, value: Objects) -> None:
-        """Note that a field or element of some objects is written."""
+        """Note that a field of some objects is written, or an element, ``[]``, which may be that of
+        an `ARRAY`."""
+        field = '[]' if name == ARRAY else name
         for each in objects:
             if each is SAMPLE:
-                self._written.add(name)
+                self._written.update((name, field))
                 self._join((SAMPLE, '[]'), value)
             elif isinstance(each, Made):
-                self._join((each, name), value)
+                self._join((each, field), value)
             else:
                 raise self._no(f'writes {self._text()}, which others share')
             for cls in self._classes_of(each):
                 if is_users(cls.__setattr__) or isinstance(in_class(cls, name), property):
                     raise self._no(f'writes {name} by code of a {cls.__qualname__}')
-                if name == '[]':
+                if field == '[]':
                     self._touch(frozenset((each,)), value)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from .objects import Made
-from .resolved import MISSING, Known, in_class, is_users
+from .resolved import MISSING, Known, in_class, is_atom, is_users
 
 _NOT_CALLED = frozenset('__init__ __new__ __del__ __init_subclass__ __class_getitem__'.split())
 
@@ -54,6 +54,11 @@ def fields_of(cls: type) -> Optional[Sequence[str]]:
     ):
         return [each.name for each in dataclasses.fields(cls) if each.init]
     return None
+
+
+def has_shared_defaults(cls: type) -> bool:
+    """Return whether a named tuple has a field that is by default an object, which all share."""
+    return not all(map(is_atom, getattr(cls, '_field_defaults', {}).values()))
 
 
 def filled_fields(cls: type) -> list[str]:

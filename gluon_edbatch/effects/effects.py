@@ -18,6 +18,7 @@ from typing import Any, Optional
 from .calls import Calls
 from .classes import is_replaced
 from .objects import (
+    ARRAY,
     NOTHING,
     SAMPLE,
     Closure,
@@ -48,8 +49,8 @@ class Effects(Calls):
         These classes.
     codes : frozenset of int
         Ids of the code of all functions that may be suspended.
-    writes_samples : bool
-        Whether the program writes to objects of its sample.
+    writes_samples, writes_arrays : bool
+        Whether the program writes to objects of its sample; whether these may be arrays.
     """
 
     def __init__(
@@ -62,17 +63,16 @@ class Effects(Calls):
             self._run(self._resolved.root(), arguments)
         except NotFree as reason:
             self.why = str(reason)
-        except RecursionError:
-            self.why = (
-                f'{getattr(program, "__qualname__", type(program).__name__)} nests too deeply'
-            )
+        except Exception as error:  # reads in place are always right
+            name = getattr(program, '__qualname__', type(program).__name__)
+            self.why = f'{name} is not understood ({type(error).__name__}: {error})'
         for closure in self._reached:
             if closure.known is not None:
                 codes.append(closure.known.object.__code__)
         for code in codes:  # inner ones are appended
             codes += [each for each in code.co_consts if isinstance(each, CodeType)]
         self._codes, self.codes = codes, frozenset(map(id, codes))  # ids, as long as codes live
-        self.writes_samples = bool(self._written)
+        self.writes_samples, self.writes_arrays = bool(self._written), ARRAY in self._written
         self._resolved.forget()
         del self._refers, self._closures, self._reached, self._at
 
@@ -145,7 +145,7 @@ class Effects(Calls):
         before, value = self._value(load, closure), self._value(node.value, closure)
         self._at = closure.file, node
         changes = frozenset([each for each in before if not is_replaced(each)])
-        self._store(changes, '[]', self._elements(value))
+        self._store(changes, ARRAY, self._elements(value))
         result = before | self._touch(before | value, before | value)
         self._bind(target, result | self._new(list, self._elements(value | before)), closure)
 
@@ -215,7 +215,8 @@ class Effects(Calls):
             if isinstance(target, ast.Subscript):
                 value |= self._value(target.slice, closure)
             self._at = closure.file, target
-            self._store(objects, target.attr if isinstance(target, ast.Attribute) else '[]', value)
+            name = target.attr if isinstance(target, ast.Attribute) else ARRAY
+            self._store(objects, name, value)
 
     def _bind_name(self, name: str, value: Objects, closure: Closure) -> None:
         owner: Optional[Closure] = closure
@@ -292,6 +293,8 @@ class Effects(Calls):
             else:
                 named[keyword.arg] = value
         self._at = at
+        if '*' in named:  # the positions of arguments are not known
+            named['*'] = named['*'].union(*args)
         if functions:
             return self._call(functions, args, named)
         return self._made_of(NOTHING.union(*args, *named.values()))  # a method of text

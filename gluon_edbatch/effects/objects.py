@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Optional
 from .resolved import Known
 
 SAMPLE = 'the sample'
+ARRAY = 'array'  # an element that may be of an array
 Objects = frozenset[Any]
 NOTHING: Objects = frozenset()
 

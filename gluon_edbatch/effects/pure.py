@@ -2,8 +2,10 @@
 
 import abc
 import builtins
+import inspect
 import math
 import operator
+import sys
 from collections import Counter, deque
 from types import BuiltinFunctionType, FunctionType, GeneratorType
 from typing import Any, Callable, Generic, TypeVar
@@ -77,6 +79,7 @@ for _cls in (
 ):  # fmt: skip
     OF_LIBRARIES |= frozenset(dir(_cls))
 COPYING = frozenset('asnumpy asscalar item tolist copy astype argmax argmin'.split())
+OF_ARRAYS = frozenset('fill itemset resize put partition sort'.split())
 OF_GLUON = frozenset('data list_data begin_state state_info values lengths'.split())
 DATA = frozenset(  # attributes of containers and arrays
     'shape dtype size ndim T context ctx stype real imag start stop step args lengths'.split()
@@ -95,7 +98,7 @@ _EXCEPTIONS = frozenset([each for each in vars(builtins).values() if isinstance(
 _BY_NAME = frozenset(  # of MXNet: noise, effects, and what calls functions
     'normal uniform exponential poisson negative_binomial generalized_negative_binomial randn '
     'randint rand choice shuffle bernoulli Custom foreach while_loop cond save load waitall '
-    'mark_variables'.split()
+    'mark_variables from_numpy from_dlpack'.split()
 )
 _PARTS = 'random', 'sample', 'multinomial', 'update', 'seed', 'set_'
 _IN_TRAINING = 'Dropout', 'dropout', 'Zoneout', 'zoneout', 'RNN', 'LeakyReLU', 'BatchNorm'
@@ -167,8 +170,19 @@ def is_pure(function: Any, training: bool) -> bool:
     if module.startswith(('mxnet.ndarray', 'mxnet.numpy', 'gluon_edbatch.api.nd')) or (
         module == 'ndarray' and isinstance(function, FunctionType)
     ):
-        return not (is_noisy(name, training) or 'random' in module)
+        return not (is_noisy(name, training) or name == 'Dropout' or 'random' in module)
     return module == 'gluon_edbatch.api.functional' and name in _FUNCTIONS_OF_EDB
+
+
+def place_of_out(function: Any) -> int:
+    """Return how many arguments come before one that a function writes its result to."""
+    if isinstance(function, np.ufunc):
+        return function.nin
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return sys.maxsize
+    return names.index('out') if 'out' in names else sys.maxsize
 
 
 def made_by(function: Any) -> str:
@@ -204,7 +218,9 @@ def why_not_recorded(block: gluon.Block, training: bool) -> str:
     for base in cls.__mro__:
         for function in vars(base).values():
             if is_users(function) and function.__name__ != '__init__':
-                odd = [each for each in function.__code__.co_names if is_noisy(each, training)]
+                code = function.__code__
+                odd = [each for each in code.co_names if is_noisy(each, training)]
+                odd += ['Dropout'] * ('Dropout' in code.co_names and 'always' in code.co_consts)
                 if odd:
                     return f'{name} calls {odd[0]}'
     return ''

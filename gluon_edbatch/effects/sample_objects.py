@@ -1,8 +1,8 @@
 """Walk through the objects of samples: which classes they have, and whether samples share some."""
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
 from itertools import chain
+from types import MemberDescriptorType
 from typing import Any, Optional
 
 import numpy as np
@@ -85,16 +85,12 @@ def _fields(cls: type, objects: Sequence[Any]) -> Sequence[Collection[Any]]:
     return parts
 
 
-@lru_cache(maxsize=1024)
-def _slots_of(cls: Any) -> list[str]:
-    found: list[str] = []
-    for base in cls.__mro__:
-        slots = vars(base).get('__slots__', ())
-        found += [slots] if isinstance(slots, str) else slots
-    return [name for name in found if name not in ('__dict__', '__weakref__')]
+def _slots_of(cls: type) -> list[str]:
+    every = [item for base in cls.__mro__ for item in vars(base).items()]
+    return [name for name, value in every if isinstance(value, MemberDescriptorType)]
 
 
-def shared_by(samples: Iterable[Any]) -> str:
+def shared_by(samples: Iterable[Any], writes_arrays: bool = False) -> str:
     """Say what several samples have in common that can be written to; return an empty text if
     there is nothing."""
     owners: dict[int, int] = {}  # of objects, by their ids
@@ -107,5 +103,11 @@ def shared_by(samples: Iterable[Any]) -> str:
                 continue
             if cls not in _TUPLES and owners.setdefault(id(each), index) != index:
                 return f'samples that the program writes to share a {cls.__qualname__}'
+            if (
+                writes_arrays
+                and isinstance(each, ARRAYS)
+                and getattr(each, 'base', each) is not None
+            ):
+                return f'a {cls.__qualname__} of a sample may share memory with another one'
             left += chain.from_iterable(_parts_of(cls, [each]) or ())
     return ''

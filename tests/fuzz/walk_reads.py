@@ -217,7 +217,7 @@ SHARED = [
     'self.log.insert(0, n); n = self.log[-1]',
     'LOG.extend([n]); n = LOG[0]',
     'x = (self.log, n)[0]; x.append(n)',
-    'x = self.log if n else xs; x.append(n)',
+    'x = self.log if n else found; x.append(n)',
     'def inner():\n    self.count += 1\n    return self.count\nn = inner()',
 ]
 
