@@ -195,7 +195,7 @@ class Calls:
         if isinstance(function, Bound):
             return self._call_one(function.function, [frozenset((function.owner,)), *args], named)
         if isinstance(function, Made):
-            if function.cls is not None and is_users_class(function.cls):
+            if is_callable(function):
                 return self._call_method(function, '__call__', args, named)
             return self._of(function, '[]')
         if isinstance(function, Known):
@@ -210,7 +210,8 @@ class Calls:
         if isinstance(value, FunctionType) and getattr(value, '__edb_pure__', False):
             every = NOTHING.union(*args, *named.values())
             return every | self._new(None, every)
-        if isinstance(value, LIBRARY) and is_pure(value, self._training):
+        is_compiled = type(value).__name__ == 'cython_function_or_method'
+        if (is_compiled or isinstance(value, LIBRARY)) and is_pure(value, self._training):
             return self._call_library(value, args, named)
         if is_users(value):
             return self._enter(self._closure_of(known), args, named)
@@ -222,6 +223,8 @@ class Calls:
             return self._construct(known, args, named)
         if isinstance(value, gluon.Block):
             return self._call_block(known, args, named)
+        if not callable(value):
+            return NOTHING  # an error, or another object is called here
         if is_users_class(type(value)):
             return self._call_method(known, '__call__', args, named)
         name = getattr(value, '__qualname__', type(value).__qualname__)

@@ -130,7 +130,7 @@ def is_written_by_user(cls: type) -> bool:
     module = sys.modules.get(cls.__module__)
     file = getattr(module, '__file__', None) or ''
     in_c = not cls.__flags__ & _IS_WRITTEN_IN_PYTHON
-    return not in_c and (cls.__module__ == '__main__' or kind_of_file(file) == USER)
+    return not in_c and (cls.__module__ == '__main__' or bool(file) and kind_of_file(file) == USER)
 
 
 def _fetch(origin: Any, kind: str, key: Any) -> Any:
