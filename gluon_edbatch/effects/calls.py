@@ -2,13 +2,10 @@
 
 import ast
 import operator
-from collections import namedtuple
 from collections.abc import Sequence
 from types import (
     BuiltinFunctionType,
     FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     ModuleType,
@@ -59,6 +56,7 @@ from .resolved import (
     DICTS,
     LISTS,
     MISSING,
+    SLOTS,
     Known,
     Resolved,
     in_class,
@@ -72,8 +70,6 @@ FUNCTIONS = (
     FunctionType, staticmethod, classmethod, MethodDescriptorType, WrapperDescriptorType,
     BuiltinFunctionType,
 )  # fmt: skip
-_FIELD = namedtuple('_FIELD', 'name').name  # type: ignore[attr-defined]
-SLOTS = MemberDescriptorType, GetSetDescriptorType, type(_FIELD)
 
 
 class Calls:

@@ -7,13 +7,14 @@ analysis said still holds.
 
 import builtins
 import sys
-from collections import OrderedDict, deque
+from collections import OrderedDict, deque, namedtuple
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum, EnumMeta
 from types import (
     BuiltinFunctionType,
     FunctionType,
+    GetSetDescriptorType,
     MappingProxyType,
     MemberDescriptorType,
     MethodType,
@@ -35,6 +36,8 @@ ATOMS = {
 LISTS = (list, tuple, set, frozenset, deque)
 DICTS = (dict, OrderedDict, MappingProxyType)
 ARRAYS = (np.ndarray, NDArray)
+_FIELD = namedtuple('_FIELD', 'name').name  # type: ignore[attr-defined]
+SLOTS = MemberDescriptorType, GetSetDescriptorType, type(_FIELD)  # run no code of the user
 MISSING: Any = object()
 _IS_WRITTEN_IN_PYTHON = 1 << 9  # a flag of classes
 _MOST_ELEMENTS = 1000  # of a container, that are neither numbers nor text
@@ -128,9 +131,12 @@ def is_written_by_user(cls: type) -> bool:
     if any(map(is_users, vars(cls).values())):
         return True
     module = sys.modules.get(cls.__module__)
-    file = getattr(module, '__file__', None) or ''
-    in_c = not cls.__flags__ & _IS_WRITTEN_IN_PYTHON
-    return not in_c and (cls.__module__ == '__main__' or bool(file) and kind_of_file(file) == USER)
+    if not cls.__flags__ & _IS_WRITTEN_IN_PYTHON:
+        return False
+    if module is None or cls.__module__ == '__main__':
+        return True
+    file = getattr(module, '__file__', None)
+    return file is not None and kind_of_file(file) == USER
 
 
 def _fetch(origin: Any, kind: str, key: Any) -> Any:
@@ -139,8 +145,7 @@ def _fetch(origin: Any, kind: str, key: Any) -> Any:
         if key in own:
             return own[key]
         found = in_class(type(origin), key)
-        is_slot = isinstance(found, MemberDescriptorType)
-        return getattr(origin, key, MISSING) if is_slot else MISSING
+        return getattr(origin, key, MISSING) if isinstance(found, SLOTS) else MISSING
     if kind == 'class':
         return in_class(type(origin), key)
     if kind == 'within':  # of a module, or a class itself

@@ -14,6 +14,7 @@ import linecache
 import random
 import re
 import sys
+import textwrap
 import traceback
 from collections import Counter
 
@@ -27,13 +28,44 @@ SIZE, WORDS, SAMPLES = 3, 5, 4
 SUSPENDED, NO_READ, UNKNOWN = 'suspended', 'reads nothing', 'raises'
 
 HEAD = """
-import itertools, math, random
+import dataclasses, itertools, math, random
+from collections import defaultdict, namedtuple
+from typing import Any, NamedTuple
 import mxnet as mx, numpy as np
 import gluon_edbatch as edb
 from mxnet import autograd, gluon, nd
 
 LOG, TABLE, SCALES = [], {}, [0.5, 1.0, 1.5]
 TOTAL = 0
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any = None
+
+@dataclasses.dataclass
+class Data:
+    first: Any
+    items: list = dataclasses.field(default_factory=list)
+
+class Found(Exception):
+    pass
+
+class Base(gluon.Block):
+    total = 0
+    @classmethod
+    def adds(cls, n):
+        Base.total += n
+        return Base.total
+    @staticmethod
+    def static(n):
+        return n + 1
+    def above(self, h, n):
+        return h * 0.5
+
+class Noting(Base):
+    def above(self, h, n):
+        self.log.append(n)
+        return h
 
 class Box:
     made = 0
@@ -86,7 +118,10 @@ def passes_on(xs, n):
     xs.append(n)
     return xs
 
-class Net(edb.AutoBatchMixin, gluon.Block):
+class Net(edb.AutoBatchMixin, NOTING):
+    def above(self, h, n):
+        return super().above(h, n)
+
     def __init__(self, embed, cell, score, scores):
         super().__init__(prefix='net_')
         self.embed, self.cell, self.score, self.scores = embed, cell, score, scores
@@ -94,12 +129,14 @@ class Net(edb.AutoBatchMixin, gluon.Block):
         self.count, self.memo, self.h, self.log, self.limit = 0, {}, None, [], 3
         self.box, self.counting, self.ids = Box(None), Counting(), itertools.count()
         self.weights, self.kept = np.ones(3), [[1], [2]]
+        self.defaults, self.pair = defaultdict(list), Pair(self.log, 1)
 
     def state(self):
         return (self.count, sorted(self.memo), self.log, self.box.n, self.box.items,
                 self.counting.calls, next(self.ids), self.weights.tolist(), self.kept, LOG,
                 sorted(TABLE), TOTAL, Box.made, random.random(), np.random.rand(),
-                keeps.__defaults__, getattr(helper, 'calls', 0))
+                keeps.__defaults__, getattr(helper, 'calls', 0), dict(self.defaults), Base.total,
+                self.limit, getattr(Net.forward, 'tag', 0))
 
     def value(self, h):
         return float(self.score(h).asscalar())
@@ -152,6 +189,18 @@ FREE = [
     'words = list(map(self.embed, range(n % 3 + 1))); h = h + words[-1]',
     'h = h + self.embed(tree.word)',
     'h = h * 1.25',
+    'p = Pair(h, n); h, n = p; n = p.right + 1',
+    'p = Pair(*[xs, n]); p.left.append(h)',
+    'e = Data(n); e.items.append(n); n = len(e.items)',
+    'n = self.static(n)',
+    'first, *rest = [n, 2, 3]; n = sum(rest)',
+    'def gen():\n    yield from (n, 1)\nn = sum(gen())',
+    'h = {"a": h}.get("a")',
+    'x = [[]] * 2; x[0].append(n); n = len(x[1])',
+    'z = h.asnumpy(); z[0] = 0; v = float(z.sum())',
+    'vs = list(map(self.value, [h])); v = vs[0]',
+    'self_best = self.best; n = self_best(h)',
+    'h = max([h, self.cell(h)], key=self.value)',
     'n = len(tree.children)',
     'for child in tree.children:\n    {}',
     'if v > 0.1:\n    {}',
@@ -171,6 +220,61 @@ OF_SAMPLES = [
     'tree.children and tree.children[0].marks.append(n)',
 ]
 SHARED = [
+    'np.add(self.weights, 1.0, self.weights); v = float(self.weights[0])',
+    'self.defaults[n].append(1)',
+    'n = len(self.defaults[n]) + len(self.defaults)',
+    'p = Pair(*[self.log, n]); p.left.append(n)',
+    'p = Pair(self.log, n)._replace(right=n); p.left.append(n)',
+    'self.pair.left.append(n)',
+    'e = Data(self.log); e.first.append(n)',
+    'e = Data(n, self.log); e.items.append(n)',
+    'n = self.adds(n)',
+    'h = self.above(h, n)',
+    'for each in map(lambda m: self.log.append(m), [n]): pass',
+    'exec("self.count += 1")',
+    'self.__dict__["count"] += 1',
+    'object.__setattr__(self, "count", self.count + 1)',
+    'Net.forward.tag = n',
+    'try: raise Found(self.log)\nexcept Found as e: e.args[0].append(n)',
+    'g = (each for each in [self.log]); next(g).append(n)',
+    'def gen():\n    yield self.log\nfor each in gen(): each.append(n)',
+    'x = [self.log] * 2; x[0].append(n)',
+    'x = {0: self.log}.get(0); x.append(n)',
+    'x = sorted([self.kept[0]], key=len)[0]; x.append(n)',
+    'x = max([self.kept[0]], key=len); x.append(n)',
+    'x = dict(zip("a", [self.log]))["a"]; x.append(n)',
+    '(lambda q: q.append(n))(self.log)',
+    'x = self.log if v else None; x is not None and x.append(n)',
+    'x = [*self.kept]; x[0].append(n)',
+    'first, *rest = self.kept; rest[0].append(n)',
+    'b = Box(h); b.items = self.log; b.add(n)',
+    'tree.marks = self.log; tree.marks.append(n)',
+    'x = list(itertools.chain([self.log]))[0]; x.append(n)',
+    'x = (v and 0.0) or self.log; x.append(n)',
+    'x = [self.log][:1][0]; x.append(n)',
+    'x = (each := self.log); each.append(n)',
+    'x = list(self.kept)[0]; x.append(n)',
+    'while True:\n    self.log.append(n)\n    break',
+    'passes_on(xs=self.log, n=n)',
+    'passes_on(*[self.log, n])',
+    'passes_on(**dict(xs=self.log, n=n))',
+    'assert self.log.append(n) is None',
+    'print(end="", file=None if self.log.append(n) else None)',
+    'n = {True: self.adds}[True](1)',
+    'n = [self.adds, self.static][0](1)',
+    'n = (self.adds if n else self.static)(1)',
+    'f = self.counting; n = f(n)',
+    'n = min([2], key=self.adds)',
+    'del self.log[:1]',
+    'f"{self.log.append(n)}"',
+    'self.log[len(self.log):] = [n]',
+    'x = self.kept; x[0], x[1] = x[1], x[0]',
+    'for self.limit in (n, n + 1): pass',
+    '[self.log.append(i) for i in range(2)]',
+    'lst = self.log; lst += [n]',
+    'w = self.weights[1:]; w[0] = n',
+    'w = self.weights.reshape(3, 1); w[0] = n',
+    'w = np.asarray(self.weights); w[0] = n',
     'self.count += 1',
     'n = self.count',
     'self.count += 1; n += self.count % 2',
@@ -268,18 +372,20 @@ def program(draw):
                 lines.insert(draw.randint(0, len(lines)), draw.choice(SHARED))
         return '\n'.join(lines)
 
-    body = block(0)
+    base = 'Noting' if shared and draw.random() < 0.3 else 'Base'
+    return source_of(block(0), base), draw.random() < 0.3
+
+
+def source_of(body, base='Base'):
+    """Return the source of a program with these statements."""
     if 'global TOTAL' in body:
         body = 'global TOTAL\n' + body.replace('global TOTAL', 'pass')
     start = (
         'h, n, v, xs, d, box, found = '
         'self.cell(self.embed(tree.word)), 1, 0.0, [], {}, Box(None), []\n'
     )
-    lines = ('    def forward(self, tree):\n' + start + body + '\nreturn h, n, v, found').split(
-        '\n'
-    )
-    source = HEAD + '\n' + '\n'.join([lines[0], *['        ' + line for line in lines[1:]]]) + '\n'
-    return source, draw.random() < 0.3
+    body = textwrap.indent(f'{start}{body}\nreturn h, n, v, found\n', ' ' * 8)
+    return f'{HEAD.replace("NOTING", base)}\n    def forward(self, tree):\n{body}'
 
 
 class Blocks:

@@ -1,6 +1,8 @@
 """Plain code that reads values: samples take turns where nobody can see it, else run in order."""
 
+import gc
 import random
+import weakref
 from typing import NamedTuple
 
 import mxnet as mx
@@ -296,10 +298,21 @@ def test_random_programs():
     assert walk_reads.main(['--cases', '60', '--seed', '11']) == 0
 
 
-def test_models_are_not_kept():
-    import gc
-    import weakref
+@pytest.mark.parametrize('kind', ['SHARED', 'FREE'])
+def test_each_statement(kind):
+    """Each statement of the random programs, alone between two reads."""
+    blocks, wrong = walk_reads.Blocks(), []
+    for number, statement in enumerate(getattr(walk_reads, kind)):
+        text = statement.replace('AT', 'at').replace('{}', 'pass')
+        source = walk_reads.source_of(f'n = self.best(h)\n{text}\nn = self.best(h)', 'Noting')
+        _, why = walk_reads.run(number, source, False, blocks, 'concurrent')
+        is_free = kind == 'FREE' or text == 'n = self.count'  # which nothing writes
+        if (why == walk_reads.SUSPENDED) != is_free:
+            wrong.append((text, why))
+    assert not wrong
 
+
+def test_models_are_not_kept():
     net = net_of()
     run(net)
     gone = weakref.ref(net)
