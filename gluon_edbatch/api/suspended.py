@@ -8,6 +8,7 @@ another sample could see that samples take turns, all of them read in place, one
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextvars import copy_context
+from time import monotonic
 from types import CodeType, FrameType, MethodType
 from typing import Any, Callable, Optional
 
@@ -29,6 +30,7 @@ _MAY_WAIT = frozenset(
 _LARGE = 1 << 20  # elements of an arena
 _MOST_COPIES = 16
 _MOST_PROGRAMS = 128
+_SECONDS = 0.5  # in an engine, between two looks at whether the program has changed
 _MOST_KINDS = 4  # of one program
 _analysed: 'OrderedDict[Any, list[Effects]]' = OrderedDict()
 
@@ -85,7 +87,8 @@ class Suspension:
         self._is_decided, samples = True, self._samples
         classes, self.why = classes_in(samples)
         if not self.why:
-            effects = _effects_of(self._program, classes, max(map(len, samples)))
+            seconds = _SECONDS if self._among_others else 0
+            effects = _effects_of(self._program, classes, max(map(len, samples)), seconds)
             self.why = effects.why
             if effects.writes_samples and not self.why:
                 unknown = 'the program writes to samples' if self._among_others else ''
@@ -112,15 +115,18 @@ class Suspension:
         return known[1][row : row + store.spec.rows].reshape(store.shape).copy()
 
 
-def _effects_of(program: Any, classes: frozenset[type], arguments: int) -> Effects:
+def _effects_of(program: Any, classes: frozenset[type], arguments: int, seconds: float) -> Effects:
     """Return the effects of a program. They are analysed again only after a change of what the
-    program consists of, or for samples of other classes."""
+    program consists of, or for samples of other classes. For some seconds nothing is checked."""
+    now = monotonic()
     code = getattr(getattr(program, '__func__', program), '__code__', type(program))
     key = id(code), isinstance(program, MethodType), arguments, autograd.is_training()
     known = _analysed.setdefault(key, [])
     _analysed.move_to_end(key)
     for effects in known:
-        if classes == effects.classes and effects.holds_for(program):
+        if classes == effects.classes and (
+            effects.was_checked(program, now - seconds) or effects.holds_for(program)
+        ):
             return effects
     effects = Effects(program, classes, arguments, autograd.is_training())
     known.insert(0, effects)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .resolved import ARRAYS, ATOMS, DICTS, LISTS, MISSING, in_class, is_atom, is_users_class
 
-_MOST = 1_000_000  # objects
+_MOST = 200_000  # objects
 _TUPLES = tuple, frozenset  # which nobody can change
 
 
