@@ -5,6 +5,7 @@ When the first sample of a run reads for the first time, the program's effects a
 another sample could see that samples take turns, all of them read in place, one after the other.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextvars import copy_context
@@ -13,7 +14,7 @@ from types import CodeType, FrameType, MethodType
 from typing import Any, Callable, Optional
 
 import numpy as np
-from greenlet import GreenletExit, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 from mxnet import autograd, gluon
 
 from ..effects import Effects, classes_in, is_users, shared_by
@@ -25,10 +26,11 @@ from ..record.stores import Arena
 # Functions of MXNet and of this package below which a sample may wait: they call blocks, or read.
 _MAY_WAIT = frozenset(
     '__call__ hooked_call _called call_block _call_with_user_hooks forward asscalar asnumpy '
-    '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _begin'.split()
+    '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _begin _work'.split()
 )
 _LARGE = 1 << 20  # elements of an arena
 _MOST_COPIES = 16
+_MOST_IDLE = 128  # greenlets of a thread
 _MOST_PROGRAMS = 128
 _SECONDS = 0.5  # in an engine, between two looks at whether the program has changed
 _MOST_KINDS = 4  # of one program
@@ -136,33 +138,79 @@ def _effects_of(program: Any, classes: frozenset[type], arguments: int, seconds:
     return effects
 
 
-class SuspendedSample(greenlet):
+class _Worker(greenlet):
+    """Run samples, one after the other: making a greenlet takes longer than reusing one."""
+
+    begin: Optional[Callable[[], None]] = None  # runs the present sample, and
+    contents: Any = None  # reads values for it (see `LazyArray.asnumpy`)
+
+    def __init__(self) -> None:
+        super().__init__(self._work)
+
+    def _work(self) -> None:
+        while True:
+            if self.begin is not None:
+                self.begin()
+            self.parent.switch()
+
+
+class _Idle(threading.local):
+    def __init__(self) -> None:
+        self.workers: list[_Worker] = []
+
+
+_idle = _Idle()
+
+
+class SuspendedSample:
     """Run a function on one sample, and suspend it where it reads a value of the present scope."""
 
     def __init__(self, fn: Callable[[Any], Any], sample: Any, suspension: Suspension):
-        super().__init__(self._begin)
-        self.gr_context = copy_context()
         self._fn, self._sample, self._suspension = fn, sample, suspension
         self._recording = current_recording()
         self._mode = self._recording.mode
-        self._closing = False
+        self._worker: Optional[_Worker] = None
+        self._closing = self._is_over = False
+        self._result: Any = None
+        self._error: Optional[BaseException] = None
 
-    def _begin(self) -> Any:
-        return self._fn(self._sample)
+    def _begin(self) -> None:
+        try:
+            self._result = self._fn(self._sample)
+        except BaseException as error:  # also an interrupt, which `send` raises
+            self._error = error
+        self._is_over = True
 
     def send(self, answer: Any) -> Any:
         """Run the sample until it reads a value, and return that; raise StopIteration at its end,
         as generators do."""
-        found = self.switch(answer) if self else self.switch()
-        if self.dead:
-            raise StopIteration(found)
+        worker = self._worker
+        if worker is None:
+            worker = self._worker = _idle.workers.pop() if _idle.workers else _Worker()
+            worker.parent, worker.gr_context = getcurrent(), copy_context()
+            worker.begin, worker.contents = self._begin, self.contents
+        found = worker.switch(answer) if worker else worker.switch()
+        if self._is_over:
+            self._release()
+            raise StopIteration(self._result)
         return found
 
     def close(self) -> None:
         """End the sample where it waits. Reads of what it does meanwhile evaluate in place."""
         self._closing = True
-        if self:
-            self.throw(GreenletExit)
+        if self._worker is not None:
+            self._worker.throw(GreenletExit)
+            self._release()
+
+    def _release(self) -> None:
+        """Give the worker back, and raise the sample's error."""
+        worker, self._worker = self._worker, None
+        if worker is not None and worker and len(_idle.workers) < _MOST_IDLE:
+            worker.begin = worker.contents = None
+            _idle.workers.append(worker)
+        error, self._error = self._error, None
+        if error is not None and not isinstance(error, GreenletExit):
+            raise error
 
     def contents(self, value: Any, frame: FrameType) -> Optional[np.ndarray]:
         """Return what a value holds, for which the sample is suspended if it is not computed;
@@ -179,4 +227,4 @@ class SuspendedSample(greenlet):
             or not self._suspension.allows(frame)
         ):
             return None
-        return self.parent.switch(value)
+        return getcurrent().parent.switch(value)
