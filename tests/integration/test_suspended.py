@@ -287,6 +287,28 @@ def test_in_an_engine():
         assert [each.result()[0] for each in futures] == expected * 4
 
 
+class Endless(Reader):
+    """Never stops for one word, and raises for another."""
+
+    def forward(self, word):
+        h = self.embed(word)
+        while float(h.max().asscalar()) < 1e6 and word < 3:
+            if word == 2:
+                raise ValueError('two')
+            h = h * 0.5 if word == 1 else h + 1e6
+        return word
+
+
+def test_in_an_engine_the_others_finish():
+    with edb.serving.Engine(net_of(Endless), max_rounds=20) as engine:
+        futures = [engine.future(word) for word in (0, 1, 2, 3, 0)]
+        assert [futures[k].result() for k in (0, 3, 4)] == [0, 3, 0]
+        with pytest.raises(edb.StepsError):
+            futures[1].result()
+        with pytest.raises(ValueError, match='two'):
+            futures[2].result()
+
+
 def test_in_a_loop_reads_are_in_place():
     net = net_of()
     with edb.batching() as scope:
