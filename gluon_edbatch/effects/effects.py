@@ -285,6 +285,8 @@ class Effects(Calls):
         if isinstance(node.func, ast.Name) and node.func.id == 'super' and not node.args:
             return self._super(closure)
         functions = self._values((node.func,), closure)
+        if len(node.args) > 1 and any([_reads_attribute(each) for each in functions]):
+            return self._named_attribute(node, functions, closure)
         args: list[Objects] = []
         named: dict[str, Objects] = {}
         at = self._at
@@ -305,6 +307,14 @@ class Effects(Calls):
         if functions:
             return self._call(functions, args, named)
         return self._made_of(NOTHING.union(*args, *named.values()))  # a method of text
+
+    def _named_attribute(self, node: ast.Call, functions: Objects, closure: Closure) -> Objects:
+        """Return what ``getattr`` returns of an attribute whose name the source has."""
+        owner, name, *default = node.args
+        if len(functions) > 1 or not isinstance(name, ast.Constant):
+            raise self._no(f'reads attributes whose names are not known: {self._text()}')
+        objects = self._values((owner,), closure)
+        return self._attribute(objects, str(name.value)) | self._values(default, closure)
 
     def _super(self, closure: Closure) -> Objects:
         behind = closure.known and self._get(closure.known, 'variable', '__class__')
@@ -405,6 +415,10 @@ class Effects(Calls):
             if default is not None:
                 self._join((made, name), self._value(default, closure))
         return frozenset((made,))
+
+
+def _reads_attribute(function: Any) -> bool:
+    return isinstance(function, Known) and function.object in (getattr, hasattr)
 
 
 def _as_loaded(target: Any) -> Any:

@@ -84,6 +84,8 @@ OF_GLUON = frozenset('data list_data begin_state state_info values lengths'.spli
 DATA = frozenset(  # attributes of containers and arrays
     'shape dtype size ndim T context ctx stype real imag start stop step args lengths'.split()
 )
+_CONSTANTS = 'gluon_edbatch.record.constant_hooks'  # has what scopes put in the place of these:
+_MAKE_ARRAYS = frozenset('_hooked_array _hooked_zeros hooked'.split())
 _FUNCTIONS_OF_EDB = frozenset('concat stack add_n ragged forward each'.split())
 NUMBER, NEW, CONTAINER, ANYTHING = 'number', 'new', 'container', 'anything'
 _NUMBERS = frozenset(
@@ -167,6 +169,8 @@ def is_pure(function: Any, training: bool) -> bool:
         return not is_users(function.__init__) and not is_users(function.__new__)
     if name in _OF_MODULES.get(module, '').split():
         return True
+    if module == _CONSTANTS and name in _MAKE_ARRAYS:
+        return True
     if module.startswith(('mxnet.ndarray', 'mxnet.numpy', 'gluon_edbatch.api.nd')) or (
         module == 'ndarray' and isinstance(function, FunctionType)
     ):
@@ -192,7 +196,7 @@ def made_by(function: Any) -> str:
     if module == 'math' or (module == 'builtins' and name in _NUMBERS):
         return NUMBER
     if isinstance(function, np.ufunc) or module.startswith(
-        ('mxnet.', 'ndarray', 'gluon_edbatch.api.nd')
+        ('mxnet.', 'ndarray', 'gluon_edbatch.api.nd', _CONSTANTS)
     ):
         return NEW
     return NEW if module == 'numpy' and name not in _VIEWS else ANYTHING
