@@ -31,7 +31,7 @@ from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
 from .eager import eagerly
 from .functional import compute
-from .suspended import SuspendedSample, Suspension, is_plain
+from .suspended import SuspendedSample, Suspension, code_of, is_plain, without_reads
 
 
 def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[Any]:
@@ -201,7 +201,9 @@ def suspension_of(
     of functions that wait explicitly. `among_others` tells that other samples run, too."""
     if isgeneratorfunction(program) or iscoroutinefunction(program) or not is_plain(program):
         return None
-    if not among_others and (len(samples) < 2 or current_recording() is None):
+    if not among_others and (
+        len(samples) < 2 or current_recording() is None or code_of(program) in without_reads
+    ):
         return None
     return Suspension(program, samples, among_others)
 
@@ -229,6 +231,10 @@ def run_samples(
         raise failed
     if recording is not None:
         evaluator = recording.evaluator
+        if suspension is not None:
+            suspension.note_reads()
+        elif len(evaluator.forced) > read_before:
+            without_reads.discard(code_of(fn))
         if suspension is not None and suspension.why:
             for site in evaluator.forced[read_before:]:
                 evaluator.reasons[site] = f'samples ran one after the other: {suspension.why}'

@@ -13,6 +13,7 @@ from .eager import eagerly
 from .functional import forward
 from .reuse import Reuse
 from .scope import DEFAULT_SCHEDULER, batching
+from .suspended import code_of, without_reads
 
 
 class AutoBatchMixin:
@@ -89,14 +90,19 @@ class AutoBatchMixin:
 
     def _run(self, samples: Sequence[tuple]) -> list[Any]:
         """Return the results of all samples, which take turns where they read values."""
+        suspension, evaluator = suspension_of(self, samples), hooks.current_recording().evaluator
+        if suspension is None:
+            read_before = len(evaluator.forced)
+            results = [self(*args) for args in samples]
+            if len(evaluator.forced) > read_before:
+                without_reads.discard(code_of(self))
+            return results
 
         def call_with_arguments(args: tuple) -> Any:
             return self(*args)
 
         try:
-            return run_samples(
-                call_with_arguments, samples, suspension=suspension_of(self, samples)
-            )
+            return run_samples(call_with_arguments, samples, suspension=suspension)
         except SampleError as failed:
             error = failed.__cause__
         assert error is not None

@@ -12,6 +12,7 @@ from contextvars import copy_context
 from time import monotonic
 from types import CodeType, FrameType, MethodType
 from typing import Any, Callable, Optional
+from weakref import WeakSet
 
 import numpy as np
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -34,6 +35,8 @@ _MOST_IDLE = 128  # greenlets of a thread
 _MOST_PROGRAMS = 128
 _SECONDS = 0.5  # in an engine, between two looks at whether the program has changed
 _MOST_KINDS = 4  # of one program
+# Programs of which no sample has read a value. They run without greenlets until one does.
+without_reads: 'WeakSet[Any]' = WeakSet()
 _analysed: 'OrderedDict[Any, list[Effects]]' = OrderedDict()
 
 
@@ -98,6 +101,11 @@ class Suspension:
             self._codes = effects.codes
         self._samples = ()
 
+    def note_reads(self) -> None:
+        """Remember if no sample of this run has read a value, once all have finished."""
+        if not self._is_decided and not self._copies:
+            without_reads.add(code_of(self._program))
+
     def known_contents(self, value: Any) -> Optional[np.ndarray]:
         """Return a copy of a computed value, cut from a copy of its arena; None if there is no
         arena, or a large one. Several reads of a round cost one copy."""
@@ -117,12 +125,16 @@ class Suspension:
         return known[1][row : row + store.spec.rows].reshape(store.shape).copy()
 
 
+def code_of(program: Any) -> Any:
+    """Return the code of a function or method, or the class of another callable."""
+    return getattr(getattr(program, '__func__', program), '__code__', type(program))
+
+
 def _effects_of(program: Any, classes: frozenset[type], arguments: int, seconds: float) -> Effects:
     """Return the effects of a program. They are analysed again only after a change of what the
     program consists of, or for samples of other classes. For some seconds nothing is checked."""
     now = monotonic()
-    code = getattr(getattr(program, '__func__', program), '__code__', type(program))
-    key = id(code), isinstance(program, MethodType), arguments, autograd.is_training()
+    key = id(code_of(program)), isinstance(program, MethodType), arguments, autograd.is_training()
     known = _analysed.setdefault(key, [])
     _analysed.move_to_end(key)
     for effects in known:

@@ -12,6 +12,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
+from gluon_edbatch.api import concurrent
+from gluon_edbatch.api.suspended import SuspendedSample
 from tests.fuzz import walk_reads
 from tests.support.models import started
 
@@ -314,6 +316,35 @@ def test_in_a_loop_reads_are_in_place():
     with edb.batching() as scope:
         _ = [net(words) for words in SAMPLES]
     assert 'net.batch(samples)' in str(scope.explain())
+
+
+class Sometimes(Reader):
+    """Reads a value of long sentences only."""
+
+    def forward(self, words):
+        scores = self.scores(self.cell(self.embed(words[0]), self.cell.begin_state(1))[0])
+        return scores * self.choose(scores) if len(words) > 2 else scores
+
+
+def test_programs_that_read_nothing_have_no_greenlets():
+    """Until a call that reads, whose samples run in order; those of later calls are suspended."""
+    short, net = [[1], [2, 3], [4]], net_of(Sometimes)
+    made = []
+
+    class Sample(SuspendedSample):
+        """Counts those that are made."""
+
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(concurrent, 'SuspendedSample', Sample)
+        for samples, count in ((short, 3), (short, 0), (SAMPLES, 0), (SAMPLES, len(SAMPLES))):
+            made.clear()
+            for one, other in zip(net.batch(samples), map(net, samples)):
+                np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-5, atol=1e-6)
+            assert len(made) == count
 
 
 def test_random_programs():
