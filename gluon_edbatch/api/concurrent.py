@@ -29,7 +29,7 @@ from ..record.lazy import VALUES, LazyArray
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
-from .eager import eagerly
+from .eagerly import eagerly
 from .functional import compute
 from .suspended import SuspendedSample, Suspension, code_of, is_plain, without_reads
 

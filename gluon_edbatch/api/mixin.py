@@ -9,7 +9,7 @@ from ..record import hooks
 from ..record.refused import model_codes, refused_eagerly
 from ..schedule import Scheduler
 from .concurrent import run_samples, suspension_of
-from .eager import eagerly
+from .eagerly import eagerly
 from .functional import forward
 from .reuse import Reuse
 from .scope import DEFAULT_SCHEDULER, batching

@@ -150,7 +150,7 @@ def _effects_of(program: Any, classes: frozenset[type], arguments: int, seconds:
     return effects
 
 
-class _Worker(greenlet):
+class SampleGreenlet(greenlet):
     """Run samples, one after the other: making a greenlet takes longer than reusing one."""
 
     begin: Optional[Callable[[], None]] = None  # runs the present sample, and
@@ -168,7 +168,7 @@ class _Worker(greenlet):
 
 class _Idle(threading.local):
     def __init__(self) -> None:
-        self.workers: list[_Worker] = []
+        self.workers: list[SampleGreenlet] = []
 
 
 _idle = _Idle()
@@ -181,7 +181,7 @@ class SuspendedSample:
         self._fn, self._sample, self._suspension = fn, sample, suspension
         self._recording = current_recording()
         self._mode = self._recording.mode
-        self._worker: Optional[_Worker] = None
+        self._worker: Optional[SampleGreenlet] = None
         self._closing = self._is_over = False
         self._result: Any = None
         self._error: Optional[BaseException] = None
@@ -198,7 +198,7 @@ class SuspendedSample:
         as generators do."""
         worker = self._worker
         if worker is None:
-            worker = self._worker = _idle.workers.pop() if _idle.workers else _Worker()
+            worker = self._worker = _idle.workers.pop() if _idle.workers else SampleGreenlet()
             worker.parent, worker.gr_context = getcurrent(), copy_context()
             worker.begin, worker.contents = self._begin, self.contents
         found = worker.switch(answer) if worker else worker.switch()

@@ -16,8 +16,8 @@ from types import (
 )
 from typing import Any, Optional
 
-from .calls import Calls
 from .classes import is_replaced
+from .followed import Followed
 from .objects import (
     ARRAY,
     NOTHING,
@@ -38,7 +38,7 @@ from .resolved import (
 _MOST_PASSES = 40
 
 
-class Effects(Calls):
+class Effects(Followed):
     """Analyse a program, a function of one sample, for samples whose objects have some classes.
 
     Attributes

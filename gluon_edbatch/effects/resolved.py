@@ -27,6 +27,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from ..mx.blocks import children_of, hooks_of
 from ..record.sites import USER, kind_of, kind_of_file
 
 ATOMS = {
@@ -52,7 +53,7 @@ class Known:
         self.object, self.step = value, step
 
 
-class Step(NamedTuple):
+class Access(NamedTuple):
     """How an object is reached from that of an earlier step, and what it must be."""
 
     origin: int
@@ -174,8 +175,8 @@ def _parts(origin: Any, kind: str) -> list[Any]:
     if kind == 'elements':
         return elements_of(origin)
     if kind == 'children':
-        return list(origin._children.values())
-    return [*origin._forward_hooks.values(), *origin._forward_pre_hooks.values()]
+        return children_of(origin)
+    return hooks_of(origin)
 
 
 class Resolved:
@@ -184,7 +185,7 @@ class Resolved:
     def __init__(self, root: Any):
         self._objects: list[Any] = [root]  # while the analysis runs
         self._mark = _mark(root)
-        self._steps: list[Step] = []
+        self._steps: list[Access] = []
         self._found: dict[tuple, Any] = {}
 
     def root(self) -> Known:
@@ -203,7 +204,7 @@ class Resolved:
         if place not in self._found:
             value = _fetch(origin.object, kind, key)
             mark = _mark(value)
-            self._steps.append(Step(*place, mark))
+            self._steps.append(Access(*place, mark))
             self._found[place] = self._known(value, mark)
         return self._found[place]
 
@@ -211,7 +212,7 @@ class Resolved:
         """Return a class or module as a known object, which is the same for all programs."""
         place = -1, 'given', value
         if place not in self._found:
-            self._steps.append(Step(*place, value))
+            self._steps.append(Access(*place, value))
             self._found[place] = self._known(value, value)
         return self._found[place]
 
@@ -221,7 +222,7 @@ class Resolved:
         if place not in self._found:
             values = _parts(origin.object, kind)
             marks = list(map(_mark, values))
-            self._steps.append(Step(*place, marks))
+            self._steps.append(Access(*place, marks))
             self._found[place] = list(filter(None, map(self._known, values, marks)))
         return self._found[place]
 

@@ -31,6 +31,16 @@ def call_plain(block: gluon.HybridBlock, args: Sequence[Any], ctx: mx.Context) -
     return block.hybrid_forward(mx.nd, *args, **parameters)
 
 
+def children_of(block: gluon.Block) -> list[gluon.Block]:
+    """Return the blocks that a block has as children."""
+    return list(block._children.values())
+
+
+def hooks_of(block: gluon.Block) -> list[Any]:
+    """Return the functions that a user has registered on a block, to run before or after it."""
+    return [*block._forward_hooks.values(), *block._forward_pre_hooks.values()]
+
+
 def names_of_blocks(net: gluon.Block) -> dict[gluon.Block, list[str]]:
     """Return all blocks in a model with their dotted names there; the model itself is ``net``."""
     found: dict[gluon.Block, list[str]] = {net: ['net']}

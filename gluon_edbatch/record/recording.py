@@ -215,7 +215,7 @@ class Recording(Forms):
     def _learn_plain(self, callee, args, result) -> None:
         """Let the search find an operator's calls on ragged arguments of these kinds, if this one
         was recorded as a form on these arguments."""
-        if self._plain is None:
+        if self._plain is None or callee.first is None:
             return
         form, *places = self._plain
         if places == [*map(id, args), id(result)]:

@@ -95,7 +95,7 @@ def words_of_sentence(
         numbered = position(Attrs(attrs), store.shape, store.spec.dtype)
         key = op, *but_for_lengths([store.token])  # of any width
         varying = recording.varying.setdefault(key, Varying(op, (), store.spec))
-        if numbered is None or is_last(Attrs(attrs)):  # for which all lengths have one type
+        if numbered is None or _is_of_all_lengths(Attrs(attrs)):
             return None
         place = ('begin', str(numbered.number)), *numbered.rest  # counted from the first word
         if not varying.varies(place, leaf._id):
@@ -112,6 +112,12 @@ def words_of_sentence(
     if found is None or ('width', '1') in numbered.rest:
         return found
     return packed_value(recording, found)
+
+
+def _is_of_all_lengths(attrs: Attrs) -> bool:
+    """Return whether a slice has one type for all lengths: the last word, or all but some."""
+    begin, end = attrs.integer('begin', 0), attrs.integer('end', None)
+    return is_last(attrs) or (begin >= 0 and (end is None or end < 0))
 
 
 @np.errstate(over='ignore')  # an infinity, as MXNet's

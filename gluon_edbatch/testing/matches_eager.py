@@ -15,7 +15,7 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
-from ..api.eager import eagerly
+from ..api.eagerly import eagerly
 from ..api.functional import forward
 from ..api.scope import batching
 from ..mx.parameters import context_of

@@ -129,7 +129,7 @@ def requirements(metadata, extra=None):
 
 
 def test_package_itself_requires_no_mxnet(metadata):
-    assert requirements(metadata) == ['numpy<1.24,>=1.20', 'numpy>=1.26']
+    assert requirements(metadata) == ['greenlet>=2', 'numpy<1.24,>=1.20', 'numpy>=1.26']
 
 
 def test_extras(metadata):

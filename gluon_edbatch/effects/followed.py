@@ -16,6 +16,7 @@ from typing import Any, Optional
 import numpy as np
 from mxnet import gluon
 
+from ..mx.blocks import hooks_of
 from ..record.sites import Site
 from ..report.explain.explanation import site_text
 from .classes import fields_of, filled_fields, has_shared_defaults, is_callable, special_methods
@@ -72,7 +73,7 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
-class Calls:
+class Followed:
     """What variables and fields of a program may refer to, and what its calls may do."""
 
     def __init__(self, program: Any, classes: Sequence[type], training: bool):
@@ -320,11 +321,7 @@ class Calls:
 
     def _call_block(self, known: Known, args: Sequence[Objects], named: dict) -> Objects:
         block = known.object
-        if (
-            self._resolved.all_of(known, 'hooks')
-            or block._forward_hooks
-            or block._forward_pre_hooks
-        ):
+        if self._resolved.all_of(known, 'hooks') or hooks_of(block):
             raise self._no(f'calls {block.name}, which has a hook')
         for name in ('__call__', 'forward'):
             function = self._get(known, 'class', name)
