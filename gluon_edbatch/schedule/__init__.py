@@ -1,7 +1,8 @@
 """Schedulers decide which recorded calls run together, and in which order. Needs NumPy only.
 
 ``protocol`` defines schedulers. Schedulers that choose among ready types use ``frontier``
-and ``rules``. ``bound`` computes the least possible number of batches. README.md has the rest.
+and ``rules``. ``bound`` computes a lower bound of the number of batches, and ``optimum`` proves how
+few there can be. README.md has the rest.
 """
 
 from typing import Callable, Union
@@ -28,6 +29,7 @@ from .fixed_rules import AgendaScheduler, DepthScheduler, UnbatchedScheduler
 from .frontier import Frontier, Run
 from .fsm import FSMScheduler
 from .learning import learn_policy
+from .optimum import fewest_batches
 from .policy import Policy, QLearningConfig
 from .protocol import Schedule, Scheduler, of_name
 from .sufficient import SufficientConditionScheduler
@@ -51,6 +53,7 @@ __all__ = [
     'StateEncoding',
     'SufficientConditionScheduler',
     'UnbatchedScheduler',
+    'fewest_batches',
     'get_encoding',
     'get_scheduler',
     'learn_policy',

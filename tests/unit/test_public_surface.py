@@ -100,6 +100,7 @@ PUBLIC = {
         'StateEncoding',
         'SufficientConditionScheduler',
         'UnbatchedScheduler',
+        'fewest_batches',
         'get_encoding',
         'get_scheduler',
         'learn_policy',

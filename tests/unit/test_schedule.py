@@ -19,6 +19,7 @@ from gluon_edbatch.schedule import (
     DepthScheduler,
     Frontier,
     FSMScheduler,
+    Run,
     Schedule,
     SufficientConditionScheduler,
     UnbatchedScheduler,
@@ -26,6 +27,7 @@ from gluon_edbatch.schedule import (
     get_scheduler,
     lower_bound,
 )
+from gluon_edbatch.schedule.optimum import Fewest, fewest_batches
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
 from tests.support.cases import in_one_test
 from tests.support.strategies import graphs
@@ -252,7 +254,7 @@ def bound_by_definition(graph):
     )
 
 
-def fewest_batches(graph):
+def optimum_by_definition(graph):
     """Search through all sets of nodes that can have run, with any batch from any of them."""
     rows, everything = in_lists(graph), frozenset(range(len(graph)))
     reached, steps = {frozenset()}, 0
@@ -280,10 +282,57 @@ def test_lower_bound_is_as_defined(chunk, graph):
 @settings(max_examples=300, deadline=None)
 @given(graph=graphs(max_nodes=9, max_types=3))
 def test_bound_is_at_most_the_optimum_and_schedules_at_least(graph):
-    optimum = fewest_batches(graph)
+    optimum = optimum_by_definition(graph)
     assert lower_bound(graph) <= optimum
+    assert fewest_batches(graph) == (optimum, True)
     for name in NAMES:
         assert len(get_scheduler(name).schedule(graph)) >= optimum
+
+
+def optimum_of_whole_batches(graph):
+    """Search through all that can have run if each batch has all ready nodes of its type."""
+    reached, steps = {b'': Run(graph)}, 0
+    while all(run.frontier.num_ready for run in reached.values()):
+        following = {}
+        for run in reached.values():
+            for kind in run.frontier.kinds():
+                other = run.copy()
+                other.advance(kind)
+                following[np.sort(other.schedule().order).tobytes()] = other
+        reached, steps = following, steps + 1
+    return steps
+
+
+@settings(max_examples=60, deadline=None)
+@given(graph=graphs(max_nodes=32, max_types=3), effort=st.sampled_from([0, 300, 1_000, 3_000]))
+def test_fewest_batches_is_a_bound_with_any_effort(graph, effort):
+    found, optimum = fewest_batches(graph, effort), optimum_of_whole_batches(graph)
+    assert lower_bound(graph) <= found.batches <= optimum
+    assert found.batches == optimum or not found.proved
+    assert fewest_batches(graph) == (optimum, True)
+
+
+def test_fewest_batches_by_hand():
+    # 0 - 1 and 1 - 0: one of the types must run twice.
+    crossed = Graph.from_lists([0, 1, 1, 0], [[], [0], [], [2]])
+    assert lower_bound(crossed) == 2 and fewest_batches(crossed) == Fewest(3, True)
+    assert fewest_batches(crossed, effort=0) == Fewest(2, False)
+    assert fewest_batches(Graph.from_lists([], [])) == Fewest(0, True)
+    # Paths of 30 nodes, whose types are drawn: the shortest common supersequence of each two.
+    random, types, inputs = Random(3), [], []
+    for _ in range(2):
+        for place in range(30):
+            inputs.append([len(types) - 1] if place else [])
+            types.append(random.randrange(2))
+    graph = Graph.from_lists(types, inputs)
+    common = np.zeros((31, 31), int)
+    for one, other in np.ndindex(30, 30):
+        common[one + 1, other + 1] = max(
+            common[one, other + 1],
+            common[one + 1, other],
+            common[one, other] + (types[one] == types[30 + other]),
+        )
+    assert fewest_batches(graph) == (60 - common[30, 30], True)
 
 
 # Sizes
