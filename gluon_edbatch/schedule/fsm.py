@@ -23,9 +23,9 @@ _MODELS = 64  # models that are remembered
 class FSMScheduler:
     """Run the types that a policy chooses, learned on the first minibatches of each model.
 
-    This is a finite state machine like ED-Batch's [1]_: the ready nodes are the state, and a policy
-    maps each state to the next type. In an unknown state the rule in `Policy.unseen` decides.
-    Without a policy it is the sufficient condition, as in `SufficientConditionScheduler`.
+    A policy chooses which ready type runs next. It is a finite state machine like ED-Batch's [1]_,
+    or a fixed rule where that needs fewer batches (see `learn_policy`). Without a policy the
+    sufficient condition decides, as in `SufficientConditionScheduler`.
 
     Each model, identified by the names of its types, has one policy for minibatches of any size.
     Learning ends when the policy reaches the lower bound on another minibatch without a new state,
@@ -187,13 +187,13 @@ def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
     """Return the schedule of a policy; for None, that of `SufficientConditionScheduler`."""
     if policy is None or len(graph) <= policy.small:
         return SufficientConditionScheduler().schedule(graph)
-    run, unseen = Run(policy.number(graph)), 0
+    run, unseen, decided_by = Run(policy.number(graph)), 0, ''
     if run.settle():  # many a graph has nothing to decide
+        decided_by = policy.verdict
         if policy.table:
             look_up = policy.follow(run)
             run.finish(look_up)
             unseen = look_up.unseen
         else:
             run.finish(policy.otherwise(run))
-    schedule = run.schedule()
-    return replace(schedule, unseen_states=unseen) if unseen else schedule
+    return replace(run.schedule(), unseen_states=unseen, decided_by=decided_by)

@@ -1,8 +1,12 @@
-"""Learn a policy: imitate the schedules of fixed rules, then improve by Q-learning.
+"""Learn a policy: a table, or the fixed rule that needs fewer batches.
+
+A table imitates the schedules of the rules, and is improved by Q-learning. The sufficient condition
+decides in unknown states.
 
 README.md lists differences from ED-Batch (Chen et al., 2023), and their effect.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Optional, Union
@@ -10,9 +14,11 @@ from typing import Optional, Union
 from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
+from .fixed_rules import DepthScheduler
 from .frontier import Frontier, Run
-from .policy import UNSEEN, Policy, QLearningConfig, Reached, names_of, numbered
+from .policy import COMPARED, UNSEEN, Policy, QLearningConfig, Reached, names_of, numbered
 from .rules import LookUp
+from .sufficient import SufficientCondition
 
 # Tried in this order if no encoding is named: those that cost least to look at come first.
 ENCODINGS = ('E_base', 'E_sort', 'E_path')
@@ -30,8 +36,9 @@ def learn_policy(
     graphs : sequence of Graph
         Minibatches as `gluon_edbatch` records them; types are told apart by their names.
     encoding : str or StateEncoding, optional
-        What a state is. The default is the first of ``"E_base"``, ``"E_sort"`` and ``"E_path"``
-        that reaches the lower bound, or else the one that comes closest.
+        What a state is, for a policy whose table decides, as in ED-Batch. By default tables of
+        ``"E_base"``, ``"E_sort"`` and ``"E_path"`` are tried until one reaches the lower bound. A
+        fixed rule decides if it needs fewer batches on held-out graphs.
     config : QLearningConfig
         Limits and rates.
 
@@ -64,52 +71,39 @@ def learn_policy(
         _Lesson(numbered(graph, types), effort, taught=not place % 2)
         for place, graph in enumerate(graphs)
     ]
-    bound = sum(lesson.bound for lesson in lessons)
-    small = _small(lessons)
-    unseen = _unseen(lessons, small)
+    judges = [lesson for lesson in lessons if not lesson.taught] or lessons
+    rule = min(UNSEEN, key=lambda name: _taken(lessons, name))
+    compared = {name: _taken(judges, name) for name in judges[0].taken}
+    target = config.tolerance * sum(lesson.bound for lesson in judges)
     learners = []
-    for candidate in [encoding] if encoding else ENCODINGS:
-        learner = _Learner(get_encoding(candidate), lessons, config, effort, unseen)
-        learners.append(learner)
-        learner.imitate()
-        if learner.batches <= config.tolerance * bound:
+    for each in [encoding] if encoding else ENCODINGS:
+        learners.append(_Learner(get_encoding(each), lessons, judges, config, effort))
+        learners[-1].imitate()
+        if learners[-1].batches <= target:
             break
     best = min(learners, key=lambda learner: learner.batches)
-    best.q_learning(config.tolerance * bound)
+    best.q_learning(target)
+    compared['table'] = best.batches
+    # At the bound a table knows its states, and rules do not. Above it, a rule is as good in others.
+    is_better = len(lessons) > 1 and best.batches < compared[rule]
+    if encoding or is_better or best.batches <= target:
+        rule, table, batches = 'sufficient', best.table, best.count(best.table, lessons)
+    else:
+        table, batches = {}, _taken(lessons, rule)
     reached = Reached(
         len(graphs),
         sum(map(len, graphs)),
-        best.batches,
-        bound,
-        sum(lesson.taken['sufficient'] for lesson in lessons),
+        batches,
+        sum(lesson.bound for lesson in lessons),
+        _taken(lessons, 'sufficient'),
     )
-    small = small if best.batches > bound else 0
-    return Policy(best.encoding, types, best.table, config, reached, small, unseen)
+    parameters = {COMPARED: {'minibatches': len(judges), **compared}}
+    return Policy(best.encoding, types, table, config, reached, 0, rule, parameters)
 
 
-def _unseen(lessons: Sequence['_Lesson'], small: int) -> str:
-    """Return the best cheap rule that never took more batches than the sufficient condition, else
-    that one. Small graphs do not count, as they use the sufficient condition anyway."""
-    lessons = [lesson for lesson in lessons if len(lesson.graph) > small] or lessons
-    never_worse = [
-        name
-        for name in UNSEEN
-        if all(lesson.taken[name] <= lesson.taken['sufficient'] for lesson in lessons)
-    ]
-    return min(
-        never_worse,
-        key=lambda name: (sum(lesson.taken[name] for lesson in lessons), name == 'sufficient'),
-    )
-
-
-def _small(lessons: Sequence['_Lesson']) -> int:
-    """Return the most nodes up to which the sufficient condition reached the lower bound."""
-    nodes = 0
-    for lesson in sorted(lessons, key=lambda lesson: len(lesson.graph)):
-        if lesson.taken['sufficient'] > lesson.bound:
-            break
-        nodes = len(lesson.graph)
-    return nodes
+def _taken(lessons: Sequence['_Lesson'], name: str) -> int:
+    """Return the batches of a fixed rule on graphs."""
+    return sum(lesson.taken[name] for lesson in lessons)
 
 
 class _Effort:
@@ -134,28 +128,28 @@ class _Lesson:
             runs[-1].finish(rule(runs[-1]))
             effort.spend(runs[-1])
         self.taken = dict(zip(UNSEEN, map(len, runs)))
+        self.taken['depth'] = len(DepthScheduler().schedule(graph))
         # Types in the order in which they ran: the best run first, then that of each rule.
         runs.insert(0, min(runs, key=len))
         self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
 
 
 class _Learner:
-    """Learn a table for one encoding: keep the best, and the batches of all graphs with it."""
+    """Learn a table for one encoding: keep the best, and the batches of the judges with it."""
 
     def __init__(
         self,
         encoding: StateEncoding,
         lessons: Sequence[_Lesson],
+        judges: Sequence[_Lesson],
         config: QLearningConfig,
         effort: _Effort,
-        unseen: str,
     ) -> None:
         self.encoding = encoding
-        self._unseen = unseen
-        self._lessons, self._config, self._effort = lessons, config, effort
+        self._judges, self._config, self._effort = judges, config, effort
         self._taught = [lesson for lesson in lessons if lesson.taught]
         self.table: dict[State, int] = {}
-        self.batches = sum(lesson.taken[unseen] for lesson in lessons)
+        self.batches = sys.maxsize
 
     def imitate(self) -> None:
         """Choose, in each state, the type that the best schedules, or those of a rule, ran most."""
@@ -164,7 +158,7 @@ class _Learner:
             for lesson, choices in zip(self._taught, schedules):
                 self._count_votes(lesson, choices, votes)
             self._keep_better(votes)
-            if self.batches == sum(lesson.bound for lesson in self._lessons):
+            if self.batches == sum(lesson.bound for lesson in self._judges):
                 break
 
     def _count_votes(
@@ -186,16 +180,21 @@ class _Learner:
             yield state
             state = self.encoding.coarser(state)
 
-    def _keep_better(self, values: dict[State, dict[int, float]]) -> None:
-        """Keep the table of the best types by value if the graphs need fewer batches with it."""
-        table, batches = {state: _best(some) for state, some in values.items()}, 0
-        otherwise = UNSEEN[self._unseen]
-        for lesson in self._lessons:
+    def count(self, table: dict[State, int], lessons: Sequence[_Lesson]) -> int:
+        """Return the batches of graphs with a table."""
+        batches = 0
+        for lesson in lessons:
             run = Run(lesson.graph)
-            run.finish(LookUp(run, self.encoding, table, otherwise))
+            run.finish(LookUp(run, self.encoding, table, SufficientCondition))
             self._effort.spend(run)
             batches += len(run)
-        if batches < self.batches or (not self.table and batches == self.batches):
+        return batches
+
+    def _keep_better(self, values: dict[State, dict[int, float]]) -> None:
+        """Keep the table of the best types by value if the judges need fewer batches with it."""
+        table = {state: _best(some) for state, some in values.items()}
+        batches = self.count(table, self._judges)
+        if batches < self.batches:
             self.table, self.batches = table, batches
 
     def q_learning(self, target: float) -> None:

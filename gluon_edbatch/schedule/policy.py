@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -22,6 +22,7 @@ from .rules import LeastDeep, LongestWay, LookAhead, LookUp
 from .sufficient import SufficientCondition
 
 FORMAT, VERSION = 'gluon_edbatch policy', 3
+COMPARED = 'held out'  # the parameter with what was compared on held-out minibatches
 _GONE = ('beam_width', 'min_visits')  # of configurations in files of version 0.1
 _LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
 _FEW_TYPES = 64  # with more of them, to look ahead takes long
@@ -32,12 +33,12 @@ def _look_ahead(run: Run) -> Rule:
     return (LookAhead if run.graph.num_types <= _FEW_TYPES else LongestWay)(run)
 
 
-# The first one costs most; the others are in the order of their cost.
+# In the order of their cost: of rules with equally many batches, the first one is chosen.
 UNSEEN: dict[str, Callable[[Run], Rule]] = {
-    'sufficient': SufficientCondition,
     'least deep': lambda run: LeastDeep(run.graph, run.frontier),
     'longest way': LongestWay,
     'look ahead': _look_ahead,
+    'sufficient': SufficientCondition,
 }
 
 
@@ -144,11 +145,12 @@ class Policy:
     unseen : {"sufficient", "least deep", "longest way", "look ahead"}, default "sufficient"
         The rule for states that are not in the table: the sufficient condition
         (`SufficientConditionScheduler`), the least mean depth (`AgendaScheduler`), the longest
-        paths to the end (`PathEncoding`), or a search of a few batches. If no table was better than
-        this rule alone, the table is empty.
+        paths to the end (`PathEncoding`), or a search of a few batches. If the table is empty, the
+        rule decides alone.
     parameters : dict of str to number, list or dict, optional
         What is learned besides the table, by name: finite numbers, or lists and dicts of them, at
-        most 8 levels deep. No name has a meaning yet. Files keep names that a release ignores.
+        most 8 levels deep. ``"held out"`` has the batches of each rule, and of the table if one was
+        learned, on held-out ``minibatches``. Files keep names that a release ignores.
 
     Raises
     ------
@@ -180,6 +182,24 @@ class Policy:
             f'{self.reached.batches} batches where the lower bound is '
             f'{self.reached.lower_bound})'
         )
+
+    @property
+    def decides(self) -> str:
+        """What chooses among ready types: ``"table"``, or the rule if the table is empty."""
+        return 'table' if self.table else self.unseen
+
+    @cached_property
+    def verdict(self) -> str:
+        """What decides, and the batches of all that was compared on held-out minibatches."""
+        found = self.parameters.get(COMPARED)
+        if not isinstance(found, dict) or not all(map(_whole, found.values())):
+            return self.decides
+        others = [
+            f'{name} {count}'
+            for count, name in sorted((count, name) for name, count in found.items())
+            if name not in ('minibatches', self.decides)
+        ]
+        return f'{self.decides} ({found.get(self.decides)} batches; {", ".join(others)})'
 
     def number(self, graph: Graph) -> Graph:
         """Return the graph with its types numbered as in the policy; unknown ones follow.

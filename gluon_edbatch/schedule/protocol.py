@@ -23,12 +23,15 @@ class Schedule:
         Seconds that the scheduler learned before it made this schedule.
     unseen_states : int
         Number of choices in states without a learned type.
+    decided_by : str
+        What chose the batches, if the scheduler has several ways.
     """
 
     order: np.ndarray
     bounds: np.ndarray
     learn_s: float = 0.0
     unseen_states: int = 0
+    decided_by: str = ''
 
     @classmethod
     def from_batches(cls, batches: Sequence[np.ndarray]) -> 'Schedule':
