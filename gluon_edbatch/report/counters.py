@@ -11,9 +11,11 @@ from ..execute.native.threads import get_num_threads
 from ..record.calls import Form
 from ..record.families import why_not_padded
 from ..record.recording import Recording
-from ..schedule import lower_bound
+from ..schedule import fewest_batches, lower_bound
 from ..subgraph.node_type import NodeType
 from .analysed import analysed
+
+_EFFORT = 10_000  # of searches for a tighter bound
 
 
 class TypeReport(NamedTuple):
@@ -77,6 +79,11 @@ class Report(NamedTuple):
         scope.
     kept_plans : int
         Number of plans that are kept for evaluations like these; at most 16.
+    decided_by : str
+        What chose the batches of the last evaluation, such as a rule, and how many batches this and
+        others took where they were compared.
+    above : tuple of (Graph, int)
+        Graphs that took more batches than the lower bound, and the bound.
     """
 
     scheduler: str
@@ -96,6 +103,15 @@ class Report(NamedTuple):
     threads: int
     recurring: int = 0
     kept_plans: int = 0
+    decided_by: str = ''
+    above: tuple = ()
+
+    @property
+    def tighter_bound(self) -> int:
+        """A lower bound that a short search proves, which may take a tenth of a second."""
+        return self.lower_bound + sum(
+            fewest_batches(graph, _EFFORT).batches - bound for graph, bound in self.above
+        )
 
     @property
     def mean_batch_size(self) -> float:
@@ -104,16 +120,22 @@ class Report(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return all counters as a dict for JSON."""
-        fields = dict(self._asdict(), mean_batch_size=self.mean_batch_size)
+        fields = dict(
+            self._asdict(), mean_batch_size=self.mean_batch_size, tighter_bound=self.tighter_bound
+        )
+        del fields['above']
         fields['types'] = [kind._asdict() for kind in self.types]
         fields['forced'] = [str(site) for site in self.forced]
         return fields
 
     def __str__(self) -> str:
         learned = f'learn a policy {self.learn_ms:.0f} ms, ' if self.learn_ms else ''
+        bound = f'{self.lower_bound}'
+        if self.above:
+            bound += f', by a search {self.tighter_bound}'
         lines = [
             f'{self.nodes} calls of {len(self.types)} types in {self.batches} batches '
-            f'({self.scheduler}; lower bound {self.lower_bound}), '
+            f'({self.scheduler}; lower bound {bound}), '
             f'{self.mean_batch_size:.1f} calls a batch',
             f'rows read: {self.gathered_rows} gathered, {self.sliced_rows} as slices',
             f'record {self.record_ms:.2f} ms, {learned}schedule {self.schedule_ms:.2f} ms, '
@@ -135,6 +157,8 @@ class Report(NamedTuple):
                 f'  {self.recurring} of {self.evaluations} evaluations recur: their plans were '
                 f'there already ({self.kept_plans} are kept)'
             )
+        if self.decided_by:
+            lines.append(f'  batches chosen by {self.decided_by}')
         lines += [
             f'  evaluated early {self.forced.count(site)} times by {site}'
             for site in dict.fromkeys(self.forced)
@@ -190,12 +214,13 @@ def make_report(scheduler: str, recording: Optional[Recording], record_s: float)
                 )
     for serial, why in _by_length(counts, recording.forms if recording else ()).items():
         types[serial] = types[serial]._replace(by_length=why)
+    bounds = [lower_bound(count.graph) for count in counts]
     return Report(
         scheduler,
         len(counts),
         sum(int(calls_written(count).sum()) for count in counts),
         sum(len(count.schedule) for count in counts),
-        sum(lower_bound(count.graph) for count in counts),
+        sum(bounds),
         tuple(types.values()),
         sum(count.plan.gathered_rows for count in counts),
         sum(count.plan.sliced_rows for count in counts),
@@ -208,6 +233,12 @@ def make_report(scheduler: str, recording: Optional[Recording], record_s: float)
         get_num_threads(),
         sum(count.is_cached for count in counts),
         sum(map(len, {count.plans for count in counts if count.plans is not None})),
+        counts[-1].schedule.decided_by if counts else '',
+        tuple(
+            (count.graph, bound)
+            for count, bound in zip(counts, bounds)
+            if len(count.schedule) > bound
+        ),
     )
 
 

@@ -28,6 +28,42 @@ class Ended(Exception):
     """A model ends midway."""
 
 
+class Crossed(edb.AutoBatchMixin, gluon.Block):
+    """Two layers in the order of a sample's letters."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.layers = {name: nn.Dense(4, in_units=4) for name in 'ab'}
+            for layer in self.layers.values():
+                self.register_child(layer)
+
+    def forward(self, letters):
+        value = mx.nd.ones((1, 4))
+        for letter in letters:
+            value = self.layers[letter](value)
+        return value
+
+
+def test_a_report_has_both_bounds_and_says_what_chose_the_batches():
+    net = started(Crossed())
+    for scheduler, samples, bounds, chosen in [
+        (edb.FSMScheduler(), ('ab', 'ba'), (3, 2, 3), 'least deep (3 batches; longest way 3, '),
+        (edb.FSMScheduler(), ('ab', 'bab'), (3, 3, 3), 'table (3 batches; lo'),
+        (edb.FSMScheduler(), ('ab', 'b'), (2, 2, 2), ''),  # nothing is to be chosen
+        ('depth', ('ab', 'ba'), (4, 2, 3), ''),
+    ]:
+        options = edb.CompileOptions(at_once=False)
+        with edb.batching(scheduler, compile_options=options) as scope:
+            edb.forward([net(letters) for letters in samples])
+        report = scope.report()
+        assert (report.batches, report.lower_bound, report.tighter_bound) == bounds
+        assert report.decided_by.startswith(chosen) and bool(report.decided_by) == bool(chosen)
+        assert ('batches chosen by ' + chosen in str(report)) == bool(chosen)
+        assert ('lower bound 2, by a search 3)' in str(report)) == (bounds[1:] == (2, 3))
+        assert report.as_dict()['tighter_bound'] == bounds[2] and 'above' not in report.as_dict()
+
+
 def look(scope: edb.batching, results: list[list[Any]], folder: Any) -> None:
     """Ask a scope and its values for all that they tell of themselves."""
     report, explanation = scope.report(), scope.explain()
