@@ -8,7 +8,15 @@ from .plots import MARKERS, by, new_figure, read_rows, save
 
 __all__ = ['plot', 'plot_file']
 
-FIELDS = ('workload', 'scheduler', 'batch_size', 'batches', 'lower_bound', 'ratio')
+FIELDS = (
+    'workload',
+    'scheduler',
+    'batch_size',
+    'batches',
+    'lower_bound',
+    'tighter_bound',
+    'ratio',
+)
 
 
 def plot_file(path: Path, out: Path, suffix: str) -> None:
@@ -30,7 +38,7 @@ def plot_file(path: Path, out: Path, suffix: str) -> None:
 
 
 def plot(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
-    """Draw batches and their lower bound, and the ratio of the two, over the size of a minibatch.
+    """Draw batches and their bounds, and the ratio to ED-Batch's, over the size of a minibatch.
 
     Parameters
     ----------
@@ -41,7 +49,9 @@ def plot(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
         A picture is written there.
     """
     sizes = sorted({row['batch_size'] for row in rows})
-    bound = {row['batch_size']: row['lower_bound'] for row in rows if row['scheduler'] != 'beam'}
+    most = [row for row in rows if row['scheduler'] != 'beam']  # which has fewer minibatches
+    bound = {row['batch_size']: row['lower_bound'] for row in most}
+    tighter = {row['batch_size']: row['tighter_bound'] for row in most}
     figure, (left, right) = new_figure(2, 5)
     for marker, (scheduler, some) in zip(MARKERS * 9, by(rows, 'scheduler').items()):
         some = sorted(some, key=lambda row: row['batch_size'])
@@ -50,16 +60,16 @@ def plot(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
         label = f'{scheduler} ({decides})' if decides else scheduler
         left.plot(where, [row['batches'] for row in some], marker=marker, label=label)
         right.plot(where, [row['ratio'] for row in some], marker=marker, label=label)
-    left.plot(
-        [sizes.index(size) for size in sorted(bound)],
-        [bound[size] for size in sorted(bound)],
-        color='gray',
-        linestyle=':',
-        label='lower bound',
-    )
-    right.axhline(1, color='gray', linestyle=':')
+    where = [sizes.index(size) for size in sorted(bound)]
+    for style, label, found in (
+        ('dotted', "ED-Batch's bound", bound),
+        ('dashed', 'tighter bound', tighter),
+    ):
+        line = dict(color='gray', linestyle=style, label=label)
+        left.plot(where, [found[size] for size in sorted(bound)], **line)
+        right.plot(where, [found[size] / bound[size] for size in sorted(bound)], **line)
     left.set(yscale='log', ylabel='batches', title=title)
-    right.set(yscale='log', ylabel='batches / lower bound')
+    right.set(yscale='log', ylabel="batches / ED-Batch's bound")
     right.yaxis.set_major_formatter('{x:.2f}')
     right.yaxis.set_minor_formatter('{x:.2f}')
     left.yaxis.set_minor_formatter('{x:.0f}')
@@ -68,5 +78,5 @@ def plot(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
         panel.set_xticks(range(len(sizes)), [str(size) for size in sizes])
         panel.set_xlabel('samples in a minibatch')
         panel.grid(alpha=0.3, which='both')
-    left.legend(fontsize='small')
+    right.legend(fontsize='small', loc='upper left', bbox_to_anchor=(1, 1))
     save(figure, path)

@@ -4,10 +4,11 @@ import argparse
 import time
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
+from example.lattice.data import Lattice
 from gluon_edbatch.graph.graph import Graph
 from gluon_edbatch.schedule import (
     FSMScheduler,
@@ -15,10 +16,12 @@ from gluon_edbatch.schedule import (
     QLearningConfig,
     Schedule,
     Scheduler,
+    fewest_batches,
     get_scheduler,
     learn_policy,
     lower_bound,
 )
+from gluon_edbatch.schedule.optimum import Fewest
 
 from .graphs import GraphSource
 
@@ -26,6 +29,7 @@ __all__ = ['line_of', 'measure_schedulers']
 
 BEAM_SIZE = 32  # the only size for the beam search
 BEAM_MINIBATCHES = 3
+ENCODINGS = ('E_base', 'E_max', 'E_sort', 'E_path')  # policies whose table decides alone
 LESSONS = (4, 32), (16, 1)  # (minibatches, samples in each) to learn from
 Row = dict[str, Any]
 
@@ -34,42 +38,55 @@ def measure_schedulers(workload: str, options: argparse.Namespace) -> Iterator[R
     """Yield the rows of a workload, by the options of the command "schedulers"."""
     source = GraphSource(workload, options.data, options.mode, options.hidden)
     half = len(source.samples) // 2
-    policy, learn_s = None, 0.0
-    if 'fsm' in options.scheduler:
-        policy, learn_s = _policy(workload, source, source.samples[:half], options)
+    learned = {
+        name: _policy(workload, source, source.samples[:half], options, name)
+        for name in options.scheduler
+        if name == 'fsm' or name in ENCODINGS
+    }
     for size in options.batch_size:
-        held_out = _draw(source, source.samples[half:], options.minibatches, size, options.seed + 1)
+        random = Random(options.seed + 1)
+        length = options.characters and options.characters // size
+        held_out = _draw(source, source.samples[half:], options.minibatches, size, random, length)
+        bounds = [(lower_bound(graph), fewest_batches(graph, options.effort)) for graph in held_out]
         for name in options.scheduler:
             if name == 'beam' and size != BEAM_SIZE:
                 continue
-            graphs = held_out[:BEAM_MINIBATCHES] if name == 'beam' else held_out
-            scheduler = FSMScheduler(policy, cache=0) if name == 'fsm' else get_scheduler(name)
-            row = _row(workload, scheduler, size, graphs, learn_s if name == 'fsm' else 0.0)
-            yield {**row, 'decides': _decides(policy) if name == 'fsm' else ''}
-
-
-def _decides(policy: Policy) -> str:
-    """Return what chooses the types: the policy's table, or its rule if the table is empty."""
-    return 'table' if policy.table else policy.unseen
+            count = BEAM_MINIBATCHES if name == 'beam' else len(held_out)
+            policy, learn_s = learned.get(name, (None, 0.0))
+            scheduler = FSMScheduler(policy, cache=0) if policy else get_scheduler(name)
+            results = [_timed(scheduler, graph) for graph in held_out[:count]]
+            yield {
+                'workload': workload,
+                'scheduler': name,
+                'batch_size': size,
+                **_row(held_out[:count], results, bounds[:count]),
+                'learn_s': round(learn_s, 2),
+                'decides': policy.decides if policy else '',
+            }
 
 
 def _row(
-    workload: str, scheduler: Scheduler, size: int, graphs: Sequence[Graph], learn_s: float
+    graphs: Sequence[Graph],
+    results: Sequence[tuple[Schedule, float]],
+    bounds: Sequence[tuple[int, Fewest]],
 ) -> Row:
-    results = [_timed(scheduler, graph) for graph in graphs]
-    batches = np.mean([len(schedule) for schedule, _ in results])
-    bound = np.mean([lower_bound(graph) for graph in graphs])
+    """Return means over graphs."""
+    batches = np.array([len(schedule) for schedule, _ in results])
+    lower = np.array([bound for bound, _ in bounds])
+    tighter = np.array([fewest.batches for _, fewest in bounds])
     return {
-        'workload': workload,
-        'scheduler': scheduler.name,
-        'batch_size': size,
         'nodes': round(float(np.mean([len(graph) for graph in graphs])), 1),
         'types': int(max((graph.type_counts > 0).sum() for graph in graphs)),
-        'batches': round(float(batches), 2),
-        'lower_bound': round(float(bound), 2),
-        'ratio': round(float(batches / bound), 4),
+        'batches': round(float(batches.mean()), 2),
+        'lower_bound': round(float(lower.mean()), 2),
+        'ratio': round(float(batches.mean() / lower.mean()), 4),
+        'tighter_bound': round(float(tighter.mean()), 2),
+        'proved': sum(
+            fewest.proved or len(schedule) == fewest.batches
+            for (schedule, _), (_, fewest) in zip(results, bounds)
+        ),
+        'tighter_ratio': round(float(batches.mean() / tighter.mean()), 4),
         'schedule_ms': round(1e3 * float(np.mean([seconds for _, seconds in results])), 3),
-        'learn_s': round(learn_s, 2),
         'unseen_states': round(
             float(np.mean([schedule.unseen_states for schedule, _ in results])), 2
         ),
@@ -91,18 +108,23 @@ def _timed(scheduler: Scheduler, graph: Graph) -> tuple[Schedule, float]:
 
 
 def _policy(
-    workload: str, source: GraphSource, samples: Sequence[Any], options: argparse.Namespace
+    workload: str,
+    source: GraphSource,
+    samples: Sequence[Any],
+    options: argparse.Namespace,
+    name: str,
 ) -> tuple[Policy, float]:
-    path = options.policies and options.policies / f'{workload}.json'
+    path = options.policies and name == 'fsm' and options.policies / f'{workload}.json'
     if path and path.exists():
         return Policy.load(path), 0.0
     graphs = [
         graph
         for count, size in LESSONS
-        for graph in _draw(source, samples, count, size, options.seed)
+        for graph in _draw(source, samples, count, size, Random(options.seed))
     ]
+    encoding = options.encoding if name == 'fsm' else name
     begin = time.perf_counter()
-    policy = learn_policy(graphs, options.encoding, QLearningConfig(seed=options.seed))
+    policy = learn_policy(graphs, encoding, QLearningConfig(seed=options.seed))
     learn_s = time.perf_counter() - begin
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,17 +133,34 @@ def _policy(
 
 
 def _draw(
-    source: GraphSource, samples: Sequence[Any], count: int, size: int, seed: int
+    source: GraphSource,
+    samples: Sequence[Any],
+    count: int,
+    size: int,
+    random: Random,
+    length: Optional[int] = None,
 ) -> list[Graph]:
-    """Return minibatches of random samples, which may occur in several of them."""
-    random = Random(seed)
-    return [source.graph(random.sample(samples, min(size, len(samples)))) for _ in range(count)]
+    """Return minibatches of random samples, which may occur in several of them; lattices have at
+    most so many characters."""
+    drawn = [random.sample(samples, min(size, len(samples))) for _ in range(count)]
+    return [source.graph(_cut(some, length) if length else some) for some in drawn]
+
+
+def _cut(samples: Sequence[Any], length: int) -> list[Any]:
+    """Return the beginnings of lattices; other samples stay as they are."""
+    return [
+        Lattice(sample.chars[:length], sample.arcs[:length], sample.tags[:length])
+        if isinstance(sample, Lattice)
+        else sample
+        for sample in samples
+    ]
 
 
 def line_of(row: Row) -> str:
     """Return a row as text."""
     return (
         '{workload:20} {scheduler:11} {batch_size:5} samples {nodes:9.1f} nodes of {types:2} '
-        'types {batches:8.2f} batches {ratio:7.4f} x bound {schedule_ms:9.3f} ms'
-        '{unseen_states:8.2f} unseen'
+        'types {batches:8.2f} batches {ratio:7.4f} x bound {tighter_ratio:7.4f} x tighter bound '
+        '({proved} of {minibatches} proved) {schedule_ms:9.3f} ms{unseen_states:8.2f} unseen '
+        '{decides}'
     ).format(**row)

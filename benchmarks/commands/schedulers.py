@@ -7,10 +7,15 @@
 The graphs are those that the examples' per-sample models record; "types" are theirs (`ragged`
 arguments of any length are one type). Nothing is run. For each workload, scheduler and size of a
 minibatch, one row: means over minibatches drawn from the second half of the training samples. The
-policy of the FSM is learned from minibatches of the first half, or read from a file if --policies
-names a directory that has it. "ratio" is the number of batches by the lower bound of ED-Batch,
-which need not be reachable. "unseen_states" counts states of a minibatch without an entry in the
-policy's table.
+policy of "fsm" is learned from minibatches of the first half, or read from a file if --policies
+names a directory that has it; the row says what decides. E_base, E_max, E_sort and E_path are
+policies whose table decides alone, as in ED-Batch. "ratio" is the number of batches by the lower
+bound of ED-Batch, which need not be reachable. "tighter_ratio" is by the bound that a search of
+--effort states proves; "proved" counts minibatches for which it is the optimum. "unseen_states"
+counts states of a minibatch without an entry in the policy's table. Small graphs, all proved:
+
+    python -m benchmarks schedulers --data DATA treelstm2-sst lattice-gru --batch-size 4,5,6,7,8 \
+        --characters 110 --minibatches 40 --scheduler sufficient,fsm --effort 3000000
 """
 
 import argparse
@@ -29,7 +34,7 @@ from ..arguments import (
 from ..settings import MODES
 from ..workloads import WORKLOADS
 
-SCHEDULERS = ('depth', 'agenda', 'sufficient', 'fsm', 'beam')
+SCHEDULERS = ('depth', 'agenda', 'sufficient', 'E_base', 'E_max', 'E_sort', 'fsm', 'beam')
 
 
 def run(options: argparse.Namespace) -> None:
@@ -87,7 +92,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--encoding',
         metavar='NAME',
-        help='state encoding of the policy (default: the first that does)',
+        help='state encoding of "fsm", whose table decides then (default: what needs least)',
+    )
+    parser.add_argument(
+        '--effort',
+        type=int,
+        default=100_000,
+        metavar='STATES',
+        help='of the search for a tighter bound, for each minibatch (default: 100000)',
+    )
+    parser.add_argument(
+        '--characters',
+        type=positive,
+        metavar='N',
+        help='cut lattices, so that those of a minibatch have N characters together',
     )
     parser.add_argument(
         '--policies', type=Path, metavar='DIR', help='read WORKLOAD.json there, or write it'

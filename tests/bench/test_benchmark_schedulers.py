@@ -19,6 +19,9 @@ FIELDS = {
     'batches',
     'lower_bound',
     'ratio',
+    'tighter_bound',
+    'proved',
+    'tighter_ratio',
     'schedule_ms',
     'learn_s',
     'unseen_states',
@@ -32,13 +35,20 @@ QUICK = ['--minibatches', '2', '--hidden', '4', '--json']
 def test_rows(workload, capsys):
     assert main(['schedulers', workload, '--batch-size', '1,8', *QUICK]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    tables = ('E_base', 'E_max', 'E_sort')
     assert [(row['batch_size'], row['scheduler']) for row in rows] == [
-        (size, name) for size in (1, 8) for name in ('depth', 'agenda', 'sufficient', 'fsm')
+        (size, name)
+        for size in (1, 8)
+        for name in ('depth', 'agenda', 'sufficient', *tables, 'fsm')
     ]
     for row in rows:
         assert set(row) == FIELDS and row['workload'] == workload
-        assert row['batches'] >= row['lower_bound'] and row['ratio'] >= 1
-        assert bool(row['decides']) == (row['scheduler'] == 'fsm')
+        assert row['batches'] >= row['tighter_bound'] >= row['lower_bound']
+        assert row['ratio'] >= row['tighter_ratio'] >= 1
+        assert row['proved'] == row['minibatches'] == 2
+        assert bool(row['decides']) == (row['scheduler'] == 'fsm' or row['scheduler'] in tables)
+        if row['scheduler'] in tables:
+            assert row['decides'] == 'table'
         if row['scheduler'] == 'fsm' and workload != 'treelstm2-sst':
             assert row['ratio'] == 1
 
@@ -68,6 +78,26 @@ def test_policies_are_read_again_and_pictures_drawn(tmp_path, capsys):
         'rows.jsonl',
         'schedulers-lattice-gru.png',
     }
+
+
+def test_lattices_are_cut(capsys):
+    nodes = []
+    for more in ([], ['--characters', '20']):
+        arguments = [
+            'lattice-gru',
+            '--batch-size',
+            '4',
+            '--scheduler',
+            'depth',
+            *more,
+            '--effort=0',
+            *QUICK,
+        ]
+        assert main(['schedulers', *arguments]) == 0
+        row = json.loads(capsys.readouterr().out)
+        nodes.append(row['nodes'])
+        assert row['tighter_bound'] == row['lower_bound'] and row['proved'] == 0
+    assert 2 * 20 < nodes[1] < nodes[0]
 
 
 @pytest.mark.parametrize('workload', WORKLOADS)
