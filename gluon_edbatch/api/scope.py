@@ -41,7 +41,7 @@ class batching:
     Parameters
     ----------
     scheduler : str or Scheduler, default 'fsm'
-        Which calls run together: ``'fsm'`` (learns on the first minibatches of a model),
+        Which calls run together: ``'fsm'`` (a policy for each model),
         ``'sufficient'``, ``'beam'``, ``'depth'``, ``'agenda'``, ``'agenda-remaining'``,
         ``'unbatched'``, or an object with a ``schedule`` method.
     ctx : mxnet.Context, optional

@@ -84,7 +84,7 @@ def learn_policy(
     best = min(learners, key=lambda learner: learner.batches)
     best.q_learning(target)
     compared['table'] = best.batches
-    # At the bound a table knows its states, and rules do not. Above it, a rule is as good in others.
+    # Rules at the bound may fail on other graphs, where no table did; above it, rules hold better.
     is_better = len(lessons) > 1 and best.batches < compared[rule]
     if encoding or is_better or best.batches <= target:
         rule, table, batches = 'sufficient', best.table, best.count(best.table, lessons)
