@@ -14,6 +14,7 @@ _NEW = 4  # paths that are added at a time
 _KINDS = 8  # types that begin with a path of their own
 _CLASHES = 3  # types, those with the most batches, whose pairs are looked at
 _TABLES = 48  # tables of pairs that are kept
+_CELLS = 1 << 22  # of tables that are computed at a time
 _LAYER = 100  # states that cost as much as one more batch of all states
 Path = tuple[int, ...]
 
@@ -127,21 +128,22 @@ class _Search:
     def __init__(self, paths: Sequence[Path]) -> None:
         self._kinds = sorted(set().union(*paths))
         number = {kind: place for place, kind in enumerate(self._kinds)}
-        self._ends = np.array([len(path) for path in paths], np.int16)
+        longest = max(map(len, paths))
+        self._ends = np.array([len(path) for path in paths], np.int32)
         self._all = np.arange(len(paths))
         # by path and position: the next type; by type, too: how many are left
-        self._next = np.full((len(paths), self._ends.max() + 1), -1, np.int16)
+        self._next = np.full((len(paths), longest + 1), -1, np.int32)
         for place, path in enumerate(paths):
             self._next[place, : len(path)] = [number[kind] for kind in path]
         ahead = self._next == np.arange(len(self._kinds))[:, None, None]
-        self._left = ahead[:, :, ::-1].cumsum(axis=2, dtype=np.int16)[:, :, ::-1]
+        self._left = ahead[:, :, ::-1].cumsum(axis=2, dtype=np.int32)[:, :, ::-1]
         self._tables = self._pair_tables()
 
     def shortest(self, bound: int, effort: int) -> tuple[int, Optional[list[int]], int]:
         """Return the length of the shortest word that is not shorter than `bound`, the word, and
         the effort that is left. If that is used up, the word is None."""
         while True:
-            states = np.zeros((1, len(self._ends)), np.int16)
+            states = np.zeros((1, len(self._ends)), np.int32)
             trail: list[tuple[np.ndarray, np.ndarray]] = []
             while len(states):
                 done = np.flatnonzero((states == self._ends).all(axis=1))
@@ -197,13 +199,14 @@ class _Search:
         supersequence of what is left of these types; those that raise the bound most come first."""
         most = self._left[:, :, 0].max(axis=1)
         clashing = [kind for kind in np.argsort(-most, kind='stable')[:_CLASHES] if most[kind] > 1]
-        ones, others = np.triu_indices(len(self._ends), 1)
+        few = _CELLS // self._next.shape[1] ** 2
+        ones, others = (each[:few] for each in np.triu_indices(len(self._ends), 1))
         found = []
         for first, second in combinations(clashing, 2):
             counted = (self._next == first) | (self._next == second)
             equal = self._next[ones][:, :, None] == self._next[others][:, None, :]
             equal &= counted[ones][:, :, None]
-            common = np.zeros(equal.shape, np.int16)  # longest common subsequences
+            common = np.zeros(equal.shape, np.int32)  # longest common subsequences
             for place in range(equal.shape[1] - 2, -1, -1):
                 row = common[:, place + 1].copy()
                 diagonal = np.where(equal[:, place, :-1], row[:, 1:] + 1, 0)

@@ -26,6 +26,7 @@ from gluon_edbatch.schedule import (
     bound,
     get_scheduler,
     lower_bound,
+    optimum,
 )
 from gluon_edbatch.schedule.optimum import Fewest, fewest_batches
 from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
@@ -354,6 +355,17 @@ def test_chain_of_10000_levels():
     assert lower_bound(graph) == graph.depth.max() + 1 == 10_000
     for name in NAMES:
         assert len(check_scheduler(get_scheduler(name), graph)) == 10_000
+
+
+def test_fewest_batches_of_long_chains():
+    assert fewest_batches(chain(40_000, 3), effort=1_000).batches == 40_000
+    graph = Graph.from_lists(
+        [0] * 20 + [1] * 19 + [1] * 20 + [0] * 19,
+        [[node - 1] if node % 39 else [] for node in range(78)],
+    )
+    assert fewest_batches(graph, effort=15_000) == Fewest(59, True)
+    with mock.patch.object(optimum, '_CELLS', 1_000):  # too few for a table of both chains
+        assert not fewest_batches(graph, effort=15_000).proved
 
 
 def test_a_million_nodes():
