@@ -45,7 +45,8 @@ def fewest_batches(graph: Graph, effort: int = 1_000_000) -> Fewest:
     -----
     It is never wrong to run all ready nodes of a type. So a schedule is a word of types, and it is
     complete if the types along each path of the graph are a subsequence of the word. The optimum is
-    the shortest common supersequence of all paths. That of some paths is a lower bound.
+    the shortest common supersequence of all paths. That of some paths is a lower bound. Nodes that
+    must run alone are a batch each, as soon as they are ready, and in no word.
 
     The search begins with the paths that have the most nodes of a type, and with `lower_bound`. It
     looks at all words that may be as short as the bound. If none has all paths as subsequences, the
@@ -72,7 +73,7 @@ def fewest_batches(graph: Graph, effort: int = 1_000_000) -> Fewest:
 
 
 def _richest_paths(graph: Graph) -> list[Path]:
-    """Return the paths with the most nodes of a type, for the types with the most on a path."""
+    """Return paths with as many nodes of a type as there can be, for the most frequent types."""
     kinds = np.flatnonzero(~graph.alone & (graph.type_counts > 0))
     kinds = kinds[np.argsort(-graph.type_counts[kinds], kind='stable')[:_KINDS]]
     counts = path_counts(graph, kinds)
