@@ -61,7 +61,7 @@ def fewest_batches(graph: Graph, effort: int = 1_000_000) -> Fewest:
     bound, left = lower_bound(graph) - alone, effort
     paths = _richest_paths(graph)
     while paths:
-        search = _Search(paths)
+        search = _WordSearch(paths)
         bound, word, left = search.shortest(bound, left)
         if word is None:
             return Fewest(bound + alone, False)
@@ -119,7 +119,7 @@ def _path_through(graph: Graph, node: int, key: np.ndarray) -> Path:
     return tuple(types[~graph.alone[types]].tolist())
 
 
-class _Search:
+class _WordSearch:
     """Search for the shortest word that has all of some paths as subsequences.
 
     A state has a row with the position in each path. All states after equally many batches are one
