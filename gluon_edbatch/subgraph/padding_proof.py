@@ -425,8 +425,10 @@ class PaddingWalk:
                 counted.append((link.inputs[0], own[0]))
             if call.instead is not None:
                 axis = link.inputs[0]
-                least = node.op != FOREACH
-                lengths = self._lengths_of(origin, shapes.inputs[0][1 - axis], least)
+                least, sizes = node.op != FOREACH, shapes.inputs[0]
+                if len(sizes) < 2:
+                    raise Unproved(f'{node.op} of an array with one axis')
+                lengths = self._lengths_of(origin, sizes[1 - axis], least)
                 instead = call.instead(self.rewriter, inputs, lengths)
             if call.joins and any([*own[:-1], call.times > 1]):
                 instead = self._joined(inputs * call.times, own * call.times, call.result)

@@ -615,3 +615,12 @@ def test_arrays_of_the_user_beside_sentences(name, native):
     found = batches(net, samples)
     found = {each: count for each, count in found.items() if not each.startswith('lay out')}
     assert sum(found.values()) <= 8, found
+
+
+@in_one_test('axis_of', ['reverse', 'slice_axis'])
+def test_sequences_of_one_axis(axis_of):
+    """Arrays (L,) have no rows beside their positions."""
+    attrs = {'axis': 0} if axis_of == 'reverse' else {'axis': 0, 'begin': -1, 'end': None}
+    net = gluon.nn.HybridLambda(lambda F, x: getattr(F, axis_of)(x, **attrs) * 2)
+    samples = [mx.nd.array(np.arange(length) + 1.0) for length in LENGTHS]
+    assert_matches_eager(net, samples, schedulers=['agenda'])
