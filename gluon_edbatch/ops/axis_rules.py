@@ -218,7 +218,8 @@ def activation(call: AxisCall) -> At:
 
 def dropout(call: AxisCall) -> At:
     """Return ZERO if all padding is zero, else FINITE; a mask may be shared along `axes`."""
-    call.across = call.input().axis in call.attrs.integers('axes')
+    shape, axis = call.input()
+    call.across = axis in {each % len(shape) for each in call.attrs.integers('axes')}
     return keeps(call)
 
 
@@ -350,12 +351,13 @@ def batch_norm(call: AxisCall) -> At:
     return first_input(call)
 
 
-def upsampling(call: AxisCall) -> Optional[At]:
+def upsampling(call: AxisCall) -> At:
     """Return FINITE for images that are joined or added; learned weights are a kernel."""
-    bilinear = call.attrs.get('sample_type') == 'bilinear'
-    if not bilinear and None in call.states:
+    if call.attrs.get('sample_type') == 'bilinear':
+        return first_axis(call)
+    if call.input().axis != 0 or None in call.states:
         raise Unproved
-    return first_axis(call) if bilinear else finite(call)
+    return finite(call)
 
 
 def normalised(wanted: At, result: At) -> AxisRule:

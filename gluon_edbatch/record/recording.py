@@ -354,12 +354,11 @@ class Recording(Forms):
             of_pairs = None if shared else form_of_pairs(self, op, attrs, leaves)
             if of_pairs is not None:
                 return self.append_call(of_pairs, leaves)
-            beside = packed_beside(self, leaves)
-            packed = packed_operator_call(self, op, attrs, beside, shared, arrays)
-            if packed is None:
-                packed = packed_operator_call(self, op, attrs, leaves, shared, arrays)
-            else:
-                leaves = beside
+            for given in (packed_beside(self, leaves), leaves):
+                packed = packed_operator_call(self, op, attrs, given, shared, arrays)
+                if packed is not None:
+                    leaves = given
+                    break
             joins = fuses and not shared
             found = None
             if packed is not None and not (joins and packed.of_pairs):

@@ -143,6 +143,26 @@ CASES = {
         PROVED,
     ),
     'pooling': (lambda x: S.Pooling(x, kernel=(2, 2), pool_type='max'), IMAGE, PROVED),
+    'upsampling': (
+        lambda x: S.UpSampling(x, x * 2, scale=2, sample_type='nearest', num_args=2),
+        IMAGE,
+        PROVED,
+    ),
+    'upsampling, rows as channels': (
+        lambda x: S.SwapAxis(
+            S.UpSampling(
+                S.SwapAxis(x, dim1=0, dim2=1),
+                S.SwapAxis(x * 2, dim1=0, dim2=1),
+                scale=1,
+                sample_type='nearest',
+                num_args=2,
+            ),
+            dim1=0,
+            dim2=1,
+        ),
+        IMAGE,
+        DEPENDENT,
+    ),
     'layer norm': (lambda x: S.LayerNorm(x, name='n'), X, PROVED),
     'layer norm 0': (
         lambda x: S.LayerNorm(x, axis=0, gamma=S.var('g', shape=(1,)), beta=S.var('b', shape=(1,))),
