@@ -10,6 +10,7 @@ from . import data, distributed, estimator, rnn, serving, testing
 from .api import nd
 from .api.concurrent import run_concurrently, value
 from .api.export import export_cells
+from .api.export_model import export
 from .api.functional import add_n, concat, each, forward, ragged, stack
 from .api.mixin import AutoBatchMixin
 from .api.reuse import Reuse
@@ -112,6 +113,7 @@ __all__ = [
     'distributed',
     'each',
     'estimator',
+    'export',
     'export_cells',
     'fold_unroll',
     'forward',

@@ -71,6 +71,13 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
     >>> edb.forward(scores)
     >>> edb.export_cells(net, scope, 'bundle')
     """
+    with BundleWriter(folder, KIND) as bundle:
+        bundle.content.update(cells_content(net, scope, bundle))
+    return Path(folder)
+
+
+def cells_content(net: gluon.Block, scope: batching, bundle: BundleWriter) -> dict[str, Any]:
+    """Return what a manifest holds of the cells that a scope has recorded; write their weights."""
     recording = scope._recording
     if recording is None or not recording.forms:
         raise BundleError('the scope has recorded nothing: record some samples')
@@ -82,21 +89,22 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
         _entry(kind, [name for block in blocks for name in names[block]], weights)
         for kind, blocks in blocks_of.items()
     ]
-    with BundleWriter(folder, KIND) as bundle:
-        bundle.content.update(
-            cells={
-                name: {'children': getattr(block, 'values_of_child', 0)}
-                for block in dict.fromkeys(chain.from_iterable(blocks_of.values()))
-                for name in names[block]
-            },
-            types=entries,
-            weights=[
-                {**bundle.add_array(f'weight{place}.npy', array), 'name': parameter.name}
-                for place, (parameter, array) in enumerate(weights.items())
-            ],
-            policy=_policy(scope.scheduler, blocks_of),
-        )
-    return Path(folder)
+    return {
+        'cells': {
+            name: {
+                'children': getattr(block, 'values_of_child', 0),
+                'flattens': getattr(block, 'flattens', False),
+            }
+            for block in dict.fromkeys(chain.from_iterable(blocks_of.values()))
+            for name in names[block]
+        },
+        'types': entries,
+        'weights': [
+            {**bundle.add_array(f'weight{place}.npy', array), 'name': parameter.name}
+            for place, (parameter, array) in enumerate(weights.items())
+        ],
+        'policy': _policy(scope.scheduler, blocks_of),
+    }
 
 
 def _called(

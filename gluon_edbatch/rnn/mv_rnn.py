@@ -59,6 +59,8 @@ Initializer
         add_parameters(self, vector_bias_initializer, vector_bias=(hidden_size,))
         add_parameters(self, matrix_weight_initializer, matrix_weight=both)
 
+    flattens = True  # `__call__` takes tuples of what `hybrid_forward` takes
+
     def __call__(self, left: tuple[Any, Any], right: tuple[Any, Any]) -> Any:
         """Return vector and matrix of a node from those of its children."""
         return super().__call__(*left, *right)

@@ -4,10 +4,9 @@ Cells need NumPy only; ONNX Runtime runs the networks of programs.
 """
 
 from . import compiled
-from .compiled import load
 
-load(f'{__name__}.recorded_columns')
-load(f'{__name__}.calls')
+compiled.load(f'{__name__}.recorded_columns')
+compiled.load(f'{__name__}.calls')
 
 from . import nd
 from .bundle.cell_program import NotInNumPy
@@ -24,6 +23,7 @@ from .errors import (
     StaleValueError,
     StepsError,
 )
+from .models import Model, load
 from .programs import load_program
 from .schedule import FSMScheduler, Policy, Scheduler
 from .scope import batching, concat, forward, ragged, stack
@@ -44,6 +44,7 @@ __all__ = [
     'BundleError',
     'EdbError',
     'FSMScheduler',
+    'Model',
     'NotInNumPy',
     'Policy',
     'PolicyError',
@@ -58,6 +59,7 @@ __all__ = [
     'batching',
     'concat',
     'forward',
+    'load',
     'load_cells',
     'load_program',
     'nd',

@@ -75,6 +75,17 @@ class BundledCell(Cell):
         )
 
 
+class FlatteningCell(BundledCell):
+    """A cell that is called with tuples of values, and takes these one by one."""
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the cell with the values of all tuples."""
+        flat: list[Any] = []
+        for arg in args:
+            flat.extend(arg if isinstance(arg, (list, tuple)) else [arg])
+        return super().__call__(*flat)
+
+
 def _as_values(log: Recording, arg: Any) -> Any:
     """Return an argument with values of this scope in place of arrays."""
     if isinstance(arg, Value):
@@ -157,7 +168,7 @@ def load_cells(folder: Union[str, Path]) -> Cells:
     """
     bundle = read_bundle(folder, KIND)
     try:
-        return _loaded(bundle)
+        return loaded_cells(bundle)[0]
     except (KeyError, TypeError, IndexError, ValueError, NotInNumPy) as error:
         if isinstance(error, BundleError):
             raise
@@ -167,14 +178,17 @@ def load_cells(folder: Union[str, Path]) -> Cells:
         ) from error
 
 
-def _loaded(bundle: Bundle) -> Cells:
+def loaded_cells(bundle: Bundle) -> tuple[Cells, dict[str, BundledCell]]:
+    """Return the cells of a bundle as a model's attributes, and by name."""
     content = bundle.content
     policy = items_of(content, 'policy', dict)
     scheduler = FSMScheduler(policy_of(policy) if policy else None, learn=False)
     loaded = Cells(str(bundle.folder))
     weights = [bundle.array(entry) for entry in items_of(content, 'weights', list)]
     cells = {
-        name: BundledCell(name, items_of(entry, 'children', int))
+        name: (FlatteningCell if entry.get('flattens') else BundledCell)(
+            name, items_of(entry, 'children', int)
+        )
         for name, entry in items_of(content, 'cells', dict).items()
     }
     for entry in items_of(content, 'types', list):
@@ -183,7 +197,7 @@ def _loaded(bundle: Bundle) -> Cells:
             cells[name].types.append((entry['template'], kind))
     for name, cell in cells.items():
         _place(loaded, name, cell)
-    return loaded
+    return loaded, cells
 
 
 def _type(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMScheduler) -> CellType:

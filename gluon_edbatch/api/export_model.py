@@ -1,0 +1,471 @@
+"""Export a whole model as data: its cells, its functions, and what its samples look like."""
+
+import ast
+import builtins
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Optional, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from mxnet.ndarray import NDArray
+
+from ..branching.pytree import flatten
+from ..bundle.exported_model import ExportedModel, modules_of
+from ..bundle.functions import METHODS, SAFE, NotData, data_of
+from ..bundle.manifest import BundleWriter
+from ..bundle.sample_schema import SchemaBuilder, json_of, merged
+from ..effects import is_users
+from ..effects.source import node_of
+from ..errors import BundleError
+from ..mx.blocks import children_of, names_of_blocks
+from ..record.sites import Site
+from ..short_repr import brief
+from . import functional
+from . import nd as operators
+from .export import cells_content
+from .scope import DEFAULT_SCHEDULER, batching
+
+KIND = 'model'
+_CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
+_MODULES = {
+    'numpy': 'numpy', 'math': 'math', 'gluon_edbatch': 'edb', operators.__name__: 'edb.nd',
+    'mxnet': 'mxnet', mx.nd.__name__: 'mxnet.nd',
+}  # fmt: skip
+_HOST = modules_of(functional, mx.nd)
+_CONSTANTS = bool, int, float, str, tuple, list, dict
+_GLUONS = frozenset(vars(gluon.Block())) - {'forward'}
+_SEQUENCES = gluon.nn.Sequential, gluon.nn.HybridSequential
+
+
+def export(
+    net: gluon.Block,
+    samples: Sequence[Any],
+    folder: Union[str, Path],
+    unpack: bool = False,
+    scheduler: Any = DEFAULT_SCHEDULER,
+) -> Path:
+    """Write a whole model as data, for hosts without MXNet.
+
+    There, ``model = gluon_edbatch_runtime.load(folder)`` loads it, and ``model(samples)`` returns
+    results as NumPy arrays. The bundle has the model's cells with their weights, the functions and
+    classes of its code that run between them, the learned policy, what its samples look like, and
+    the samples with their results. What was written is read again, and run on the samples: the
+    results must be those of the model.
+
+    Parameters
+    ----------
+    net : gluon.Block
+        A model for one sample.
+    samples : sequence
+        Samples that are typical: they have each cell called in each way, each field of the user's
+        objects, and each type that a field has. A few hundred are enough.
+    folder : str or Path
+        Where the bundle is written. A complete new bundle replaces an earlier one.
+    unpack : bool, default False
+        Whether samples are tuples of arguments.
+    scheduler : str or Scheduler
+        Which calls run together: see `batching`.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    BundleError
+        If something cannot be exported: the message has the line of the user's code, or names the
+        cell or field, and says why. Nothing is written then.
+
+    Examples
+    --------
+    >>> edb.export(net, samples, 'exported')
+    """
+    arguments = [tuple(sample) if unpack else (sample,) for sample in samples]
+    if not arguments or len({len(each) for each in arguments}) != 1:
+        raise BundleError('export() needs samples, which have equally many arguments')
+    with batching(scheduler) as scope:
+        results = [net(*each) for each in arguments]
+    results = functional.forward(results)
+    names = names_of_blocks(net)
+    with BundleWriter(folder, KIND) as bundle:
+        content = cells_content(net, scope, bundle)
+        if bool(content['cells']) and 'net' in content['cells']:
+            raise BundleError('the model is a single cell: export_cells() writes it')
+        code = _Code(net, names, set(content['cells']), bundle)
+        model = code.content(arguments)
+        blocks = {name: block for block, several in names.items() for name in several}
+        read = ExportedModel(model, blocks.__getitem__, code.arrays, _HOST)
+        given = [code.as_json(each) for each in arguments]
+        given = [each[0] if len(each) == 1 else each for each in given]
+        _compare(read, given, results, scheduler)
+        content.update(model, examples=given, results=[_as_json(each) for each in results])
+        bundle.content.update(content)
+    return Path(folder)
+
+
+def _as_json(result: Any) -> Any:
+    return (
+        json_of(result.asnumpy() if isinstance(result, NDArray) else result, lambda _: None)
+        if not isinstance(result, (list, tuple))
+        else [_as_json(each) for each in result]
+    )
+
+
+def _compare(model: ExportedModel, given: Sequence[Any], results: Any, scheduler: Any) -> None:
+    """Run what will be read on the samples; raise if results differ."""
+    with batching(scheduler):
+        found = [model.net(*model.read(each, f'samples[{place}]'))
+                 for place, each in enumerate(given)]  # fmt: skip
+    found = functional.forward(found)
+    for place, (mine, wanted) in enumerate(zip(found, results)):
+        one: list[Any] = []
+        other: list[Any] = []
+        same = flatten(mine, NDArray, one) == flatten(wanted, NDArray, other)
+        if not same or not all(
+            [np.allclose(a.asnumpy(), b.asnumpy(), equal_nan=True, **_CLOSE)
+             for a, b in zip(one, other)]
+        ):  # fmt: skip
+            raise BundleError(
+                f'the model cannot be exported: what was written comes to other results for '
+                f'samples[{place}]'
+            )
+
+
+class _Code:
+    """Collect the functions, classes and blocks that a model's code reaches, as data."""
+
+    def __init__(
+        self,
+        net: gluon.Block,
+        names: dict[gluon.Block, list[str]],
+        cells: set[str],
+        bundle: BundleWriter,
+    ):
+        self._net, self._names, self._cells, self._bundle = net, names, cells, bundle
+        self.arrays: list[np.ndarray] = []
+        self._array_entries: list[dict[str, Any]] = []
+        self._functions: list[Any] = []
+        self._numbers: dict[int, int] = {}  # of functions, by id of the code and first default
+        self._waiting: list[tuple[int, FunctionType]] = []
+        self._classes: list[type] = []
+        self._class_data: list[dict[str, Any]] = []
+        self._parts: list[gluon.Block] = []
+        self._part_data: list[dict[str, Any]] = []
+        self._mentioned: set[str] = set()
+        self._named: set[type] = set()  # classes of which code may make objects
+        self._kept: list[Any] = []  # whose ids are keys
+
+    def content(self, samples: Sequence[tuple]) -> dict[str, Any]:
+        """Return what the manifest holds of the model's code and samples."""
+        net = self._value(self._net, 'the model')
+        schema = SchemaBuilder(self._thing)
+        kinds: list[Any] = []
+        while True:
+            self._read_functions()
+            before = self._size()
+            self._fill_classes()
+            self._fill_parts()
+            self._read_functions()
+            if before == self._size():
+                schema = SchemaBuilder(self._thing)
+                kinds = _kinds_of(schema, samples)
+                if before == self._size():
+                    break
+        return {
+            'functions': self._functions, 'classes': self._class_data, 'parts': self._part_data,
+            'net': net, 'arguments': kinds, 'arrays': self._array_entries,
+            'fields': {str(number): each for number, each in schema.fields.items()},
+        }  # fmt: skip
+
+    def _size(self) -> tuple[int, ...]:
+        return (
+            len(self._functions), len(self._classes), len(self._parts), len(self._mentioned),
+            sum([len(each['methods']) + len(each['properties']) + len(each['attributes'])
+                 for each in self._class_data]),
+            sum([len(each['attributes']) for each in self._part_data]),
+        )  # fmt: skip
+
+    # --- functions
+
+    def _function(self, function: FunctionType) -> list[Any]:
+        key = id(function)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._functions)
+            self._functions.append(None)
+            self._kept.append(function)
+            self._waiting.append((number, function))
+        return ['function', number]
+
+    def _read_functions(self) -> None:
+        while self._waiting:
+            number, function = self._waiting.pop()
+            self._functions[number] = self._function_data(function)
+
+    def _function_data(self, function: FunctionType) -> dict[str, Any]:
+        code = function.__code__
+        site = Site(code.co_filename, code.co_firstlineno)
+        node = node_of(code)
+        if node is None:
+            raise BundleError(f'{site}: the source of {function.__name__} is not at hand')
+        if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+            raise BundleError(f'{site}: {function.__name__} takes any arguments')
+        body = node.body if isinstance(node.body, list) else [
+            ast.copy_location(ast.Return(node.body), node.body)
+        ]  # fmt: skip
+        try:
+            data = data_of(body)
+        except NotData as error:
+            line = site._replace(line=error.line or site.line)
+            raise BundleError(f'{line}: this cannot be exported: {error.why}') from None
+        args = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        defaults = list(function.__defaults__ or ())
+        named = function.__kwdefaults__ or {}
+        defaults += [named[name] for name in args[code.co_argcount :] if name in named]
+        found = {
+            'name': function.__name__ if function.__name__.isidentifier() else 'function',
+            'file': Path(code.co_filename).name,
+            'args': args,
+            'defaults': [self._value(each, str(site)) for each in defaults],
+            'body': data,
+            'globals': {},
+        }
+        local = {*args, *[each.id for part in body for each in ast.walk(part)
+                          if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)],
+                 *[each.arg for part in body for each in ast.walk(part)
+                   if isinstance(each, ast.arg)]}  # fmt: skip
+        around = dict(zip(code.co_freevars, function.__closure__ or ()))
+        for part in body:
+            for each in _without_annotations(part):
+                where = str(site._replace(line=getattr(each, 'lineno', site.line)))
+                if isinstance(each, ast.Attribute):
+                    if isinstance(each.ctx, ast.Load):
+                        self._mentioned.add(each.attr)
+                    self._check_module(each, function, around, local, where)
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    self._mentioned.add(each.value)  # as of getattr(x, 'name')
+                if isinstance(each, ast.Name) and each.id not in local:
+                    value = _looked_up(each.id, function, around, where)
+                    found['globals'][each.id] = self._value(value, where)
+        return found
+
+    def _check_module(
+        self, node: ast.Attribute, function: Any, around: Any, local: set[str], where: str
+    ) -> None:
+        """Raise if a function uses a name of a module that is not there."""
+        parts: list[str] = []
+        inner: Any = node
+        while isinstance(inner, ast.Attribute):
+            parts.insert(0, inner.attr)
+            inner = inner.value
+        if not isinstance(inner, ast.Name) or inner.id in local:
+            return
+        value = _looked_up(inner.id, function, around, where)
+        for part in parts:
+            if not isinstance(value, ModuleType):
+                return
+            module = self._module(value, where)
+            if f'{module}.{part}' in _HOST:
+                value = getattr(value, part)
+                continue
+            names = SAFE.get(module) or _HOST[module]
+            if part not in names:
+                raise BundleError(
+                    f'{where}: {module}.{part} is not there without MXNet. Put it into the '
+                    f'hybrid_forward of a HybridBlock, or write it otherwise'
+                )
+            return
+
+    @staticmethod
+    def _module(module: ModuleType, where: str) -> str:
+        name = _MODULES.get(module.__name__)
+        if name is None:
+            raise BundleError(f'{where}: the module {module.__name__} is not there without MXNet')
+        return name
+
+    # --- values
+
+    def _value(self, value: Any, where: str) -> list[Any]:
+        """Return a reference to a value that the model's code uses."""
+        if value is None or type(value) in (bool, int, str):
+            return ['constant', value]
+        if type(value) is float and np.isfinite(value):
+            return ['constant', value]
+        if isinstance(value, gluon.Block):
+            return self._block(value, where)
+        for kind, names in SAFE.items():
+            for name, each in names.items():
+                if each is value:
+                    return [kind, name]
+        for module, names in _HOST.items():
+            for name, each in names.items():
+                if each is value or getattr(operators, name, names) is value:
+                    return ['host', f'{module}.{name}']
+        if isinstance(value, MethodType) and is_users(value.__func__):
+            raise BundleError(f'{where}: the bound method {value.__name__} is kept as a value')
+        if isinstance(value, FunctionType) and is_users(value):
+            return self._function(value)
+        if isinstance(value, ModuleType):
+            return ['module', self._module(value, where)]
+        if isinstance(value, type):
+            self._named.add(value)
+            return ['class', self._class(value, where)]
+        if isinstance(value, (np.ndarray, np.generic, NDArray, float)):
+            array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+            return ['array', self._array(array)]
+        if type(value) in (list, tuple):
+            return [type(value).__name__, [self._value(each, where) for each in value]]
+        if type(value) is dict:
+            pairs = [[self._value(key, where), self._value(each, where)]
+                     for key, each in value.items()]  # fmt: skip
+            return ['dict', pairs]
+        raise BundleError(f'{where}: {brief(value)} cannot be exported')
+
+    def _array(self, array: np.ndarray) -> int:
+        if array.dtype.kind not in 'biuf':
+            raise BundleError(f'an array of {array.dtype} cannot be exported')
+        number = len(self.arrays)
+        self.arrays.append(array)
+        self._array_entries.append(self._bundle.add_array(f'array{number}.npy', array))
+        return number
+
+    def _block(self, block: gluon.Block, where: str) -> list[Any]:
+        names = self._names.get(block)
+        if names is None:
+            raise BundleError(f'{where}: {brief(block)} is not a child of the model')
+        for name in names:
+            if name in self._cells:
+                return ['cell', name]
+        if block in self._parts:
+            return ['part', self._parts.index(block)]
+        if type(block) in _SEQUENCES:
+            return ['sequence', [self._value(each, where) for each in children_of(block)]]
+        if not is_users(type(block).forward):
+            raise BundleError(
+                f'{where}: the samples never call {names[0]}, so that it is no cell of the bundle'
+            )
+        self._parts.append(block)
+        self._part_data.append({'class': self._class(type(block), where), 'attributes': {}})
+        return ['part', len(self._parts) - 1]
+
+    # --- classes and blocks
+
+    def _class(self, cls: type, where: str) -> int:
+        if cls in self._classes:
+            return self._classes.index(cls)
+        is_tuple = issubclass(cls, tuple) and hasattr(cls, '_fields')
+        is_block = issubclass(cls, gluon.Block)
+        if cls.__module__.split('.')[0] in ('builtins', 'mxnet', 'numpy') or (
+            not (is_tuple or is_block) and not _is_plain_class(cls)
+        ):
+            raise BundleError(f'{where}: the class {cls.__name__} cannot be exported')
+        self._classes.append(cls)
+        self._class_data.append({
+            'name': cls.__name__, 'is_tuple': is_tuple, 'methods': {}, 'properties': {},
+            'attributes': {}, 'fields': list(cls._fields) if is_tuple else [],  # type: ignore
+        })  # fmt: skip
+        return len(self._classes) - 1
+
+    def _thing(self, value: Any) -> Optional[tuple[int, Sequence[str]]]:
+        """Return the class and the fields of a sample's object; None for other objects."""
+        cls = type(value)
+        if isinstance(value, tuple) and hasattr(cls, '_fields'):
+            return self._class(cls, 'the samples'), list(cls._fields)
+        if not _is_plain_class(cls):
+            return None
+        return self._class(cls, 'the samples'), self.fields_of(value) or []
+
+    def fields_of(self, value: Any) -> Optional[list[str]]:
+        """Return the fields of an object of the user's class that the model's code names."""
+        cls = type(value)
+        if isinstance(value, tuple) and hasattr(cls, '_fields'):
+            return list(cls._fields)
+        if not _is_plain_class(cls):
+            return None
+        names = dict.fromkeys(getattr(value, '__dict__', ()))
+        for base in cls.__mro__:
+            slots = base.__dict__.get('__slots__', ())
+            names.update(dict.fromkeys([slots] if isinstance(slots, str) else slots))
+        return [name for name in names if name in self._mentioned]
+
+    def as_json(self, arguments: tuple) -> list[Any]:
+        """Return the arguments of a sample as JSON."""
+        return [json_of(each, self.fields_of) for each in arguments]
+
+    def _fill_classes(self) -> None:
+        """Add the methods and attributes of classes that the code names."""
+        for cls, data in zip(list(self._classes), list(self._class_data)):
+            own = {'forward'} if issubclass(cls, gluon.Block) else METHODS
+            own = own if cls in self._named else own - {'__init__'}
+            for name in sorted(self._mentioned | own):
+                value = inspect.getattr_static(cls, name, None)
+                if isinstance(value, (staticmethod, classmethod)):
+                    raise BundleError(
+                        f'{cls.__name__}.{name} is a {type(value).__name__}, which cannot be '
+                        f'exported: make it a function'
+                    )
+                if isinstance(value, FunctionType) and is_users(value):
+                    data['methods'][name] = self._function(value)[1]
+                elif isinstance(value, property) and isinstance(value.fget, FunctionType):
+                    data['properties'][name] = self._function(value.fget)[1]
+                elif type(value) in _CONSTANTS and not hasattr(gluon.Block, name):
+                    data['attributes'][name] = self._value(value, f'{cls.__name__}.{name}')
+
+    def _fill_parts(self) -> None:
+        """Add the attributes of blocks that the code names."""
+        for block, data in zip(list(self._parts), list(self._part_data)):
+            where = self._names[block][0]
+            for name in sorted(self._mentioned):
+                if name in data['attributes'] or name in _GLUONS or name not in vars(block):
+                    continue
+                data['attributes'][name] = self._value(vars(block)[name], f'{where}.{name}')
+
+
+def _kinds_of(schema: SchemaBuilder, samples: Sequence[tuple]) -> list[Any]:
+    kinds: list[Any] = [None] * len(samples[0])
+    for number, sample in enumerate(samples):
+        for place, value in enumerate(sample):
+            found = schema.kind_of(value, f'samples[{number}]')
+            kinds[place] = merged(kinds[place], found)
+    return kinds
+
+
+def _is_plain_class(cls: type) -> bool:
+    """Return whether a class is the user's, and its objects have fields and nothing else."""
+    bases = [each for each in cls.__mro__ if each is not object]
+    return bool(bases) and all(
+        [isinstance(each.__dict__.get('__module__'), str)
+         and each.__module__.split('.')[0] not in ('builtins', 'mxnet', 'numpy', 'typing', 'enum')
+         and not each.__flags__ & 1 << 8 and each.__flags__ & 1 << 9 for each in bases]
+    )  # fmt: skip
+
+
+def _without_annotations(node: ast.AST) -> Any:
+    """Yield the nodes of a statement but for annotations."""
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        for field, value in ast.iter_fields(each):
+            if field != 'annotation':
+                waiting.extend([one for one in (value if isinstance(value, list) else [value])
+                                if isinstance(one, ast.AST)])  # fmt: skip
+
+
+def _looked_up(name: str, function: FunctionType, around: dict[str, Any], where: str) -> Any:
+    """Return the value of a name that a function does not assign."""
+    if name in around:
+        return around[name].cell_contents
+    if name in function.__globals__:
+        return function.__globals__[name]
+    if hasattr(builtins, name):
+        value = getattr(builtins, name)
+        if value not in [*SAFE['python'].values()]:
+            raise BundleError(f'{where}: {name} cannot be exported')
+        return value
+    raise BundleError(f"{where}: name '{name}' is not defined")

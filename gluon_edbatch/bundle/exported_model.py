@@ -1,0 +1,135 @@
+"""A whole model from the data of its bundle. Needs NumPy only."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from ..errors import BundleError, RecordError
+from ..short_repr import brief
+from .functions import MadeCode, Namespace, Reference, Steps
+from .sample_schema import SampleReader
+
+
+_OPERATORS = 'array concat full ones relu sigmoid tanh zeros'
+
+
+def modules_of(edb: Any, nd: Any) -> dict[str, dict[str, Any]]:
+    """Return the names that exported functions may use of a host's package, and of `nd`, its
+    operators and makers of arrays."""
+    of_nd = {name: getattr(nd, name) for name in _OPERATORS.split()}
+    of_edb = {name: getattr(edb, name) for name in ('concat', 'ragged', 'stack')}
+    return {'edb': of_edb, 'edb.nd': of_nd, 'mxnet': {}, 'mxnet.nd': of_nd}
+
+
+class ModelPart:
+    """A block of the model that is no cell: calling it runs its `forward`."""
+
+    forward: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        """Return what `forward` returns."""
+        return self.forward(*args)
+
+
+class Blocks(ModelPart):
+    """Blocks that run one after the other, as a Sequential."""
+
+    def __init__(self, blocks: Sequence[Any]):
+        self._blocks = list(blocks)
+
+    def forward(self, value: Any) -> Any:
+        """Return the result of the last block."""
+        for block in self._blocks:
+            value = block(value)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._blocks)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self._blocks[place]
+        return Blocks(found) if isinstance(found, list) else found
+
+
+class ExportedModel:
+    """A model that runs one sample.
+
+    Parameters
+    ----------
+    content : dict
+        Of the manifest: ``functions``, ``classes``, ``parts``, ``net``, ``arguments``, ``fields``.
+    cell_of : callable
+        Returns the cell of a name.
+    arrays : list of numpy.ndarray
+    modules : dict
+        Names that functions may use of modules of the host, by the module.
+    most_steps : int, optional
+        Of loops, for one list of samples.
+    """
+
+    def __init__(
+        self,
+        content: Mapping[str, Any],
+        cell_of: Callable[[str], Any],
+        arrays: Sequence[Any],
+        modules: Mapping[str, Mapping[str, Any]],
+        most_steps: Optional[int] = None,
+    ):
+        self.steps = Steps() if most_steps is None else Steps(most_steps)
+        self._cell_of, self._arrays, self._modules = cell_of, arrays, modules
+        self._parts: list[Any] = []
+        self._content = content
+        made = MadeCode(content, self._resolve, self.steps)
+        for entry in content['parts']:
+            cls = made.classes[entry['class']]
+            self._parts.append(type(cls.__name__, (cls, ModelPart), {})())
+        for part, entry in zip(self._parts, content['parts']):
+            for name, each in entry['attributes'].items():
+                if not name.isidentifier() or name.startswith('__'):
+                    raise BundleError(f'{name!r} in the manifest is no name of an attribute')
+                vars(part)[name] = made.value(each)
+        self.net = made.value(content['net'])
+        kinds = {int(number): each for number, each in content['fields'].items()}
+        self._reader, self.arguments = SampleReader(kinds, made.classes), content['arguments']
+        self._made = made
+
+    def read(self, sample: Any, path: str) -> tuple:
+        """Return the arguments of the model for a sample: JSON, or objects with its fields. A model
+        of several arguments takes a list or tuple of them."""
+        given = [sample] if len(self.arguments) == 1 else sample
+        if not isinstance(given, (list, tuple)) or len(given) != len(self.arguments):
+            raise RecordError(
+                f'{path} must be a list of {len(self.arguments)} arguments, not {brief(sample)}'
+            )
+        paths = [path if given[0] is sample else f'{path}[{place}]' for place in range(len(given))]
+        try:
+            return tuple(map(self._reader.read, self.arguments, given, paths))
+        except RecursionError:
+            raise RecordError(f'{path} is nested too deeply') from None
+
+    def _resolve(self, reference: Reference) -> Any:
+        kind, what = reference
+        if kind == 'cell':
+            return self._cell_of(what)
+        if kind == 'part':
+            return self._parts[what]
+        if kind == 'array':
+            return self._arrays[what]
+        if kind == 'module':
+            inner = {name.rpartition('.')[2]: Namespace(name, names)
+                     for name, names in self._modules.items()
+                     if name.startswith(f'{what}.')}  # fmt: skip
+            return {**self._modules[what], **inner}
+        if kind == 'sequence':
+            return Blocks([self._made_value(each) for each in what])
+        module, _, name = str(what).rpartition('.')
+        if kind == 'host' and name in self._modules.get(module, ()):
+            return self._modules[module][name]
+        raise BundleError(f'{brief([kind, what])} in the manifest refers to nothing')
+
+    def _made_value(self, data: Any) -> Any:
+        if data[0] in ('cell', 'part', 'sequence'):
+            return self._resolve(Reference(*data))
+        raise BundleError(f'{brief(data)} in the manifest is no block')

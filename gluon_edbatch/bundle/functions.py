@@ -1,0 +1,341 @@
+"""Functions and classes of a user's model as data, and made again from it. Needs NumPy only.
+
+A function is its syntax tree: JSON objects with the class of each node (``is``) and its fields. It
+may have the nodes of `_FIELDS` and no others: no imports, no handlers of exceptions, no generators.
+Its global names are in a table of the bundle, and each refers to another function, to a class, to a
+constant, or to a function of Python, ``math`` or NumPy that `SAFE` names. Names that begin with two
+underscores, and those in `_REFUSED`, are no attributes. So a bundle can compute, and can reach
+neither files nor the interpreter. Loops count their steps.
+"""
+
+import ast
+import builtins
+import math
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import BundleError
+from ..short_repr import brief
+
+_NODES = (
+    'Assign AugAssign For While If Return Break Continue Pass Expr Assert Raise Delete Constant '
+    'Name Attribute Subscript Slice Call keyword Starred BinOp UnaryOp BoolOp Compare IfExp List '
+    'Tuple Dict Set ListComp SetComp DictComp GeneratorExp comprehension Lambda arguments arg '
+    'JoinedStr FormattedValue Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift '
+    'RShift UAdd USub Not Invert And Or Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn'
+)
+_LEFT_OUT = 'ctx', 'kind', 'type_comment', 'annotation'
+_FIELDS = {
+    name: tuple([each for each in getattr(ast, name)._fields if each not in _LEFT_OUT])
+    for name in _NODES.split()
+}
+_STORED = {'Assign': 'targets', 'AugAssign': 'target', 'For': 'target', 'comprehension': 'target'}
+_REFUSED = frozenset('format format_map mro tofile dump dumps ctypes base'.split())
+_PYTHON = (
+    'abs all any bool dict divmod enumerate filter float frozenset getattr hasattr int isinstance '
+    'iter len list map max min next pow range reversed round set slice sorted str sum tuple zip '
+    'AssertionError IndexError KeyError NotImplementedError RuntimeError StopIteration TypeError '
+    'ValueError'
+)
+_NUMPY = (
+    'abs all any arange argmax argmin argsort array asarray clip concatenate cumsum dot empty '
+    'equal exp expand_dims eye float32 float64 full inf int32 int64 isfinite log matmul max '
+    'maximum mean min minimum newaxis ones pi prod reshape sort sqrt stack sum tanh tile transpose '
+    'tril triu unique vstack hstack where zeros bool_'
+)
+_MATH = 'ceil cos e exp floor inf isfinite isnan log log2 pi pow sin sqrt tanh'
+SAFE: dict[str, dict[str, Any]] = {
+    'python': {name: getattr(builtins, name) for name in _PYTHON.split()},
+    'numpy': {name: getattr(np, name) for name in _NUMPY.split()},
+    'math': {name: getattr(math, name) for name in _MATH.split()},
+}
+MOST_STEPS = 10_000_000  # of loops, for one list of samples
+METHODS = frozenset(
+    '__init__ __len__ __iter__ __getitem__ __contains__ __bool__ __eq__ __hash__ __call__ '
+    '__lt__ __add__'.split()
+)
+
+
+def _attribute(owner: Any, name: Any, *default: Any) -> Any:
+    if not isinstance(name, str) or name.startswith('__') or name in _REFUSED:
+        raise AttributeError(f'{brief(name)} is no attribute in an exported model')
+    return getattr(owner, name, *default)
+
+
+def _has_attribute(owner: Any, name: Any) -> bool:
+    missing = object()
+    return _attribute(owner, name, missing) is not missing
+
+
+# What stands for functions that could reach more than a bundle may.
+_IN_PLACE = {'getattr': _attribute, 'hasattr': _has_attribute}
+
+
+class Namespace:
+    """A module's names that a function may use."""
+
+    def __init__(self, name: str, names: Mapping[str, Any]):
+        self._name = name
+        vars(self).update(names)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f'an exported model has no {self._name}.{name}')
+
+
+class Steps:
+    """Count the steps of loops. A program that does not end raises an error."""
+
+    def __init__(self, most: int = MOST_STEPS):
+        self.most, self.left = most, most
+
+    def again(self) -> None:
+        """Begin to count anew."""
+        self.left = self.most
+
+    def __call__(self) -> None:
+        """Count one step; raise an error after the last."""
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError(
+                f'the model runs more than {self.most} steps of loops for these samples: '
+                f'load(..., most_steps=...) allows more'
+            )
+
+
+# --- to data --------------------------------------------------------------------------------------
+
+
+class NotData(Exception):
+    """A node that a bundle cannot hold."""
+
+    def __init__(self, node: Any, why: str):
+        super().__init__(why)
+        self.line, self.why = getattr(node, 'lineno', 0), why
+
+
+def data_of(node: Any) -> Any:
+    """Return a syntax tree as JSON. Raise NotData if a bundle cannot hold it."""
+    if isinstance(node, list):
+        return [data_of(each) for each in node]
+    if isinstance(node, ast.AnnAssign):
+        if node.value is None:
+            return {'is': 'Pass'}
+        node = ast.copy_location(ast.Assign([node.target], node.value), node)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return {'is': 'Pass'}  # a text that documents
+    if not isinstance(node, ast.AST):
+        if node is not None and type(node) not in (bool, int, float, str):
+            raise NotData(None, f'a constant of the type {type(node).__name__}')
+        return node
+    name = type(node).__name__
+    if name == 'Index':  # before Python 3.9
+        return data_of(node.value)  # type: ignore[attr-defined]
+    if name not in _FIELDS:
+        raise NotData(node, f'{name.lower()} is not taken')
+    if isinstance(node, ast.Constant) and node.value in (math.inf, -math.inf):
+        raise NotData(node, 'a number that is not finite')
+    _check_names(node)
+    found = {'is': name}
+    for field in _FIELDS[name]:
+        value = getattr(node, field, None)
+        try:
+            found[field] = data_of(value)
+        except NotData as error:
+            error.line = error.line or getattr(node, 'lineno', 0)
+            raise
+    if hasattr(node, 'lineno'):
+        found['line'] = node.lineno
+    return found
+
+
+def _check_names(node: Any) -> None:
+    attribute = node.attr if isinstance(node, ast.Attribute) else ''
+    if attribute.startswith('__') or attribute in _REFUSED:
+        raise NotData(node, f'the attribute {attribute}')
+    if isinstance(node, ast.Name) and node.id.startswith('__'):
+        raise NotData(node, f'the name {node.id}')
+
+
+# --- from data ------------------------------------------------------------------------------------
+
+
+def _node_of(data: Any, field: str = '', depth: int = 0) -> Any:
+    """Return data as a syntax tree, or raise BundleError."""
+    if depth > 200:
+        raise BundleError('a function of the bundle is nested too deeply')
+    if isinstance(data, list):
+        return [_node_of(each, field, depth + 1) for each in data]
+    if not isinstance(data, dict):
+        return data
+    name = data.get('is')
+    if name not in _FIELDS:
+        raise BundleError(f'{brief(name)} in the manifest is no node of a function')
+    fields = {each: _node_of(data.get(each), each, depth + 1) for each in _FIELDS[name]}
+    node = getattr(ast, name)(**fields)
+    if hasattr(node, 'ctx') or name in (
+        'Name',
+        'Attribute',
+        'Subscript',
+        'Starred',
+        'List',
+        'Tuple',
+    ):
+        node.ctx = ast.Load()
+    line = data.get('line', 1)
+    if type(line) is not int or not 0 < line < 1 << 20:
+        raise BundleError(f'{brief(line)} in the manifest is no line')
+    node.lineno = node.end_lineno = line
+    node.col_offset = node.end_col_offset = 0
+    try:
+        _check_names(node)
+    except (NotData, AttributeError) as error:
+        raise BundleError(f'a function of the bundle may not have {error}') from None
+    if name in _STORED:
+        for target in ast.walk(node):
+            if target is not node and _is_stored(node, name, target):
+                target.ctx = ast.Store()  # type: ignore[attr-defined]
+    if name == 'Delete':
+        for each in fields['targets']:
+            each.ctx = ast.Del()
+    return node
+
+
+def _is_stored(node: Any, name: str, target: Any) -> bool:
+    """Return whether a node is among the targets of an assignment."""
+    waiting = getattr(node, _STORED[name])
+    waiting = list(waiting) if isinstance(waiting, list) else [waiting]
+    while waiting:
+        each = waiting.pop()
+        if each is target:
+            return hasattr(each, 'ctx')
+        if isinstance(each, (ast.Tuple, ast.List)):
+            waiting.extend(each.elts)
+        elif isinstance(each, ast.Starred):
+            waiting.append(each.value)
+    return False
+
+
+class _LoopCounter(ast.NodeTransformer):
+    """Let each turn of a loop count as a step."""
+
+    def _visit_loop(self, node: Any) -> Any:
+        self.generic_visit(node)
+        step = ast.Expr(ast.Call(ast.Name('__step', ast.Load()), [], []))
+        node.body.insert(0, ast.fix_missing_locations(ast.copy_location(step, node)))
+        return node
+
+    visit_For = visit_While = _visit_loop
+
+
+class Reference(NamedTuple):
+    """What a name refers to: its kind, and which one of that kind."""
+
+    kind: str
+    what: Any
+
+
+class MadeCode:
+    """The functions and classes of a bundle, made from its data.
+
+    Parameters
+    ----------
+    content : dict
+        ``functions`` and ``classes``.
+    resolve : callable
+        Returns what a reference to anything but a function, a class or a safe name refers to.
+    steps : callable
+        Is called for each step of a loop.
+    """
+
+    def __init__(self, content: Mapping[str, Any], resolve: Callable[[Reference], Any], steps: Any):
+        self._resolve, self._steps = resolve, steps
+        self.classes = [_class_of(each) for each in _items(content, 'classes')]
+        self.functions = [self._function(each) for each in _items(content, 'functions')]
+        for function, data in zip(self.functions, content['functions']):
+            function.__globals__.update(
+                {name: self.value(each) for name, each in data['globals'].items()}
+            )
+            function.__defaults__ = tuple([self.value(each) for each in data['defaults']])
+        for cls, data in zip(self.classes, content['classes']):
+            for name, number in data['methods'].items():
+                setattr(cls, _method_name(name), self.functions[number])
+            for name, number in data['properties'].items():
+                setattr(cls, _method_name(name), property(self.functions[number]))
+            for name, each in data['attributes'].items():
+                setattr(cls, _method_name(name), self.value(each))
+
+    def value(self, data: Any) -> Any:
+        """Return what a reference in the manifest refers to."""
+        kind, what = data
+        if kind == 'function':
+            return self.functions[what]
+        if kind == 'class':
+            return self.classes[what]
+        if kind == 'constant':
+            if isinstance(what, (dict, list)):
+                raise BundleError(f'{brief(what)} in the manifest is no constant')
+            return what
+        if kind == 'list' or kind == 'tuple':
+            items = [self.value(each) for each in what]
+            return items if kind == 'list' else tuple(items)
+        if kind == 'dict':
+            return {self.value(key): self.value(value) for key, value in what}
+        if kind == 'module':
+            names = SAFE[what] if what in SAFE else self._resolve(Reference(kind, what))
+            return Namespace(what, names)
+        if kind in SAFE:
+            found = SAFE[kind][what]
+            return _IN_PLACE.get(what, found) if kind == 'python' else found
+        return self._resolve(Reference(kind, what))
+
+    def _function(self, data: Mapping[str, Any]) -> FunctionType:
+        name, args = data['name'], data['args']
+        for each in (name, *args):
+            if not (isinstance(each, str) and each.isidentifier()):
+                raise BundleError(f'{brief(each)} in the manifest is no name')
+        arguments = ast.arguments(
+            posonlyargs=[], args=[ast.arg(each) for each in args], kwonlyargs=[], kw_defaults=[],
+            defaults=[],
+        )  # fmt: skip
+        body = [_LoopCounter().visit(_node_of(each)) for each in data['body']]
+        node: Any = ast.FunctionDef(name, arguments, body, [], lineno=1, col_offset=0)
+        node.type_params = []
+        module = ast.fix_missing_locations(ast.Module([node], []))
+        try:
+            code = compile(module, f'<{data["file"]}>', 'exec', 0, True)
+        except (TypeError, ValueError, SyntaxError, RecursionError) as error:
+            raise BundleError(f'the function {name} of the bundle is none: {error}') from None
+        names: dict[str, Any] = {'__builtins__': {}, '__step': self._steps}
+        exec(code, names)  # defines the function, and nothing else
+        return names[name]
+
+
+class Thing:
+    """A sample, or a part of one, whose class is the user's."""
+
+
+def _class_of(data: Mapping[str, Any]) -> type:
+    name, fields = data['name'], data['fields']
+    if not all([isinstance(each, str) and each.isidentifier() for each in (name, *fields)]):
+        raise BundleError(f'{brief([name, *fields])} in the manifest are no names')
+    if data['is_tuple']:
+        from collections import namedtuple
+
+        return namedtuple(name, fields)
+    return type(name, (Thing,), {})
+
+
+def _method_name(name: str) -> str:
+    if not name.isidentifier() or (name.startswith('__') and name not in METHODS):
+        raise BundleError(f'{name!r} in the manifest is no name of a method')
+    return name
+
+
+def _items(content: Mapping[str, Any], name: str) -> list[Any]:
+    found = content.get(name)
+    if not isinstance(found, list):
+        raise BundleError(f'"{name}" of the manifest must be a list')
+    return found

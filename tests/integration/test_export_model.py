@@ -1,0 +1,264 @@
+"""Whole models that leave MXNet: their cells, functions and samples, in one process."""
+
+import json
+import shutil
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import gluon_edbatch as edb
+from example.lattice.data import Arc, Lattice
+from example.lattice.model import LatticeTagger
+from example.tagger.model import BiLSTMTagger
+from example.tree_lstm.model import SICKModel
+from example.tree_sst.model import MVRNN, TreeLSTM, TwoCellTreeLSTM
+from gluon_edbatch.bundle.manifest import NAME, _digest
+from tests.runtime import exported
+from tests.runtime import exported_models as models
+from tests.runtime.exported_models import Net, samples_of
+from tests.support.runtime import import_runtime
+
+
+@pytest.fixture(scope='module')
+def runtime(tmp_path_factory):
+    return import_runtime(tmp_path_factory.mktemp('runtime'))
+
+
+@pytest.fixture(scope='module')
+def net():
+    model = Net()
+    model.initialize()
+    return model
+
+
+@pytest.fixture(scope='module')
+def folder(net, tmp_path_factory):
+    where = tmp_path_factory.mktemp('model') / 'bundle'
+    return edb.export(net, samples_of(0, 30), where, unpack=True)
+
+
+def flat(result):
+    if isinstance(result, (list, tuple)):
+        return [leaf for each in result for leaf in flat(each)]
+    return [np.asarray(result.asnumpy() if hasattr(result, 'asnumpy') else result)]
+
+
+def test_new_samples_as_objects(runtime, net, folder):
+    """Samples that were not exported, as the user's objects."""
+    model, samples = runtime.load(folder), samples_of(1)
+    wanted = net.batch(samples, unpack=True)
+    for mine, other in zip(model(samples), wanted):
+        assert type(mine) is list and type(mine[1]) is tuple
+        for one, two in zip(flat(mine), flat(other)):
+            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_examples_come_to_the_same(runtime, folder):
+    model = runtime.load(folder)
+    assert model.check() == 30
+    model._content['results'][3][0][0][0] += 0.1
+    with pytest.raises(runtime.BundleError, match=r'examples\[3\] comes to another result'):
+        model.check()
+
+
+CASES = {
+    'sick': (lambda sizes: SICKModel(*sizes), exported.make_sick),
+    'sst': (lambda sizes: TwoCellTreeLSTM(*sizes), exported.make_sst),
+    'sst-lstm': (lambda sizes: TreeLSTM(*sizes), exported.make_sst),
+    'sst-mv': (lambda sizes: MVRNN(*sizes), exported.make_sst),
+}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_trees_of_the_examples(name, runtime, tmp_path):
+    build, make = CASES[name]
+    items, sizes = make(None, 16)
+    model = build(sizes)
+    model.initialize()
+    samples = [tuple(map(exported.tree_of, each)) if name == 'sick' else (exported.tree_of(each),)
+               for each in items]  # fmt: skip
+    edb.export(model, samples, tmp_path / 'bundle', unpack=True)
+    assert runtime.load(tmp_path / 'bundle').check() == 16
+
+
+@pytest.mark.parametrize('kind', ('lstm', 'gru'))
+@pytest.mark.parametrize('both_ways', (False, True))
+def test_lattices(kind, both_ways, runtime, tmp_path):
+    items, (chars, words, tags, *_) = exported.make_lattice(None, 8)
+    model = LatticeTagger(kind, chars, words, tags, 8, 8, both_ways)
+    model.initialize()
+    samples = [Lattice(line, [[Arc(*arc) for arc in arcs] for arcs in every], [0] * len(line))
+               for line, every in items]  # fmt: skip
+    edb.export(model, samples, tmp_path / 'bundle')
+    assert runtime.load(tmp_path / 'bundle').check() == 8
+
+
+class Sentence(NamedTuple):
+    """A sentence of the tagger's data."""
+
+    tokens: list
+
+
+@pytest.mark.parametrize('num_chars', (0, 100))
+def test_tagger(num_chars, runtime, tmp_path):
+    items, (words, tags, *_) = exported.make_tagger(None, 8)
+    model = BiLSTMTagger(words, tags, 8, 8, num_chars=num_chars)
+    model.initialize()
+    samples = [Sentence([exported.Token(max(word, 0), chars if num_chars else [])
+                         for word, chars in item]) for item in items]  # fmt: skip
+    edb.export(model, samples, tmp_path / 'bundle')
+    assert runtime.load(tmp_path / 'bundle').check() == 8
+
+
+# --- samples in JSON ------------------------------------------------------------------------------
+
+WRONG = {
+    'a text': ('token', '7', r'samples\[1\]\[0\].token must be int, not'),
+    'a truth value': ('token', True, r'samples\[1\]\[0\].token must be int'),
+    'a list': ('parts', 5, r'samples\[1\]\[0\].parts must be a list'),
+    'a part': ('parts', [7], r'samples\[1\]\[0\].parts\[0\] must be an object'),
+    'another kind': ('kind', {'k': 7}, r'samples\[1\]\[0\].kind\[.k.\] must be a tuple of 2'),
+    'no number': ('kind', {'k': [float('nan'), 'x']}, r'is nan'),
+}
+
+
+@pytest.mark.parametrize('what', WRONG)
+def test_a_field_of_another_kind(what, runtime, folder):
+    model = runtime.load(folder)
+    name, value, message = WRONG[what]
+    samples = json.loads(json.dumps(model.examples[:3]))
+    samples[1][0][name] = value
+    with pytest.raises(runtime.RecordError, match=message):
+        model(samples)
+
+
+def test_fields_that_are_missing_or_too_many(runtime, folder):
+    model = runtime.load(folder)
+    samples = json.loads(json.dumps(model.examples[:2]))
+    samples[0][0]['more'] = 5  # is not read
+    model(samples)
+    del samples[1][0]['parts']
+    with pytest.raises(runtime.RecordError, match=r"\[1\]\[0\] must be an object|no field 'parts'"):
+        model(samples)
+    with pytest.raises(runtime.RecordError, match='must be a list of 2 arguments'):
+        model([samples[0][0]])
+    deep = {'token': 1, 'parts': [], 'kind': None}
+    for _ in range(3000):
+        deep = {**deep, 'parts': [deep]}
+    with pytest.raises(runtime.RecordError, match='nested'):
+        model([[deep, [1, 1]]])
+
+
+# --- what cannot be exported ----------------------------------------------------------------------
+
+
+REFUSED = {
+    models.Handles: 'this cannot be exported: try is not taken',
+    models.Reaches: 'the attribute __class__',
+    models.Opens: 'open cannot be exported',
+    models.Operates: 'numpy.linalg is not there without MXNet',
+    models.Prints: 'the module json is not there without MXNet',
+    models.Skips: 'the samples never call unused',
+}
+
+
+@pytest.mark.parametrize('kind', REFUSED)
+def test_refused_with_its_line(kind, tmp_path):
+    model = kind()
+    model.initialize()
+    with pytest.raises(edb.BundleError, match=f'(?s){REFUSED[kind]}') as caught:
+        edb.export(model, [1, 2], tmp_path / 'bundle')
+    if kind is not models.Skips:
+        assert f'{models.__file__}:' in str(caught.value)
+    assert not (tmp_path / 'bundle').exists()
+
+
+def test_super_is_refused(tmp_path):
+    model = models.Supers(10, 4, 4)
+    model.initialize()
+    tree = exported.Tree(1, 0, [])
+    with pytest.raises(edb.BundleError, match='super cannot be exported'):
+        edb.export(model, [tree], tmp_path / 'bundle')
+
+
+# --- bundles of others ----------------------------------------------------------------------------
+
+
+def altered(folder, tmp_path, change):
+    """A copy with another manifest, whose digest is right."""
+    copy = tmp_path / 'altered'
+    shutil.copytree(folder, copy)
+    manifest = json.loads((copy / NAME).read_text())
+    change(manifest['content'])
+    del manifest['digest']
+    manifest['digest'] = _digest(manifest)
+    (copy / NAME).write_text(json.dumps(manifest))
+    return copy
+
+
+def call_of(name, attribute):
+    """``name.attribute``, as a statement in data."""
+    owner = {'is': 'Name', 'id': name, 'line': 1}
+    found = {'is': 'Attribute', 'value': owner, 'attr': attribute, 'line': 1}
+    return {'is': 'Expr', 'value': found, 'line': 1}
+
+
+HOSTILE = {
+    'an import': lambda content: content['functions'][0]['body'].insert(
+        0, {'is': 'Import', 'names': [{'is': 'alias', 'name': 'os'}]}
+    ),
+    'a class': lambda content: content['functions'][0]['body'].insert(
+        0, call_of('self', '__class__')
+    ),
+    'a format': lambda content: content['functions'][0]['body'].insert(
+        0, call_of('self', 'format')
+    ),
+    'a hidden name': lambda content: content['functions'][0]['body'].insert(
+        0, {'is': 'Expr', 'value': {'is': 'Name', 'id': '__builtins__', 'line': 1}, 'line': 1}
+    ),
+    'another name': lambda content: content['functions'][0].update(name='f(): pass\nimport os #'),
+    'another argument': lambda content: content['functions'][0].update(args=['self', 'x=1']),
+    'a function of Python': lambda content: content['functions'][0]['globals'].update(
+        x=['python', 'eval']
+    ),
+    'a module': lambda content: content['functions'][0]['globals'].update(x=['module', 'os']),
+    'a host': lambda content: content['functions'][0]['globals'].update(x=['host', 'edb.batching']),
+    'a cell': lambda content: content['parts'][0]['attributes'].update(embed=['cell', 'x']),
+    'an attribute': lambda content: content['parts'][0]['attributes'].update(
+        __class__=['constant', 1]
+    ),
+    'a method': lambda content: content['classes'][0]['methods'].update(__del__=0),
+    'a number': lambda content: content['functions'][0]['globals'].update(x=['function', 10**6]),
+    'a class without a name': lambda content: content['classes'][0].update(name=7),
+    'no functions': lambda content: content.update(functions=None),
+    'no fields': lambda content: content.update(fields=[]),
+    'no net': lambda content: content.pop('net'),
+    'a part': lambda content: content.update(net=['part', 99]),
+}
+
+
+@pytest.mark.parametrize('what', HOSTILE)
+def test_hostile_bundles_are_refused(what, runtime, folder, tmp_path):
+    with pytest.raises(runtime.BundleError):
+        runtime.load(altered(folder, tmp_path, HOSTILE[what]))
+
+
+def test_getattr_reaches_nothing_more(runtime):
+    from gluon_edbatch_runtime.bundle.functions import _IN_PLACE
+
+    with pytest.raises(AttributeError, match='is no attribute'):
+        _IN_PLACE['getattr'](3, '__class__')
+    with pytest.raises(AttributeError, match='is no attribute'):
+        _IN_PLACE['hasattr']('', 'format_map')
+    assert _IN_PLACE['getattr'](3, 'real') == 3 and not _IN_PLACE['hasattr'](3, 'x')
+
+
+def test_a_loop_without_end(runtime, tmp_path):
+    model = models.Endless()
+    model.initialize()
+    edb.export(model, [5, 6], tmp_path / 'bundle')
+    loaded = runtime.load(tmp_path / 'bundle', most_steps=1000)
+    with pytest.raises(RuntimeError, match='more than 1000 steps'):
+        loaded([1])
+    assert len(loaded([7])) == 1

@@ -1,0 +1,183 @@
+"""Models whose code leaves MXNet, and some whose code cannot."""
+
+import json
+import math
+from typing import NamedTuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+
+import gluon_edbatch as edb
+from example.tree_sst.model import TreeLSTM
+from gluon_edbatch import nd
+
+
+class Node:
+    """A part of a sample: a number, or an operation on others."""
+
+    def __init__(self, token, parts=(), weight=1.0, kind=None):
+        self.token, self.parts, self.weight, self.kind = token, list(parts), weight, kind
+        self.label = {1, 2}  # no code names it, so that it may be what JSON lacks
+
+    @property
+    def is_leaf(self):
+        """Whether it has no parts."""
+        return not self.parts
+
+    def depth(self):
+        """Levels below."""
+        return 1 + max([part.depth() for part in self.parts], default=0)
+
+    def __len__(self):
+        return len(self.parts)
+
+
+class State(NamedTuple):
+    """What a node is computed to."""
+
+    h: object
+    level: int
+
+
+SCALE = 0.5
+OFFSETS = {'deep': [1.0, 2.0], 'flat': (0.0,)}
+
+
+def scaled(value, by=SCALE, *, more=0):
+    """A function of the module, with defaults."""
+    return value if by == SCALE and more == 0 else value + value
+
+
+class Outer(gluon.HybridBlock):
+    """Add two values."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = gluon.nn.Dense(4, in_units=8)
+
+    def hybrid_forward(self, F, a, b):
+        """(N, 4) each."""
+        return F.tanh(self.dense(F.concat(a, b, dim=1)))
+
+
+class Net(edb.AutoBatchMixin, gluon.Block):
+    """Most of what code between cells does."""
+
+    limit = 3
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(10, 4)
+            self.join = Outer()
+            self.heads = gluon.nn.Sequential()
+            for _ in range(2):
+                self.heads.add(gluon.nn.Dense(2, in_units=4))
+        self.start = np.full((1, 4), 0.25, np.float32)
+        self._names = {'a': 1, 2: 'b'}
+
+    def forward(self, node, bias):
+        found = []
+        state = self._walk(node, found, 0)
+        assert found, 'no nodes'
+        total = state.h
+        for place, (one, other) in enumerate(zip(found[:-1], found[1:])):
+            if place % 2:
+                continue
+            total = self.join(total, one) if len(found) > 2 else self.join(total, other)
+        else:
+            total = scaled(total, by=SCALE)
+        count, left = 0, [*range(self.limit)]
+        while left:
+            left.pop()
+            count += 1
+            if count > 1:
+                break
+        head = self.heads[(count + len(found)) % len(self.heads)]
+        texts = sorted({f'{node.token}-{each:02d}' for each in range(2)}, key=lambda text: text[-1])
+        assert texts[0].endswith('00') and self._names.get(2) == 'b' and math.sqrt(4.0) == 2
+        value = head(edb.concat([total, self.join(self.start, self.embed(bias[0]))]))
+        zeros = nd.concat(mx.nd.zeros((1, 2)), mx.nd.ones((1, 2)), dim=1)
+        total = self.join(total, zeros)
+        return {'scores': value, 'all': [value, (edb.nd.tanh(total),)]}['all']
+
+    def _walk(self, node, found, level):
+        if node.is_leaf:
+            h = self.embed(node.token)
+        else:
+            states = [self._walk(part, found, level + 1) for part in node.parts if part is not None]
+            h, *rest = [each.h for each in states]
+            for other in rest:
+                h = self.join(h, other)
+            if node.kind is not None and node.kind['k'][0] > OFFSETS['deep'][0] and len(node) > 1:
+                h = self.join(h, h)
+        found.append(h)
+        return State(h=h, level=node.depth() + level)
+
+
+def samples_of(seed, count=12):
+    rng = np.random.RandomState(seed)
+
+    def node(depth):
+        if depth == 0 or rng.rand() < 0.3:
+            return Node(int(rng.randint(10)))
+        kind = {'k': (float(rng.randint(3)), 'x')} if rng.rand() < 0.5 else None
+        return Node(0, [node(depth - 1) for _ in range(rng.randint(1, 4))], 0.5, kind)
+
+    return [(node(3), [int(rng.randint(10)), 1]) for _ in range(count)]
+
+
+class Broken(edb.AutoBatchMixin, gluon.Block):
+    """A cell, and code around it."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(10, 4)
+            self.unused = gluon.nn.Dense(2, in_units=4)
+
+
+class Handles(Broken):
+    def forward(self, x):
+        try:
+            return self.embed(x)
+        except ValueError:
+            return None
+
+
+class Reaches(Broken):
+    def forward(self, x):
+        return self.embed(x).__class__ and self.embed(x)
+
+
+class Opens(Broken):
+    def forward(self, x):
+        return self.embed(x) if x < 100 else open('file')
+
+
+class Operates(Broken):
+    def forward(self, x):
+        return np.linalg.norm(x) and self.embed(x)
+
+
+class Prints(Broken):
+    def forward(self, x):
+        return json.loads(str(x)) and self.embed(x)
+
+
+class Skips(Broken):
+    def forward(self, x):
+        return self.embed(x) if x < 100 else self.unused(self.embed(x))
+
+
+class Supers(TreeLSTM):
+    def word(self, token):
+        return super().word(token)
+
+
+class Endless(Broken):
+    def forward(self, x):
+        while x < 5:
+            x = x + 0
+        return self.embed(x)
