@@ -8,7 +8,6 @@ from ..short_repr import brief
 from .functions import MadeCode, Namespace, Reference, Steps
 from .sample_schema import SampleReader
 
-
 _OPERATORS = 'array concat full ones relu sigmoid tanh zeros'
 
 
