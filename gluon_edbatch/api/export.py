@@ -22,7 +22,7 @@ from ..ops.attrs import Attrs
 from ..record.hooks import suspended
 from ..record.recording import Recording
 from ..schedule import FSMScheduler, Scheduler
-from ..subgraph.ir import Subgraph
+from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.node_type import Kind, NodeType, used_only
 from ..subgraph.structure import LEAF
 from ..subgraph.trace import INPUT
@@ -32,7 +32,8 @@ KIND = 'cells'
 _KINDS = {Kind.ROWS: 'rows', Kind.RAGGED: 'ragged'}
 _TRIED = 3, 2, 2, 1, 0  # values of the ragged arguments of the calls that are compared
 _CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
-_Weights = dict[gluon.Parameter, np.ndarray]  # in the order of the bundle
+# In the order of the bundle: names and arrays of parameters, and of what is computed of these.
+_Weights = dict[Any, tuple[str, np.ndarray]]
 
 
 def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) -> Path:
@@ -100,8 +101,8 @@ def cells_content(net: gluon.Block, scope: batching, bundle: BundleWriter) -> di
         },
         'types': entries,
         'weights': [
-            {**bundle.add_array(f'weight{place}.npy', array), 'name': parameter.name}
-            for place, (parameter, array) in enumerate(weights.items())
+            {**bundle.add_array(f'weight{place}.npy', array), 'name': name}
+            for place, (name, array) in enumerate(weights.values())
         ],
         'policy': _policy(scope.scheduler, blocks_of),
     }
@@ -160,19 +161,34 @@ def _check(kind: NodeType) -> None:
         (ragged and kind.rows != 1, 'has ragged values of several rows'),
         (not kind.has_one_length, 'has ragged arguments of different lengths'),
         (not kinds <= _KINDS.keys(), 'takes packed arguments'),
+        (
+            sum(map(_leaves, kind.made_with[0])) != len(kind.arguments),
+            'is recorded in parts, as a result has an element for each of any number of values',
+        ),
     ):
         if is_so:
             raise BundleError(f'{kind} cannot be exported: it {why}')
 
 
+def _leaves(part: tuple[Any, ...]) -> int:
+    """Return how many values an argument has."""
+    return int(part == LEAF) or sum([_leaves(each) for each in part[1:] if type(each) is tuple])
+
+
 def _entry(kind: NodeType, cells: list[str], weights: _Weights) -> dict[str, Any]:
     """Return the manifest's entry for a type: its cells, arguments, nodes and weights. Its
     parameters are added to `weights`."""
-    parameters = kind.graph.parameters
-    for parameter in parameters.values():
-        if parameter not in weights:
-            weights[parameter] = parameter.data(kind.ctx).asnumpy()
-    places = {parameter: place for place, parameter in enumerate(weights)}
+    graph, named = kind.graph.subgraph, _folded_weights(kind)
+    arrays = {name: each.data(kind.ctx).asnumpy() for name, each in kind.graph.parameters.items()}
+    keys: dict[str, Any] = dict(kind.graph.parameters)
+    if named:
+        graph = _folded(graph, named)
+        arrays.update(named)
+        keys.update({name: (kind.serial, name) for name in named})
+    arrays = {name: arrays[name] for name in graph.variables if name in arrays}
+    for name, array in arrays.items():
+        weights.setdefault(keys[name], (getattr(keys[name], 'name', name), array))
+    places = {key: place for place, key in enumerate(weights)}
     entry = {
         'name': kind.stable_name,
         'cells': cells,
@@ -187,11 +203,44 @@ def _entry(kind: NodeType, cells: list[str], weights: _Weights) -> dict[str, Any
         ],
         'results': _nested(kind, kind.nested),
         'fills': False,
-        'weights': {name: places[parameter] for name, parameter in parameters.items()},
-        **_program(kind.graph.subgraph),
+        'weights': {name: places[keys[name]] for name in arrays},
+        **_program(graph),
     }
-    _compare(kind, entry, {name: weights[parameter] for name, parameter in parameters.items()})
+    _compare(kind, entry, {name: weights[keys[name]][1] for name in arrays})
     return entry
+
+
+def _constants_in(kind: NodeType) -> list[int]:
+    """Return the operators of a type's graph that read weights alone."""
+    nodes, constant, found = kind.graph.subgraph.nodes, set[int](), []
+    for index, node in enumerate(nodes):
+        if node.is_variable:
+            if node.name in kind.graph.parameters:
+                constant.add(index)
+        elif node.inputs and constant.issuperset([entry.node for entry in node.inputs]):
+            constant.add(index)
+            found.append(index)
+    return found
+
+
+def _folded_weights(kind: NodeType) -> dict[str, np.ndarray]:
+    """Return what operators on weights alone come to, by the names of the operators."""
+    graph, indices = kind.graph.subgraph, _constants_in(kind)
+    if not indices:
+        return {}
+    part = Subgraph.of(graph.nodes, [Entry(index) for index in indices])
+    arrays = [kind.graph.parameters[name].data(kind.ctx) for name in part.variables]
+    with suspended(), modes(recording=False):
+        results = CachedOp(part.symbol)(*arrays)
+    results = results if isinstance(results, list) else [results]
+    return {graph.nodes[index].name: each.asnumpy() for index, each in zip(indices, results)}
+
+
+def _folded(graph: Subgraph, named: dict[str, np.ndarray]) -> Subgraph:
+    """Return a graph with variables in place of the operators of these names."""
+    nodes = [Node('', each.name, Attrs()) if each.name in named else each
+             for each in graph.nodes]  # fmt: skip
+    return Subgraph.of(nodes, graph.heads)
 
 
 def _described(row_shape: Sequence[int], dtype: Any) -> dict[str, Any]:

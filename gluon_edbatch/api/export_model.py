@@ -13,11 +13,10 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..branching.pytree import flatten
 from ..bundle.exported_model import ExportedModel, modules_of
 from ..bundle.functions import METHODS, SAFE, NotData, data_of
 from ..bundle.manifest import BundleWriter
-from ..bundle.sample_schema import SchemaBuilder, json_of, merged
+from ..bundle.sample_schema import SchemaBuilder, are_close, json_of, json_of_result, merged
 from ..effects import is_users
 from ..effects.source import node_of
 from ..errors import BundleError
@@ -30,7 +29,6 @@ from .export import cells_content
 from .scope import DEFAULT_SCHEDULER, batching
 
 KIND = 'model'
-_CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 _MODULES = {
     'numpy': 'numpy', 'math': 'math', 'gluon_edbatch': 'edb', operators.__name__: 'edb.nd',
     'mxnet': 'mxnet', mx.nd.__name__: 'mxnet.nd',
@@ -102,36 +100,22 @@ def export(
         read = ExportedModel(model, blocks.__getitem__, code.arrays, _HOST)
         given = [code.as_json(each) for each in arguments]
         given = [each[0] if len(each) == 1 else each for each in given]
-        _compare(read, given, results, scheduler)
-        content.update(model, examples=given, results=[_as_json(each) for each in results])
+        wanted = list(map(json_of_result, results))
+        _compare(read, given, wanted)
+        content.update(model, examples=given, results=wanted)
         bundle.content.update(content)
     return Path(folder)
 
 
-def _as_json(result: Any) -> Any:
-    return (
-        json_of(result.asnumpy() if isinstance(result, NDArray) else result, lambda _: None)
-        if not isinstance(result, (list, tuple))
-        else [_as_json(each) for each in result]
-    )
-
-
-def _compare(model: ExportedModel, given: Sequence[Any], results: Any, scheduler: Any) -> None:
+def _compare(model: ExportedModel, given: Sequence[Any], wanted: Sequence[Any]) -> None:
     """Run what will be read on the samples; raise if results differ."""
-    with batching(scheduler):
+    with batching():
         found = [model.net(*model.read(each, f'samples[{place}]'))
                  for place, each in enumerate(given)]  # fmt: skip
-    found = functional.forward(found)
-    for place, (mine, wanted) in enumerate(zip(found, results)):
-        one: list[Any] = []
-        other: list[Any] = []
-        same = flatten(mine, NDArray, one) == flatten(wanted, NDArray, other)
-        if not same or not all(
-            [np.allclose(a.asnumpy(), b.asnumpy(), equal_nan=True, **_CLOSE)
-             for a, b in zip(one, other)]
-        ):  # fmt: skip
+    for place, result in enumerate(functional.forward(found)):
+        if not are_close(json_of_result(result), wanted[place]):
             raise BundleError(
-                f'the model cannot be exported: what was written comes to other results for '
+                f'the model cannot be exported: what was written comes to another result for '
                 f'samples[{place}]'
             )
 
@@ -345,7 +329,7 @@ class _Code:
             return ['part', self._parts.index(block)]
         if type(block) in _SEQUENCES:
             return ['sequence', [self._value(each, where) for each in children_of(block)]]
-        if not is_users(type(block).forward):
+        if isinstance(block, gluon.HybridBlock) and not is_users(type(block).forward):
             raise BundleError(
                 f'{where}: the samples never call {names[0]}, so that it is no cell of the bundle'
             )
@@ -365,11 +349,13 @@ class _Code:
         ):
             raise BundleError(f'{where}: the class {cls.__name__} cannot be exported')
         self._classes.append(cls)
-        self._class_data.append({
-            'name': cls.__name__, 'is_tuple': is_tuple, 'methods': {}, 'properties': {},
-            'attributes': {}, 'fields': list(cls._fields) if is_tuple else [],  # type: ignore
-        })  # fmt: skip
-        return len(self._classes) - 1
+        number, fields = len(self._class_data), list(getattr(cls, '_fields', ()))
+        data: dict[str, Any] = {'name': cls.__name__, 'is_tuple': is_tuple, 'fields': fields}
+        data.update(methods={}, properties={}, attributes={})
+        self._class_data.append(data)
+        defaults = getattr(cls, '_field_defaults', {}).values()
+        data['defaults'] = [self._value(each, where) for each in defaults]
+        return number
 
     def _thing(self, value: Any) -> Optional[tuple[int, Sequence[str]]]:
         """Return the class and the fields of a sample's object; None for other objects."""

@@ -66,6 +66,9 @@ class ExportedModel:
         Names that functions may use of modules of the host, by the module.
     most_steps : int, optional
         Of loops, for one list of samples.
+    waits : bool
+        Whether functions that read values become generators (see `suspending`): `net` returns one
+        then, if its `code` is among `generators`.
     """
 
     def __init__(
@@ -75,12 +78,13 @@ class ExportedModel:
         arrays: Sequence[Any],
         modules: Mapping[str, Mapping[str, Any]],
         most_steps: Optional[int] = None,
+        waits: bool = False,
     ):
         self.steps = Steps() if most_steps is None else Steps(most_steps)
         self._cell_of, self._arrays, self._modules = cell_of, arrays, modules
         self._parts: list[Any] = []
         self._content = content
-        made = MadeCode(content, self._resolve, self.steps)
+        made = MadeCode(content, self._resolve, self.steps, waits)
         for entry in content['parts']:
             cls = made.classes[entry['class']]
             self._parts.append(type(cls.__name__, (cls, ModelPart), {})())
@@ -92,7 +96,7 @@ class ExportedModel:
         self.net = made.value(content['net'])
         kinds = {int(number): each for number, each in content['fields'].items()}
         self._reader, self.arguments = SampleReader(kinds, made.classes), content['arguments']
-        self._made = made
+        self.generators = made.generators
 
     def read(self, sample: Any, path: str) -> tuple:
         """Return the arguments of the model for a sample: JSON, or objects with its fields. A model

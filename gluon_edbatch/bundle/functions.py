@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import BundleError
 from ..short_repr import brief
+from .suspending import Waits, finished, which_wait
 
 _NODES = (
     'Assign AugAssign For While If Return Break Continue Pass Expr Assert Raise Delete Constant '
@@ -35,10 +36,10 @@ _FIELDS = {
 _STORED = {'Assign': 'targets', 'AugAssign': 'target', 'For': 'target', 'comprehension': 'target'}
 _REFUSED = frozenset('format format_map mro tofile dump dumps ctypes base'.split())
 _PYTHON = (
-    'abs all any bool dict divmod enumerate filter float frozenset getattr hasattr int isinstance '
-    'iter len list map max min next pow range reversed round set slice sorted str sum tuple zip '
-    'AssertionError IndexError KeyError NotImplementedError RuntimeError StopIteration TypeError '
-    'ValueError'
+    'abs all any bool chr dict divmod enumerate filter float frozenset getattr hasattr int '
+    'isinstance iter len list map max min next ord pow range reversed round set slice sorted str '
+    'sum tuple zip AssertionError IndexError KeyError NotImplementedError RuntimeError '
+    'StopIteration TypeError ValueError'
 )
 _NUMPY = (
     'abs all any arange argmax argmin argsort array asarray clip concatenate cumsum dot empty '
@@ -248,24 +249,55 @@ class MadeCode:
         Returns what a reference to anything but a function, a class or a safe name refers to.
     steps : callable
         Is called for each step of a loop.
+    waits : bool
+        Whether functions that read values become generators (see `suspending`).
     """
 
-    def __init__(self, content: Mapping[str, Any], resolve: Callable[[Reference], Any], steps: Any):
+    def __init__(
+        self,
+        content: Mapping[str, Any],
+        resolve: Callable[[Reference], Any],
+        steps: Any,
+        waits: bool = False,
+    ):
         self._resolve, self._steps = resolve, steps
+        self._generators: set[Any] = set()
         self.classes = [_class_of(each) for each in _items(content, 'classes')]
-        self.functions = [self._function(each) for each in _items(content, 'functions')]
-        for function, data in zip(self.functions, content['functions']):
+        data = _items(content, 'functions')
+        bodies = [[_LoopCounter().visit(_node_of(one)) for one in each['body']] for each in data]
+        waiting = which_wait(content, bodies) if waits else set[int]()
+        self.functions: list[FunctionType] = []
+        for number, each in enumerate(data):
+            safe = frozenset([name for name, one in each['globals'].items()
+                              if one[0] not in ('function', 'part')
+                              or (one[0] == 'function' and one[1] not in waiting)])  # fmt: skip
+            body = Waits(safe).of(bodies[number]) if number in waiting else bodies[number]
+            self.functions.append(self._function(each, body))
+            if number in waiting:
+                self._generators.add(self.functions[-1].__code__)
+        self.generators = frozenset(self._generators)
+        for function, each in zip(self.functions, data):
             function.__globals__.update(
-                {name: self.value(each) for name, each in data['globals'].items()}
-            )
-            function.__defaults__ = tuple([self.value(each) for each in data['defaults']])
-        for cls, data in zip(self.classes, content['classes']):
-            for name, number in data['methods'].items():
-                setattr(cls, _method_name(name), self.functions[number])
-            for name, number in data['properties'].items():
-                setattr(cls, _method_name(name), property(self.functions[number]))
-            for name, each in data['attributes'].items():
-                setattr(cls, _method_name(name), self.value(each))
+                {name: self.value(one) for name, one in each['globals'].items()},
+                __finished=self._finished, __set=set,
+            )  # fmt: skip
+            function.__defaults__ = tuple([self.value(one) for one in each['defaults']])
+        for cls, each in zip(self.classes, content['classes']):
+            self._fill(cls, each)
+
+    def _finished(self, result: Any) -> Any:
+        return finished(result, self.generators)
+
+    def _fill(self, cls: Any, data: Mapping[str, Any]) -> None:
+        """Give a class its methods and attributes."""
+        for name, number in data['methods'].items():
+            setattr(cls, _method_name(name), self.functions[number])
+        for name, number in data['properties'].items():
+            setattr(cls, _method_name(name), property(self.functions[number]))
+        if data['is_tuple']:
+            cls.__new__.__defaults__ = tuple([self.value(each) for each in data['defaults']])
+        for name, each in data['attributes'].items():
+            setattr(cls, _method_name(name), self.value(each))
 
     def value(self, data: Any) -> Any:
         """Return what a reference in the manifest refers to."""
@@ -291,7 +323,7 @@ class MadeCode:
             return _IN_PLACE.get(what, found) if kind == 'python' else found
         return self._resolve(Reference(kind, what))
 
-    def _function(self, data: Mapping[str, Any]) -> FunctionType:
+    def _function(self, data: Mapping[str, Any], body: list[Any]) -> FunctionType:
         name, args = data['name'], data['args']
         for each in (name, *args):
             if not (isinstance(each, str) and each.isidentifier()):
@@ -300,7 +332,6 @@ class MadeCode:
             posonlyargs=[], args=[ast.arg(each) for each in args], kwonlyargs=[], kw_defaults=[],
             defaults=[],
         )  # fmt: skip
-        body = [_LoopCounter().visit(_node_of(each)) for each in data['body']]
         node: Any = ast.FunctionDef(name, arguments, body, [], lineno=1, col_offset=0)
         node.type_params = []
         module = ast.fix_missing_locations(ast.Module([node], []))

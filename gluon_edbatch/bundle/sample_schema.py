@@ -260,3 +260,37 @@ def json_of(value: Any, fields_of: Callable[[Any], Optional[Sequence[str]]]) -> 
         pairs = [[json_of(key, fields_of), json_of(each, fields_of)] for key, each in value.items()]
         return dict(pairs) if all([isinstance(key, str) for key, _ in pairs]) else pairs
     return [json_of(each, fields_of) for each in value]
+
+
+def json_of_result(result: Any) -> Any:
+    """Return what a model returns for a sample as JSON: objects have all their fields."""
+    if hasattr(result, 'asnumpy'):
+        result = result.asnumpy()
+    if isinstance(result, tuple) and hasattr(result, '_fields'):
+        return {name: json_of_result(each) for name, each in zip(result._fields, result)}
+    if isinstance(result, (list, tuple)):
+        return [json_of_result(each) for each in result]
+    if isinstance(result, dict):
+        return [[json_of_result(key), json_of_result(each)] for key, each in result.items()]
+    if isinstance(result, (np.ndarray, np.generic)):
+        return json_of_result(result.tolist())
+    if isinstance(result, float) and not math.isfinite(result):
+        return str(result)
+    if type(result) in _ATOMS:
+        return result
+    fields = {name: getattr(result, name) for name in getattr(type(result), '__slots__', ())}
+    fields.update(getattr(result, '__dict__', {}))
+    return {name: json_of_result(each) for name, each in sorted(fields.items())}
+
+
+def are_close(one: Any, other: Any) -> bool:
+    """Return whether two results in JSON are equal up to rounding."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            [are_close(one[name], other[name]) for name in one]
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(are_close, one, other))
+    if isinstance(one, float) and isinstance(other, (int, float)):
+        return bool(np.isclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True))
+    return one == other

@@ -1,16 +1,15 @@
 """Run whole models that ``gluon_edbatch.export`` wrote: their cells, functions and samples."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-import numpy as np
-
 from . import nd, scope
-from .branching.pytree import flatten
 from .bundle.cell_program import NotInNumPy
 from .bundle.exported_model import ExportedModel, modules_of
 from .bundle.manifest import read_bundle
+from .bundle.sample_schema import are_close, json_of_result
+from .bundle.suspending import finished
 from .cells import Cells, loaded_cells
 from .errors import BundleError, EdbError, RecordError
 from .schedule import Scheduler
@@ -18,7 +17,6 @@ from .scope import batching, forward
 
 KIND = 'model'
 _WHILE_READ = KeyError, TypeError, IndexError, ValueError, AttributeError, NotInNumPy
-_CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 
 
 class Model:
@@ -30,11 +28,13 @@ class Model:
         The model's cells, by their names.
     examples : list
         The samples that the model was exported with, as JSON.
+    evaluations : int
+        How many times the last list of samples was evaluated: more than once if values are read.
     """
 
     def __init__(self, folder: Path, content: dict[str, Any], cells: Cells, model: ExportedModel):
         self._folder, self._content, self._model = folder, content, model
-        self.cells, self.examples = cells, content['examples']
+        self.cells, self.examples, self.evaluations = cells, content['examples'], 0
 
     def __repr__(self) -> str:
         return f'<Model {self._folder}>'
@@ -66,36 +66,34 @@ class Model:
             self._model.read(sample, f'samples[{place}]') for place, sample in enumerate(samples)
         ]
         self._model.steps.again()
-        with batching(scheduler):
-            results = [self._model.net(*each) for each in given]
-            return forward(results)
+        with batching(scheduler) as scope:
+            results = forward(self._run(given))
+        self.evaluations = len(scope.schedules())
+        return results
+
+    def _run(self, samples: Sequence[tuple]) -> list[Any]:
+        """Return the results of all samples. Those that read values wait for each other."""
+        results = [finished(self._model.net(*each), self._model.generators) for each in samples]
+        waiting: dict[int, Any] = dict.fromkeys(range(len(results)))
+        while waiting:
+            for place, value in list(waiting.items()):
+                try:
+                    waiting[place] = results[place].send(value)
+                except StopIteration as stopped:
+                    results[place] = stopped.value
+                    del waiting[place]
+            waiting = dict(zip(waiting, forward(list(waiting.values()))))
+        return results
 
     def check(self) -> int:
         """Run the examples of the bundle, and return how many there are. Raise BundleError if a
         result differs from that of MXNet."""
         for place, (mine, wanted) in enumerate(zip(self(self.examples), self._content['results'])):
-            leaves: list[Any] = []
-            flatten(mine, np.ndarray, leaves)
-            others: list[Any] = []
-            _arrays_of(mine, wanted, others)
-            for one, other in zip(leaves, others):
-                if one.shape != other.shape or not np.allclose(
-                    one, other, equal_nan=True, **_CLOSE
-                ):
-                    raise BundleError(
-                        f'{self._folder}: examples[{place}] comes to another result than with '
-                        f'MXNet, up to {np.abs(one - other).max():.2g} apart'
-                    )
+            if not are_close(json_of_result(mine), wanted):
+                raise BundleError(
+                    f'{self._folder}: examples[{place}] comes to another result than with MXNet'
+                )
         return len(self.examples)
-
-
-def _arrays_of(like: Any, data: Any, found: list[np.ndarray]) -> None:
-    """Append the arrays of results in JSON, which are nested as `like`."""
-    if isinstance(like, (list, tuple)):
-        for one, other in zip(like, data):
-            _arrays_of(one, other, found)
-    elif isinstance(like, np.ndarray):
-        found.append(np.array(data, like.dtype))
 
 
 def load(folder: Union[str, Path], most_steps: Optional[int] = None) -> Model:
@@ -124,7 +122,7 @@ def load(folder: Union[str, Path], most_steps: Optional[int] = None) -> Model:
         cells, by_name = loaded_cells(bundle)
         arrays = [bundle.array(entry) for entry in bundle.content['arrays']]
         model = ExportedModel(
-            bundle.content, by_name.__getitem__, arrays, modules_of(scope, nd), most_steps
+            bundle.content, by_name.__getitem__, arrays, modules_of(scope, nd), most_steps, True
         )
         return Model(bundle.folder, bundle.content, cells, model)
     except (RecordError, *_WHILE_READ) as error:

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 
 import gluon_edbatch as edb
+from example.adaptive.task import AdaptiveTask
+from example.beam_search.beam import Search
+from example.beam_search.task import VowelTask
+from example.common.options import parse
 from example.lattice.data import Arc, Lattice
 from example.lattice.model import LatticeTagger
 from example.tagger.model import BiLSTMTagger
+from example.transition_parser.task import ParserTask
 from example.tree_lstm.model import SICKModel
 from example.tree_sst.model import MVRNN, TreeLSTM, TwoCellTreeLSTM
 from gluon_edbatch.bundle.manifest import NAME, _digest
 from tests.runtime import exported
 from tests.runtime import exported_models as models
 from tests.runtime.exported_models import Net, samples_of
+from tests.support import plain_examples
 from tests.support.runtime import import_runtime
 
 
@@ -109,6 +115,39 @@ def test_tagger(num_chars, runtime, tmp_path):
                          for word, chars in item]) for item in items]  # fmt: skip
     edb.export(model, samples, tmp_path / 'bundle')
     assert runtime.load(tmp_path / 'bundle').check() == 8
+
+
+READING = {
+    'parser': (ParserTask, plain_examples.Parser),
+    'beam search': (VowelTask, plain_examples.Writer),
+    'adaptive': (AdaptiveTask, plain_examples.Reader),
+}
+
+
+@pytest.mark.parametrize('name', READING)
+def test_samples_wait_where_they_read(name, runtime, tmp_path):
+    """The decisions are MXNet's, in as few evaluations as `net.batch` has."""
+    task_class, plain = READING[name]
+    task = task_class(parse(task_class, [])[0])
+    net, samples = task.build(), task.samples['train'][:10]
+    if task_class is VowelTask:
+        samples = [Search(word, task.options.beam, task.options.margin) for word in samples]
+    net.__class__ = plain
+    edb.export(net, samples, tmp_path / 'bundle')
+    model = runtime.load(tmp_path / 'bundle')
+    assert model.check() == 10
+    assert model.evaluations <= 40  # 10 samples with 10 to 60 reads each
+
+
+def test_comprehensions_that_wait(runtime, tmp_path):
+    """Reads within lists, sets, dicts and nested loops, and where nothing can wait."""
+    net = models.Comprehends()
+    net.initialize()
+    edb.export(net, [1, 2, 3, 5], tmp_path / 'bundle')
+    model = runtime.load(tmp_path / 'bundle')
+    assert model.check() == 4
+    codes = {code.co_name for code in model._model.generators}
+    assert codes == {'forward', '_score', '_again'}
 
 
 # --- samples in JSON ------------------------------------------------------------------------------

@@ -75,6 +75,12 @@ class Token(NamedTuple):
     chars: list[int]
 
 
+class Sentence(NamedTuple):
+    """A sentence as the tagger takes it."""
+
+    tokens: list[Token]
+
+
 class Case(NamedTuple):
     """A model, its samples as JSON, and how a sample runs on it.
 
@@ -90,6 +96,8 @@ class Case(NamedTuple):
         On the net or its cells, with a sample and the settings.
     batch : int
         Samples of a minibatch.
+    arguments : callable
+        Of the whole model, for a sample.
     """
 
     make: Callable[..., Any]
@@ -97,6 +105,7 @@ class Case(NamedTuple):
     parse: Callable[[Any], Any]
     run: Callable[..., Any]
     batch: int
+    arguments: Callable[[Any], tuple] = lambda sample: (sample,)
 
 
 # --- what needs MXNet ---------------------------------------------------------------------------
@@ -211,6 +220,7 @@ CASES: dict[str, Case] = {
         lambda item: list(map(tree_of, item)),
         lambda model, pair, sizes: relatedness(model, *pair),
         256,
+        tuple,
     ),
     'sst': Case(make_sst, build_sst, tree_of, lambda model, tree, sizes: classes(model, tree), 64),
     'lattice': Case(
@@ -226,6 +236,7 @@ CASES: dict[str, Case] = {
         lambda item: [Token(*each) for each in item],
         run_tagger,
         64,
+        lambda tokens: (Sentence(tokens),),
     ),
 }
 
@@ -260,6 +271,8 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
             for sample in parsed:
                 case.run(net, sample, sizes)
         edb.export_cells(net, scope, target / 'bundle')
+        few = [case.arguments(sample) for sample in parsed[: case.batch]]
+        edb.export(net, few, target / 'model', unpack=True)
         net.save_parameters(str(target / 'net.params'))
         np.save(target / 'expected.npy', np.concatenate(found), allow_pickle=False)
         facts = {'samples': samples, 'sizes': sizes, 'batches': batches}
@@ -344,6 +357,7 @@ def check(folder: Path) -> int:
                 most = max(most, float(np.abs(found - expected[row : row + len(found)]).max()))
                 row += len(found)
         most = max(most, apart_outside(case, model, samples, facts['sizes'], expected))
+        edb.load(folder / name / 'model').check()
         right = row == len(expected) and most <= 1e-5 and batches == facts['batches']
         failed += not right
         print(

@@ -181,3 +181,29 @@ class Endless(Broken):
         while x < 5:
             x = x + 0
         return self.embed(x)
+
+
+class Comprehends(Broken):
+    """Read values in comprehensions, in functions, and in those that are handed on."""
+
+    def forward(self, x):
+        values = [self.embed(each) for each in range(x)]
+        numbers = [value.asnumpy() for value in values]
+        scores = {place: self._score(value) for place, value in enumerate(values) if place != 1}
+        kinds = {round(self._again(value), 3) for value in values for _ in range(2)}
+        rows = [[self._score(value) + place for value in values[:place]] for place in range(x)]
+        order = sorted(range(x), key=lambda place: float(values[place].asnumpy()[0, 0]))
+        total = sum(self._handed_on(value) for value in values)
+        lists = list(map(self._handed_on, values))
+        if self._score(values[-1]) > 0 and self._score(values[0]) > -9:
+            order.append(x)
+        return numbers, sorted(scores.items()), sorted(kinds), rows, order, total, lists
+
+    def _score(self, value):
+        return float(value.asnumpy().sum())
+
+    def _again(self, value):
+        return self._score(value) if value is not None else 0.0
+
+    def _handed_on(self, value):
+        return float(value.asnumpy()[0, 1])
