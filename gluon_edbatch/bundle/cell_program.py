@@ -36,6 +36,8 @@ from .numpy_steps import (
 
 Entry = tuple[int, int]
 INPUT = 'edb_input'
+_MOST_OUTPUTS = 1 << 12
+_BY_AXIS = 'slice_axis', 'Concat'  # of each value, along an axis behind that of values
 
 
 class NotInNumPy(Exception):
@@ -282,6 +284,8 @@ class CellProgram:
 
     def _parts(self, index: int, node: CellNode, function: Callable, source: int) -> None:
         slots = []
+        if node.attrs['num_outputs'] > _MOST_OUTPUTS:
+            raise NotInNumPy(f'an operator with {node.attrs["num_outputs"]} outputs')
         for output in range(node.attrs['num_outputs']):
             slots.append(self._slot((index, output)))
             if node.inputs[0] in self._owned and self._reads[node.inputs[0]] == 1:
@@ -322,6 +326,13 @@ class CellProgram:
                 is_long, step = False, summed_products(sources, slot)
             else:
                 raise NotInNumPy('batch_dot that makes a ragged axis 2')
+        elif (
+            node.op in _BY_AXIS and attrs.get('axis', attrs.get('dim')) not in (0, 1) and all(long)
+        ):
+            moved = {name: attrs[name] - (attrs[name] > 0) for name in ('axis', 'dim')
+                     if name in attrs}  # fmt: skip
+            function = OPERATORS[node.op].make({**attrs, **moved})
+            step = one_step(function, sources, slot, None, None)
         elif node.op == 'SequenceMask' and attrs.get('axis') == 1 and long == [True, False]:
             step = masked(sources, slot, float(attrs.get('value', 0)))
         else:

@@ -6,7 +6,7 @@ from typing import Any, Optional
 from ..errors import BundleError, RecordError
 from ..short_repr import brief
 from .functions import MadeCode, Namespace, Reference, Steps
-from .sample_schema import SampleReader
+from .sample_reader import SampleReader
 
 _OPERATORS = 'array concat full ones relu sigmoid tanh zeros'
 
@@ -95,22 +95,21 @@ class ExportedModel:
                 vars(part)[name] = made.value(each)
         self.net = made.value(content['net'])
         kinds = {int(number): each for number, each in content['fields'].items()}
-        self._reader, self.arguments = SampleReader(kinds, made.classes), content['arguments']
+        reader = SampleReader(kinds, made.classes)
+        self._readers = [reader.reader(kind) for kind in content['arguments']]
         self.generators = made.generators
 
     def read(self, sample: Any, path: str) -> tuple:
         """Return the arguments of the model for a sample: JSON, or objects with its fields. A model
         of several arguments takes a list or tuple of them."""
-        given = [sample] if len(self.arguments) == 1 else sample
-        if not isinstance(given, (list, tuple)) or len(given) != len(self.arguments):
+        if len(self._readers) == 1:
+            return (self._readers[0](sample, path),)
+        if not isinstance(sample, (list, tuple)) or len(sample) != len(self._readers):
             raise RecordError(
-                f'{path} must be a list of {len(self.arguments)} arguments, not {brief(sample)}'
+                f'{path} must be a list of {len(self._readers)} arguments, not {brief(sample)}'
             )
-        paths = [path if given[0] is sample else f'{path}[{place}]' for place in range(len(given))]
-        try:
-            return tuple(map(self._reader.read, self.arguments, given, paths))
-        except RecursionError:
-            raise RecordError(f'{path} is nested too deeply') from None
+        named = zip(self._readers, sample, range(len(sample)))
+        return tuple([read(each, f'{path}[{place}]') for read, each, place in named])
 
     def _resolve(self, reference: Reference) -> Any:
         kind, what = reference

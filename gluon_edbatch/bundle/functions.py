@@ -11,6 +11,7 @@ neither files nor the interpreter. Loops count their steps.
 import ast
 import builtins
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -336,7 +337,9 @@ class MadeCode:
         node.type_params = []
         module = ast.fix_missing_locations(ast.Module([node], []))
         try:
-            code = compile(module, f'<{data["file"]}>', 'exec', 0, True)
+            with warnings.catch_warnings():
+                warnings.simplefilter('ignore', SyntaxWarning)
+                code = compile(module, f'<{data["file"]}>', 'exec', 0, True)
         except (TypeError, ValueError, SyntaxError, RecursionError) as error:
             raise BundleError(f'the function {name} of the bundle is none: {error}') from None
         names: dict[str, Any] = {'__builtins__': {}, '__step': self._steps}

@@ -1,4 +1,4 @@
-"""What samples of an exported model look like, and samples from JSON. Needs NumPy only.
+"""What samples of an exported model look like. Needs NumPy only.
 
 A kind is ``int``, ``float``, ``str``, ``bool`` or ``none``, or an object with one key:
 ``{"list": K}``, ``{"tuple": [K, ...]}``, ``{"dict": [K, V]}``, ``{"array": [dtype, axes]}``,
@@ -10,18 +10,17 @@ are no texts is a list of pairs.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import numpy as np
 
-from ..errors import BundleError, RecordError
+from ..errors import BundleError
 from ..short_repr import brief
 
-_ATOMS: dict[type, str] = {
+ATOMS: dict[type, str] = {
     bool: 'bool', int: 'int', float: 'float', str: 'str', type(None): 'none',
 }  # fmt: skip
-_MOST_DEPTH = 400
 Kind = Any
 
 
@@ -37,7 +36,7 @@ class SchemaBuilder:
         """Return the kind of a value; raise BundleError if it has none."""
         if isinstance(value, np.generic):
             value = value.item()
-        atom = _ATOMS.get(type(value))
+        atom = ATOMS.get(type(value))
         if atom is not None:
             return atom
         if isinstance(value, np.ndarray):
@@ -114,124 +113,6 @@ def _alike(one: Kind, other: Kind) -> bool:
     )  # fmt: skip
 
 
-class SampleReader:
-    """Make samples from JSON, or from objects with the same fields.
-
-    Parameters
-    ----------
-    kinds : dict
-        By the number of a class, the kinds of its fields.
-    classes : list of type
-    """
-
-    def __init__(self, kinds: Mapping[int, Mapping[str, Kind]], classes: Sequence[type]):
-        self._kinds, self._classes = kinds, classes
-
-    def read(self, kind: Kind, data: Any, path: str = 'sample', depth: int = 0) -> Any:
-        """Return a sample; raise RecordError, which names the field, if it is of another kind."""
-        if depth > _MOST_DEPTH:
-            raise RecordError(f'{brief(path)} is nested more than {_MOST_DEPTH} levels deep')
-        if isinstance(kind, str):
-            return _atom(kind, data, path)
-        if kind is None:
-            raise RecordError(f'{path}: the lists of the exported samples were empty here')
-        ((name, of),) = kind.items()
-        if name == 'any':
-            fitting = [each for each in of if self._fits(each, data)]
-            if not fitting:
-                raise RecordError(f'{path} must be {shown(kind)}, not {brief(data)}')
-            return self.read(fitting[0], data, path, depth + 1)
-        if name == 'array':
-            return _array(of, data, path)
-        if not self._fits(kind, data):
-            raise RecordError(f'{path} must be {shown(kind)}, not {brief(data)}')
-        if name == 'list':
-            return [self.read(of, each, f'{path}[{place}]', depth + 1)
-                    for place, each in enumerate(data)]  # fmt: skip
-        if name == 'tuple':
-            return tuple([self.read(each, item, f'{path}[{place}]', depth + 1)
-                          for place, (each, item) in enumerate(zip(of, data))])  # fmt: skip
-        if name == 'dict':
-            pairs = data.items() if isinstance(data, dict) else data
-            return {self.read(of[0], key, f'{path} (a key)', depth + 1):
-                    self.read(of[1], value, f'{path}[{brief(key)}]', depth + 1)
-                    for key, value in pairs}  # fmt: skip
-        return self._thing(of, data, path, depth)
-
-    def _thing(self, number: int, data: Any, path: str, depth: int) -> Any:
-        cls, found = self._classes[number], {}
-        for name, kind in self._kinds[number].items():
-            if isinstance(data, dict):
-                if name not in data:
-                    raise RecordError(f'{path} has no field {name!r}, which {cls.__name__} needs')
-                value = data[name]
-            else:
-                try:
-                    value = getattr(data, name)
-                except AttributeError:
-                    raise RecordError(
-                        f'{path} has no attribute {name!r}, which {cls.__name__} needs'
-                    ) from None
-            found[name] = self.read(kind, value, f'{path}.{name}', depth + 1)
-        if issubclass(cls, tuple):
-            return cls(**{each: found.get(each) for each in cls._fields})  # type: ignore
-        made = cls.__new__(cls)
-        vars(made).update(found)
-        return made
-
-    def _fits(self, kind: Kind, data: Any) -> bool:
-        """Return whether data may be of a kind, by its outermost level."""
-        if isinstance(kind, str):
-            if kind == 'float':
-                return type(data) in (int, float) or isinstance(data, np.floating)
-            if kind == 'int':
-                return type(data) is int or isinstance(data, np.integer)
-            return _ATOMS.get(type(data)) == kind
-        ((name, of),) = kind.items()
-        if name == 'tuple':
-            return isinstance(data, (list, tuple)) and len(data) == len(of)
-        if name == 'list':
-            return isinstance(data, (list, tuple))
-        if name == 'array':
-            return isinstance(data, (list, np.ndarray))
-        if name == 'dict':
-            return isinstance(data, dict) or (
-                isinstance(data, list)
-                and all([isinstance(each, (list, tuple)) and len(each) == 2 for each in data])
-            )
-        fields = self._kinds[of]
-        if isinstance(data, dict):
-            return set(fields) <= set(data)
-        return not isinstance(data, (int, float, str, list, type(None))) and all(
-            [hasattr(data, each) for each in fields]
-        )
-
-
-def _atom(kind: str, data: Any, path: str) -> Any:
-    if isinstance(data, np.generic):
-        data = data.item()
-    if kind == 'float' and type(data) is int:
-        try:
-            data = float(data)
-        except OverflowError:
-            raise RecordError(f'{path} is too large') from None
-    if _ATOMS.get(type(data)) != kind:
-        raise RecordError(f'{path} must be {shown(kind)}, not {brief(data)}')
-    if kind == 'float' and not math.isfinite(data):
-        raise RecordError(f'{path} is {data}')
-    return data
-
-
-def _array(of: Sequence[Any], data: Any, path: str) -> np.ndarray:
-    try:
-        array = np.array(data, of[0])
-    except (TypeError, ValueError, OverflowError) as error:
-        raise RecordError(f'{path} is no array of {of[0]}: {brief(str(error))}') from None
-    if array.ndim != of[1]:
-        raise RecordError(f'{path} has {array.ndim} axes, and must have {of[1]}')
-    return array
-
-
 def shown(kind: Kind) -> str:
     """Return a kind for a message."""
     if isinstance(kind, str):
@@ -250,7 +131,7 @@ def json_of(value: Any, fields_of: Callable[[Any], Optional[Sequence[str]]]) -> 
     """Return a sample as JSON. `fields_of` returns the fields of an object of the user's class."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    if type(value) in _ATOMS:
+    if type(value) in ATOMS:
         return value
     names = fields_of(value)
     if names is not None:
@@ -276,7 +157,7 @@ def json_of_result(result: Any) -> Any:
         return json_of_result(result.tolist())
     if isinstance(result, float) and not math.isfinite(result):
         return str(result)
-    if type(result) in _ATOMS:
+    if type(result) in ATOMS:
         return result
     fields = {name: getattr(result, name) for name in getattr(type(result), '__slots__', ())}
     fields.update(getattr(result, '__dict__', {}))

@@ -18,6 +18,9 @@ from .schedule.policy import policy_of
 from .short_repr import brief
 
 KIND = 'cells'
+WHILE_READ = (  # what a manifest that does not make sense comes to
+    KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, NotInNumPy,
+)  # fmt: skip
 
 
 class BundledCell(Cell):
@@ -169,7 +172,7 @@ def load_cells(folder: Union[str, Path]) -> Cells:
     bundle = read_bundle(folder, KIND)
     try:
         return loaded_cells(bundle)[0]
-    except (KeyError, TypeError, IndexError, ValueError, NotInNumPy) as error:
+    except WHILE_READ as error:
         if isinstance(error, BundleError):
             raise
         raise BundleError(

@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from . import nd, scope
-from .bundle.cell_program import NotInNumPy
 from .bundle.exported_model import ExportedModel, modules_of
 from .bundle.manifest import read_bundle
 from .bundle.sample_schema import are_close, json_of_result
 from .bundle.suspending import finished
-from .cells import Cells, loaded_cells
+from .cells import WHILE_READ, Cells, loaded_cells
 from .errors import BundleError, EdbError, RecordError
 from .schedule import Scheduler
 from .scope import batching, forward
 
 KIND = 'model'
-_WHILE_READ = KeyError, TypeError, IndexError, ValueError, AttributeError, NotInNumPy
 
 
 class Model:
@@ -125,7 +123,7 @@ def load(folder: Union[str, Path], most_steps: Optional[int] = None) -> Model:
             bundle.content, by_name.__getitem__, arrays, modules_of(scope, nd), most_steps, True
         )
         return Model(bundle.folder, bundle.content, cells, model)
-    except (RecordError, *_WHILE_READ) as error:
+    except (RecordError, *WHILE_READ) as error:
         if isinstance(error, EdbError):
             raise
         raise BundleError(

@@ -12,6 +12,8 @@ from example.adaptive.task import AdaptiveTask
 from example.beam_search.beam import Search
 from example.beam_search.task import VowelTask
 from example.common.options import parse
+from example.graph_attention.data import Graph
+from example.graph_attention.model import GraphTagger
 from example.lattice.data import Arc, Lattice
 from example.lattice.model import LatticeTagger
 from example.tagger.model import BiLSTMTagger
@@ -115,6 +117,20 @@ def test_tagger(num_chars, runtime, tmp_path):
                          for word, chars in item]) for item in items]  # fmt: skip
     edb.export(model, samples, tmp_path / 'bundle')
     assert runtime.load(tmp_path / 'bundle').check() == 8
+
+
+@pytest.mark.parametrize('kind', ('sum', 'max', 'attention'))
+def test_graphs(kind, runtime, tmp_path):
+    model = GraphTagger(kind, 20, 3, 8, 8, 2, 2)
+    model.initialize()
+    rng = np.random.RandomState(5)
+    samples = []
+    for _ in range(6):
+        count = rng.randint(2, 6)
+        heads = [count if not place else int(rng.randint(place)) for place in range(count)]
+        samples.append(Graph(rng.randint(0, 20, count).tolist(), heads, [0] * count))
+    edb.export(model, samples, tmp_path / 'bundle')
+    assert runtime.load(tmp_path / 'bundle').check() == 6
 
 
 READING = {
