@@ -4,6 +4,7 @@ import ast
 import builtins
 import inspect
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Optional, Union
@@ -27,6 +28,7 @@ from . import functional
 from . import nd as operators
 from .export import cells_content
 from .scope import DEFAULT_SCHEDULER, batching
+from .suspended import Suspension
 
 KIND = 'model'
 _MODULES = {
@@ -86,9 +88,8 @@ def export(
     arguments = [tuple(sample) if unpack else (sample,) for sample in samples]
     if not arguments or len({len(each) for each in arguments}) != 1:
         raise BundleError('export() needs samples, which have equally many arguments')
-    with batching(scheduler) as scope:
-        results = [net(*each) for each in arguments]
-    results = functional.forward(results)
+    with batching(scheduler) as scope:  # on copies, as the code may write to samples
+        functional.forward([net(*each) for each in deepcopy(arguments)])
     names = names_of_blocks(net)
     with BundleWriter(folder, KIND) as bundle:
         content = cells_content(net, scope, bundle)
@@ -100,9 +101,11 @@ def export(
         read = ExportedModel(model, blocks.__getitem__, code.arrays, _HOST)
         given = [code.as_json(each) for each in arguments]
         given = [each[0] if len(each) == 1 else each for each in given]
-        wanted = list(map(json_of_result, results))
+        with batching(scheduler):  # again: from the state that was written
+            results = [net(*each) for each in deepcopy(arguments)]
+        wanted = list(map(json_of_result, functional.forward(results)))
         _compare(read, given, wanted)
-        content.update(model, examples=given, results=wanted)
+        content.update(model, examples=given, results=wanted, waits=_may_wait(net, arguments))
         bundle.content.update(content)
     return Path(folder)
 
@@ -120,6 +123,13 @@ def _compare(model: ExportedModel, given: Sequence[Any], wanted: Sequence[Any]) 
             )
 
 
+def _may_wait(net: gluon.Block, samples: Sequence[tuple]) -> bool:
+    """Return whether samples may take turns where they read values: no other could see it."""
+    suspension = Suspension(net, samples)
+    suspension._decide()
+    return not suspension.why
+
+
 class _Code:
     """Collect the functions, classes and blocks that a model's code reaches, as data."""
 
@@ -133,6 +143,9 @@ class _Code:
         self._net, self._names, self._cells, self._bundle = net, names, cells, bundle
         self.arrays: list[np.ndarray] = []
         self._array_entries: list[dict[str, Any]] = []
+        self._numbers_of_arrays: dict[int, int] = {}  # by id
+        self._containers: dict[int, int] = {}  # numbers of lists and dicts, by id
+        self._container_data: list[list[Any]] = []
         self._functions: list[Any] = []
         self._numbers: dict[int, int] = {}  # of functions, by id of the code and first default
         self._waiting: list[tuple[int, FunctionType]] = []
@@ -163,6 +176,7 @@ class _Code:
         return {
             'functions': self._functions, 'classes': self._class_data, 'parts': self._part_data,
             'net': net, 'arguments': kinds, 'arrays': self._array_entries,
+            'containers': self._container_data,
             'fields': {str(number): each for number, each in schema.fields.items()},
         }  # fmt: skip
 
@@ -227,6 +241,8 @@ class _Code:
         for part in body:
             for each in _without_annotations(part):
                 where = str(site._replace(line=getattr(each, 'lineno', site.line)))
+                if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Attribute):
+                    self._mentioned.add(each.target.attr)
                 if isinstance(each, ast.Attribute):
                     if isinstance(each.ctx, ast.Load):
                         self._mentioned.add(each.attr)
@@ -301,21 +317,36 @@ class _Code:
             return ['class', self._class(value, where)]
         if isinstance(value, (np.ndarray, np.generic, NDArray, float)):
             array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
-            return ['array', self._array(array)]
-        if type(value) in (list, tuple):
-            return [type(value).__name__, [self._value(each, where) for each in value]]
-        if type(value) is dict:
-            pairs = [[self._value(key, where), self._value(each, where)]
-                     for key, each in value.items()]  # fmt: skip
-            return ['dict', pairs]
+            return ['array', self._array(value, array)]
+        if type(value) is tuple:
+            return ['tuple', [self._value(each, where) for each in value]]
+        if type(value) in (list, dict):
+            return ['container', self._container(value, where)]
         raise BundleError(f'{where}: {brief(value)} cannot be exported')
 
-    def _array(self, array: np.ndarray) -> int:
+    def _container(self, value: Any, where: str) -> int:
+        """Return the number of a list or dict, of which all who refer to it see changes."""
+        number = self._containers.get(id(value))
+        if number is None:
+            number = self._containers[id(value)] = len(self._container_data)
+            self._kept.append(value)
+            data: list[Any] = [type(value).__name__, []]
+            self._container_data.append(data)
+            if isinstance(value, list):
+                data[1] += [self._value(each, where) for each in value]
+            else:
+                data[1] += [[self._value(one, where) for one in pair] for pair in value.items()]
+        return number
+
+    def _array(self, value: Any, array: np.ndarray) -> int:
         if array.dtype.kind not in 'biuf':
             raise BundleError(f'an array of {array.dtype} cannot be exported')
-        number = len(self.arrays)
-        self.arrays.append(array)
-        self._array_entries.append(self._bundle.add_array(f'array{number}.npy', array))
+        number = self._numbers_of_arrays.get(id(value))
+        if number is None:
+            number = self._numbers_of_arrays[id(value)] = len(self.arrays)
+            self._kept.append(value)
+            self.arrays.append(array.copy())  # the model's code may write to it
+            self._array_entries.append(self._bundle.add_array(f'array{number}.npy', array))
         return number
 
     def _block(self, block: gluon.Block, where: str) -> list[Any]:

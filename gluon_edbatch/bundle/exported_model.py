@@ -58,7 +58,9 @@ class ExportedModel:
     Parameters
     ----------
     content : dict
-        Of the manifest: ``functions``, ``classes``, ``parts``, ``net``, ``arguments``, ``fields``.
+        Of the manifest: ``functions``, ``classes``, ``parts``, ``net``, ``arguments``, ``fields``,
+        and ``waits``: whether samples may wait where they read (see `suspending`). `net` returns a
+        generator then, if its code is among `generators`.
     cell_of : callable
         Returns the cell of a name.
     arrays : list of numpy.ndarray
@@ -66,9 +68,6 @@ class ExportedModel:
         Names that functions may use of modules of the host, by the module.
     most_steps : int, optional
         Of loops, for one list of samples.
-    waits : bool
-        Whether functions that read values become generators (see `suspending`): `net` returns one
-        then, if its `code` is among `generators`.
     """
 
     def __init__(
@@ -78,13 +77,12 @@ class ExportedModel:
         arrays: Sequence[Any],
         modules: Mapping[str, Mapping[str, Any]],
         most_steps: Optional[int] = None,
-        waits: bool = False,
     ):
         self.steps = Steps() if most_steps is None else Steps(most_steps)
         self._cell_of, self._arrays, self._modules = cell_of, arrays, modules
         self._parts: list[Any] = []
         self._content = content
-        made = MadeCode(content, self._resolve, self.steps, waits)
+        made = MadeCode(content, self._resolve, self.steps, content.get('waits') is True)
         for entry in content['parts']:
             cls = made.classes[entry['class']]
             self._parts.append(type(cls.__name__, (cls, ModelPart), {})())

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import BundleError
 from ..short_repr import brief
-from .suspending import Waits, finished, which_wait
+from .suspending import Waits, finished, scalar_of, which_wait
 
 _NODES = (
     'Assign AugAssign For While If Return Break Continue Pass Expr Assert Raise Delete Constant '
@@ -263,6 +263,8 @@ class MadeCode:
     ):
         self._resolve, self._steps = resolve, steps
         self._generators: set[Any] = set()
+        self._containers: dict[int, Any] = {}
+        self._container_data = _items(content, 'containers')
         self.classes = [_class_of(each) for each in _items(content, 'classes')]
         data = _items(content, 'functions')
         bodies = [[_LoopCounter().visit(_node_of(one)) for one in each['body']] for each in data]
@@ -280,7 +282,7 @@ class MadeCode:
         for function, each in zip(self.functions, data):
             function.__globals__.update(
                 {name: self.value(one) for name, one in each['globals'].items()},
-                __finished=self._finished, __set=set,
+                __finished=self._finished, __set=set, __scalar=scalar_of,
             )  # fmt: skip
             function.__defaults__ = tuple([self.value(one) for one in each['defaults']])
         for cls, each in zip(self.classes, content['classes']):
@@ -311,11 +313,10 @@ class MadeCode:
             if isinstance(what, (dict, list)):
                 raise BundleError(f'{brief(what)} in the manifest is no constant')
             return what
-        if kind == 'list' or kind == 'tuple':
-            items = [self.value(each) for each in what]
-            return items if kind == 'list' else tuple(items)
-        if kind == 'dict':
-            return {self.value(key): self.value(value) for key, value in what}
+        if kind == 'tuple':
+            return tuple([self.value(each) for each in what])
+        if kind == 'container':
+            return self._container(what)
         if kind == 'module':
             names = SAFE[what] if what in SAFE else self._resolve(Reference(kind, what))
             return Namespace(what, names)
@@ -323,6 +324,17 @@ class MadeCode:
             found = SAFE[kind][what]
             return _IN_PLACE.get(what, found) if kind == 'python' else found
         return self._resolve(Reference(kind, what))
+
+    def _container(self, number: int) -> Any:
+        """Return a list or dict, the same for all who refer to it."""
+        if number not in self._containers:
+            kind, items = self._container_data[number]
+            made: Any = self._containers.setdefault(number, [] if kind == 'list' else {})
+            if kind == 'list':
+                made.extend(map(self.value, items))
+            else:
+                made.update({self.value(key): self.value(each) for key, each in items})
+        return self._containers[number]
 
     def _function(self, data: Mapping[str, Any], body: list[Any]) -> FunctionType:
         name, args = data['name'], data['args']

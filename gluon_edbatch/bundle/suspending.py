@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import GeneratorType
 from typing import Any
 
-_READS = {'asnumpy': '', 'asscalar': 'item'}
+import numpy as np
+
+_READS = {'asnumpy': '', 'asscalar': '__scalar'}
 _LATER = ast.Lambda, ast.GeneratorExp  # run when others say so
 _COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp
 
@@ -20,6 +22,13 @@ def finished(result: Any, codes: frozenset) -> Any:
     if isinstance(result, GeneratorType) and result.gi_code in codes:
         result = yield from result
     return result
+
+
+def scalar_of(array: np.ndarray) -> Any:
+    """Return what MXNet's ``asscalar`` makes of an array: only of one axis a number."""
+    if array.size != 1:
+        raise ValueError('The current array is not a scalar')
+    return array[0] if array.ndim == 1 else array
 
 
 def which_wait(content: Mapping[str, Any], bodies: Sequence[list[ast.stmt]]) -> set[int]:
@@ -132,7 +141,7 @@ class Waits(ast.NodeTransformer):
             read: ast.expr = ast.Yield(function.value)
             name = _READS[function.attr]
             if name:
-                read = ast.Call(ast.Attribute(read, name, ast.Load()), [], [])
+                read = ast.Call(ast.Name(name, ast.Load()), [read], [])
             return ast.copy_location(read, node)
         if isinstance(function, ast.Name) and function.id in self._safe:
             return node

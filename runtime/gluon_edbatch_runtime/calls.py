@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from .bundle.suspending import scalar_of
 from .recorded_columns import Ints
 
 CURRENT: ContextVar = ContextVar('gluon_edbatch_runtime', default=None)
@@ -67,6 +68,10 @@ class Value:
     def asnumpy(self) -> np.ndarray:
         """Return the numbers; if they are not computed, run all that the scope has recorded."""
         return self.log.read(self)
+
+    def asscalar(self) -> Any:
+        """Return the only number of a value, as MXNet does: an array if it has several axes."""
+        return scalar_of(self.asnumpy())
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
         array = self.asnumpy()

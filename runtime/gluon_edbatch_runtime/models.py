@@ -120,7 +120,7 @@ def load(folder: Union[str, Path], most_steps: Optional[int] = None) -> Model:
         cells, by_name = loaded_cells(bundle)
         arrays = [bundle.array(entry) for entry in bundle.content['arrays']]
         model = ExportedModel(
-            bundle.content, by_name.__getitem__, arrays, modules_of(scope, nd), most_steps, True
+            bundle.content, by_name.__getitem__, arrays, modules_of(scope, nd), most_steps
         )
         return Model(bundle.folder, bundle.content, cells, model)
     except (RecordError, *WHILE_READ) as error:

@@ -21,6 +21,7 @@ from example.transition_parser.task import ParserTask
 from example.tree_lstm.model import SICKModel
 from example.tree_sst.model import MVRNN, TreeLSTM, TwoCellTreeLSTM
 from gluon_edbatch.bundle.manifest import NAME, _digest
+from tests.fuzz import walk_exports
 from tests.runtime import exported
 from tests.runtime import exported_models as models
 from tests.runtime.exported_models import Net, samples_of
@@ -164,6 +165,21 @@ def test_comprehensions_that_wait(runtime, tmp_path):
     assert model.check() == 4
     codes = {code.co_name for code in model._model.generators}
     assert codes == {'forward', '_score', '_again'}
+
+
+def test_samples_do_not_wait_where_others_could_see_it(runtime, tmp_path):
+    """What samples share is written in their order."""
+    net = models.Counts()
+    net.initialize()
+    edb.export(net, [1, 2], tmp_path / 'bundle')
+    model = runtime.load(tmp_path / 'bundle')
+    before = len(model([3])[0][1])
+    found = [order for _, order in model([4, 5, 6])]
+    assert found[-1][before:] == [4, -4, 5, -5, 6, -6]
+
+
+def test_random_models():
+    assert walk_exports.main(['--cases', '30', '--seed', '11']) == 0
 
 
 # --- samples in JSON ------------------------------------------------------------------------------
