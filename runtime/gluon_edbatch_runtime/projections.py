@@ -139,6 +139,8 @@ def _looked_up(values, tables, calls: Calls, kinds: np.ndarray):
     source = kinds[makers[0]]
     if not tables[source] or (kinds[makers] != source).any():
         return None
+    if (calls.outputs[makers] != values).any():  # an earlier evaluation computed some of them
+        return None
     given = calls.args[calls.offsets[makers]]
     return None if given.max() >= 0 else (source, given)
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from typing import NamedTuple
 
+import mxnet as mx
 import numpy as np
 import pytest
 
@@ -176,6 +177,14 @@ def test_samples_do_not_wait_where_others_could_see_it(runtime, tmp_path):
     before = len(model([3])[0][1])
     found = [order for _, order in model([4, 5, 6])]
     assert found[-1][before:] == [4, -4, 5, -5, 6, -6]
+
+
+def test_words_that_wait_are_not_taken_for_what_is_computed(runtime, tmp_path):
+    """A word that an evaluation did not need waits, and a computed value was recorded after it."""
+    net = models.Unneeded()
+    net.initialize(mx.init.Normal(1))
+    edb.export(net, [1, 2, 3], tmp_path / 'bundle')
+    assert runtime.load(tmp_path / 'bundle').check() == 3
 
 
 def test_random_models():

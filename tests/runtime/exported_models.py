@@ -222,3 +222,21 @@ class Counts(Broken):
         number = float(value.asnumpy().sum())
         self.order.append(-x)
         return number, list(self.order)
+
+
+class Unneeded(Broken):
+    """Look up a word that nothing needs before a value is read."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.cell = gluon.nn.Dense(4, in_units=4, activation='tanh')
+
+    def forward(self, x):
+        _ = self.embed(0)
+        h = self.cell(self.embed(x))
+        first = self.unused(h).asnumpy()
+        return first.tolist(), list(map(self._read_in_place, [self.cell(h)]))
+
+    def _read_in_place(self, value):  # it is handed on, and so runs all that waits
+        return value.asnumpy().tolist()
