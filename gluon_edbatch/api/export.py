@@ -13,7 +13,6 @@ from mxnet.ndarray import CachedOp
 
 from ..bundle.cell_program import CellProgram, NotInNumPy
 from ..bundle.manifest import BundleWriter
-from ..bundle.numpy_operators import OUTSIDE_OF_CELLS
 from ..bundle.numpy_steps import Segments
 from ..errors import BundleError
 from ..mx.blocks import names_of_blocks
@@ -21,6 +20,7 @@ from ..mx.modes import modes
 from ..ops.attrs import Attrs
 from ..record.hooks import suspended
 from ..record.recording import Recording
+from ..record.sites import site_at
 from ..schedule import FSMScheduler, Scheduler
 from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.node_type import Kind, NodeType, used_only
@@ -113,38 +113,48 @@ def _called(
 ) -> dict[NodeType, list[gluon.Block]]:
     """Return the types that were called, by their serials, each with its cells."""
     blocks_of: dict[NodeType, list[gluon.Block]] = {}
-    used = set(recording.node_forms.since(0).tolist())
+    nodes = recording.node_forms.since(0).tolist()
+    first = {form: node for node, form in reversed(list(enumerate(nodes)))}
     for form in recording.forms:
         kind, block = form.node_type, form.block
-        if form.index not in used or (block is None and _is_known_there(kind)):
+        if form.index not in first:
             continue
+        node = first[form.index]
+        site = site_at(recording.node_codes[node], recording.node_instructions[node])
         if block is None:
-            raise BundleError(
-                f'{kind} is an operator that was called outside of cells: put it into the '
-                'hybrid_forward of a HybridBlock'
-            )
+            why = _why_not_there(kind)
+            if why:
+                raise BundleError(
+                    f'{site}: {kind} is an operator outside of cells, which is not there without '
+                    f'MXNet ({why}): put it into the hybrid_forward of a HybridBlock'
+                )
+            continue
         if block not in names:
-            raise BundleError(f'{kind}: the block is not in the model that is exported')
-        _check(kind)
+            raise BundleError(f'{site}: {kind}: the block is not in the model that is exported')
+        try:
+            _check(kind)
+        except BundleError as error:
+            raise BundleError(f'{site}: {error}') from None
         blocks = blocks_of.setdefault(kind, [])
         if block not in blocks:
             blocks.append(block)
     return dict(sorted(blocks_of.items(), key=lambda found: found[0].serial))
 
 
-def _is_known_there(kind: NodeType) -> bool:
-    """Return whether the runtime implements a type's operator itself, without an exported cell."""
-    op, attrs, shared = kind.made_with
-    if op == 'concat rows':
-        return True
-    arguments, attrs = kind.arguments, Attrs(attrs)
-    return (
-        op in OUTSIDE_OF_CELLS
-        and not (shared or kind.alone or kind.whole or kind.eager)
-        and all(argument.kind is Kind.ROWS for argument in arguments)
-        and (op == 'Concat' or len({argument.arena for argument in arguments}) == 1)
-        and (op != 'Concat' or attrs.integer('dim', 1) >= 1)
-    )
+def _why_not_there(kind: NodeType) -> str:
+    """Return why the runtime cannot run a type's operator; an empty text if it can."""
+    op, _, shared = kind.made_with
+    is_whole_reshape = op == 'Reshape' and kind.whole and not kind.packed  # as to (1, -1)
+    if op == 'concat rows' or is_whole_reshape:
+        return ''
+    if shared or kind.parameters or any(each.kind is not Kind.ROWS for each in kind.arguments):
+        return 'it takes other arguments than values of one shape'
+    try:
+        _check(kind)
+        _compare(kind, _program(kind.graph.subgraph), {})
+    except BundleError as error:
+        return str(error).rpartition(' cannot be exported: ')[2].partition('. Write it')[0]
+    return ''
 
 
 def _check(kind: NodeType) -> None:
@@ -162,7 +172,8 @@ def _check(kind: NodeType) -> None:
         (not kind.has_one_length, 'has ragged arguments of different lengths'),
         (not kinds <= _KINDS.keys(), 'takes packed arguments'),
         (
-            sum(map(_leaves, kind.made_with[0])) != len(kind.arguments),
+            isinstance(kind.made_with[0], tuple)
+            and sum(map(_leaves, kind.made_with[0])) != len(kind.arguments),
             'is recorded in parts, as a result has an element for each of any number of values',
         ),
     ):

@@ -14,7 +14,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..bundle.exported_model import ExportedModel, modules_of
+from ..bundle.exported_model import VALUE_METHODS, ExportedModel, modules_of
 from ..bundle.functions import METHODS, SAFE, NotData, data_of
 from ..bundle.manifest import BundleWriter
 from ..bundle.sample_schema import SchemaBuilder, are_close, json_of, json_of_result, merged
@@ -38,6 +38,10 @@ _MODULES = {
 _HOST = modules_of(functional, mx.nd)
 _CONSTANTS = bool, int, float, str, tuple, list, dict
 _GLUONS = frozenset(vars(gluon.Block())) - {'forward'}
+# Methods of MXNet's arrays that nothing has without MXNet.
+_OF_ARRAYS = {name for name in dir(NDArray) if not any(
+    [hasattr(kind, name) for kind in (np.ndarray, list, dict, str, set, tuple, int)]
+)} - VALUE_METHODS  # fmt: skip
 _SEQUENCES = gluon.nn.Sequential, gluon.nn.HybridSequential
 
 
@@ -154,6 +158,7 @@ class _Code:
         self._parts: list[gluon.Block] = []
         self._part_data: list[dict[str, Any]] = []
         self._mentioned: set[str] = set()
+        self._called: dict[str, str] = {}  # methods, and a line that calls each
         self._named: set[type] = set()  # classes of which code may make objects
         self._kept: list[Any] = []  # whose ids are keys
 
@@ -173,12 +178,24 @@ class _Code:
                 kinds = _kinds_of(schema, samples)
                 if before == self._size():
                     break
+        self._check_methods()
         return {
             'functions': self._functions, 'classes': self._class_data, 'parts': self._part_data,
             'net': net, 'arguments': kinds, 'arrays': self._array_entries,
             'containers': self._container_data,
             'fields': {str(number): each for number, each in schema.fields.items()},
         }  # fmt: skip
+
+    def _check_methods(self) -> None:
+        """Raise if the code calls a method that only MXNet's arrays have."""
+        own = {name for data in self._class_data for name in data['methods']}
+        for name, where in self._called.items():
+            if name not in _OF_ARRAYS or name in own:
+                continue
+            raise BundleError(
+                f'{where}: values have no method {name} without MXNet. Put it into the '
+                f'hybrid_forward of a HybridBlock, or write it otherwise'
+            )
 
     def _size(self) -> tuple[int, ...]:
         return (
@@ -241,6 +258,8 @@ class _Code:
         for part in body:
             for each in _without_annotations(part):
                 where = str(site._replace(line=getattr(each, 'lineno', site.line)))
+                if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+                    self._called.setdefault(each.func.attr, where)
                 if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Attribute):
                     self._mentioned.add(each.target.attr)
                 if isinstance(each, ast.Attribute):

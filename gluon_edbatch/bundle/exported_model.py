@@ -8,7 +8,15 @@ from ..short_repr import brief
 from .functions import MadeCode, Namespace, Reference, Steps
 from .sample_reader import SampleReader
 
-_OPERATORS = 'array concat full ones relu sigmoid tanh zeros'
+_OPERATORS = (
+    'abs add_n array batch_dot broadcast_add broadcast_div broadcast_maximum broadcast_minimum '
+    'broadcast_mul broadcast_sub clip concat exp expand_dims flatten full log log_softmax max mean '
+    'min negative ones reciprocal relu reshape sigmoid slice_axis softmax softsign sqrt square '
+    'squeeze stack sum tanh where zeros'
+)
+
+
+VALUE_METHODS = frozenset(['asnumpy', 'asscalar', *_OPERATORS.split()])
 
 
 def modules_of(edb: Any, nd: Any) -> dict[str, dict[str, Any]]:

@@ -293,11 +293,6 @@ _COMPARED: dict[str, Function] = {
     'lesser_equal': np.less_equal,
 }
 
-# Operators outside cells work row by row, on values of one shape. Concat is along columns.
-OUTSIDE_OF_CELLS = frozenset(
-    ['Concat', 'tanh', 'sigmoid', 'relu', *[f'broadcast_{name}' for name in BINARY]]
-)
-
 OPERATORS: dict[str, Operator] = {
     **{name: _activation(name) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
     **{name: _unary(function) for name, function in _UNARY.items()},
@@ -316,6 +311,7 @@ OPERATORS: dict[str, Operator] = {
     '_div_scalar': _number(np.divide),
     '_rdiv_scalar': _number(np.divide, turned=True),
     '_power_scalar': _number(np.power),
+    'broadcast_power': _broadcast(np.power),
     '_maximum_scalar': _number(np.maximum),
     '_minimum_scalar': _number(np.minimum),
     'add_n': Operator(lambda attrs: _sum_of_all),

@@ -5,6 +5,7 @@ it runs as Python.
 """
 
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Optional
 
 import numpy as np
@@ -12,6 +13,10 @@ import numpy as np
 from .bundle.suspending import scalar_of
 from .recorded_columns import Ints
 
+# Methods of values beside those of the class; `nd` fills it.
+METHODS: dict[str, Any] = {}
+# What NumPy's arrays and numbers do with a value on their right.
+_UFUNCS = {np.add: 'add', np.subtract: 'sub', np.multiply: 'mul', np.true_divide: 'truediv'}
 CURRENT: ContextVar = ContextVar('gluon_edbatch_runtime', default=None)
 _current = CURRENT.get
 
@@ -79,17 +84,54 @@ class Value:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def __getattr__(self, name: str) -> Any:
+        method = METHODS.get(name)
+        if method is None:
+            raise AttributeError(f'a value has no attribute {name!r} without MXNet')
+        return partial(method, self)
+
+    def __getitem__(self, key: Any) -> Any:
+        return METHODS['__getitem__'](self, key)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        name = _UFUNCS.get(ufunc)
+        if name is None or method != '__call__' or options:
+            arrays = [np.asarray(each) if isinstance(each, Value) else each for each in inputs]
+            return getattr(ufunc, method)(*arrays, **options)
+        first, second = inputs
+        if isinstance(first, Value):
+            return getattr(first, f'__{name}__')(second)
+        return getattr(second, f'__r{name}__')(first)
+
     def __add__(self, other: Any) -> Any:
-        return self.log.operate('broadcast_add', self, other)
+        return self.log.with_number('add', 'plus', self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self.log.with_number('add', 'plus', self, other)
 
     def __sub__(self, other: Any) -> Any:
-        return self.log.operate('broadcast_sub', self, other)
+        return self.log.with_number('sub', 'minus', self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self.log.with_number('sub', 'rminus', self, other)
 
     def __mul__(self, other: Any) -> Any:
-        return self.log.operate('broadcast_mul', self, other)
+        return self.log.with_number('mul', 'mul', self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.log.with_number('mul', 'mul', self, other)
 
     def __truediv__(self, other: Any) -> Any:
-        return self.log.operate('broadcast_div', self, other)
+        return self.log.with_number('div', 'div', self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self.log.with_number('div', 'rdiv', self, other)
+
+    def __pow__(self, other: Any) -> Any:
+        return self.log.with_number('power', 'power', self, other)
+
+    def __neg__(self) -> Any:
+        return self.log.operate('negative', self)
 
     def __float__(self) -> float:
         return float(self.asnumpy().item())

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .bundle.cell_program import CellProgram
+from .bundle.numpy_operators import OPERATORS
 from .calls import Form, Store, store_of
 from .errors import RecordError
 
@@ -94,8 +95,7 @@ def concat_form(store: Store, rows: int) -> Form:
     key = ('concat', store.arena)
     if key not in _operators:
         argument = Argument('flat', store.arena)
-        made = _operator('concat', '_copy', {}, [argument], store.row_shape)
-        _operators.setdefault(key, made)
+        _operators.setdefault(key, _operator('concat', '_copy', {}, [argument], 1))
     return _operators[key].form(rows)
 
 
@@ -104,42 +104,43 @@ def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Fo
     rows = {store.rows for store in stores}
     if len(rows) != 1:
         raise RecordError(f'{op} of values with different numbers of rows: {sorted(rows)}')
-    key = (op, *attrs.items(), *[store.arena for store in stores])
-    if key not in _operators:
+    count = rows.pop()
+    named = {name: tuple(each) if isinstance(each, list) else each for name, each in attrs.items()}
+    key = (op, count, *named.items(), *[store.arena for store in stores])
+    made = _operators.get(key)
+    if made is None:
         arguments = [Argument('rows', store.arena) for store in stores]
-        made = _operator(op, op, attrs, arguments, _row_shape(op, stores, attrs))
-        _operators.setdefault(key, made)
-    return _operators[key].form(rows.pop())
+        made = _operators.setdefault(key, _operator(op, op, named, arguments, count))
+    return made.form(count)
 
 
 def _operator(
-    name: str,
-    op: str,
-    attrs: dict[str, Any],
-    arguments: Sequence[Argument],
-    row_shape: tuple[int, ...],
+    name: str, op: str, attrs: dict[str, Any], arguments: Sequence[Argument], rows: int
 ) -> CellType:
-    """Return the type of an operator's calls."""
+    """Return the type of an operator's calls on values of some rows. What it does to rows is tried:
+    RecordError says that it mixes them, or that shapes do not fit."""
     count = len(arguments)
     nodes: list[dict[str, Any]] = [{'name': f'edb_input{place}'} for place in range(count)]
     inputs = [[place, 0] for place in range(count)]
-    nodes.append({'op': op, 'attrs': attrs, 'inputs': inputs})
+    in_manifest = {key: list(each) if isinstance(each, tuple) else each
+                   for key, each in attrs.items()}  # fmt: skip
+    nodes.append({'op': op, 'attrs': in_manifest, 'inputs': inputs})
     shown = ', '.join('x'.join(map(str, each.arena[0])) or '1' for each in arguments)
-    output = Output((row_shape, arguments[0].arena[1]), 1)
+    random = np.random.default_rng(0)
+    given = [random.random((2 * rows, *each.arena[0])).astype(each.arena[1]) for each in arguments]
+    try:
+        function = OPERATORS[op].make(in_manifest)
+        whole = function(*given)
+        halves = [function(*[each[begin : begin + rows] for each in given]) for begin in (0, rows)]
+    except (KeyError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+        raise RecordError(f'{op}[{shown}] {attrs or ""} cannot be computed: {error}') from None
+    joined = np.concatenate(halves) if halves[0].ndim else whole
+    if joined.shape != whole.shape or not np.allclose(joined, whole, equal_nan=True):
+        raise RecordError(f'{op}[{shown}] {attrs or ""} mixes rows: put it into a cell')
+    factor, rest = divmod(len(halves[0]) if halves[0].ndim else 0, rows)
+    if rest or not factor:
+        raise RecordError(f'{op}[{shown}] {attrs or ""} leaves no rows: put it into a cell')
+    output = Output((whole.shape[1:], whole.dtype), factor)
     return CellType(
         f'{name}[{shown}]', arguments, [output], 0, CellProgram(nodes, [(count, 0)], {})
     )
-
-
-def _row_shape(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> tuple[int, ...]:
-    """Return the row shape of an operator's result."""
-    shapes = [store.row_shape for store in stores]
-    shape = shapes[0]
-    axis = attrs['dim'] - 1 if op == 'Concat' else len(shape)
-    rest = {(len(each), *each[:axis], *each[axis + 1 :]) for each in shapes}
-    if len(rest) != 1 or len({store.dtype for store in stores}) != 1:
-        shown = ', '.join(map(str, stores))
-        raise RecordError(f'{op} of values that do not fit: {shown}')
-    if axis >= len(shape):
-        return shape
-    return (*shape[:axis], sum([each[axis] for each in shapes]), *shape[axis + 1 :])

@@ -91,13 +91,22 @@ class Recording(CallLog):
 
     @staticmethod
     def operate(op: str, *values: Any, **attrs: Any) -> Any:
-        """Record one of ``OUTSIDE_OF_CELLS``, on values with equally many rows, or compute it
-        outside scopes. Raise RecordError if shapes do not fit."""
+        """Record an operator of `numpy_operators` that treats rows alone, on values with equally
+        many rows, or compute it outside scopes. Raise RecordError if it mixes rows, or if shapes
+        do not fit."""
         scope = CURRENT.get()
         log = Recording() if scope is None else scope
         own = tuple([log.value(value) for value in values])
         result = recorded(log, operator_form(op, [value.store for value in own], attrs), own)
         return log.run_alone()[0] if scope is None else result
+
+    @classmethod
+    def with_number(cls, op: str, of_number: str, value: Value, other: Any) -> Any:
+        """Record an operator of two values; `of_number` is its name if one is a number."""
+        if isinstance(other, (int, float, np.number)):
+            return cls.operate(f'_{of_number}_scalar', value, scalar=float(other))
+        turned = of_number.startswith('r') and not isinstance(other, Value)  # an array is first
+        return cls.operate(f'broadcast_{op}', *((other, value) if turned else (value, other)))
 
     def read(self, value: Value) -> np.ndarray:
         """Return the numbers of a value; run all that waits if they are not computed."""

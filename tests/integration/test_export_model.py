@@ -7,6 +7,7 @@ from typing import NamedTuple
 import mxnet as mx
 import numpy as np
 import pytest
+from mxnet import gluon
 
 import gluon_edbatch as edb
 from example.adaptive.task import AdaptiveTask
@@ -133,6 +134,83 @@ def test_graphs(kind, runtime, tmp_path):
         samples.append(Graph(rng.randint(0, 20, count).tolist(), heads, [0] * count))
     edb.export(model, samples, tmp_path / 'bundle')
     assert runtime.load(tmp_path / 'bundle').check() == 6
+
+
+OPERATIONS = {  # of values a and b, (1, 4), and m, (1, 2, 3)
+    'numbers': lambda a, b, m, nd: [a + 1, 2 - a, a * 0.5, 1 / (a + 3), a / 2, -a, 3 + a, a**2],
+    'values': lambda a, b, m, nd: [a + b, a - b, a * b, a / (b + 3), nd.broadcast_maximum(a, b)],
+    'arrays': lambda a, b, m, nd: [a + nd.ones((1, 4)), nd.full((1, 4), 2.0) * b],
+    'functions': lambda a, b, m, nd: [
+        getattr(nd, name)(a + 3) for name in ('abs', 'exp', 'log', 'sqrt', 'square', 'reciprocal')
+    ],
+    'methods': lambda a, b, m, nd: [a.exp(), a.abs(), a.tanh(), a.sigmoid(), a.relu(), a.square()],
+    'reductions': lambda a, b, m, nd: [
+        nd.sum(m, axis=1), nd.mean(m, axis=(1, 2)), nd.max(m, 2, True), m.min(axis=1),
+        m.sum(axis=0, exclude=True), m.mean(axis=2, keepdims=True),
+    ],
+    'softmax': lambda a, b, m, nd: [nd.softmax(a), m.softmax(axis=1), nd.log_softmax(a, axis=-1)],
+    'shapes': lambda a, b, m, nd: [
+        nd.expand_dims(a, axis=1), a.expand_dims(2).squeeze(2), m.reshape((0, -1)), m.flatten(),
+        nd.reshape(m, shape=(-1, 3)), m.reshape(0, 3, 2), nd.reshape(a, (2, 2)),
+    ],
+    'parts': lambda a, b, m, nd: [
+        a[:, 1:3], m[:, 0], m[:, -1], m[:, :, 1:], m[:, 1, 0:2], a[:, -2:],
+        nd.slice_axis(m, 2, 0, 2),
+    ],
+    'joined': lambda a, b, m, nd: [
+        nd.concat(a, b, a), nd.concat(m, m, dim=2), nd.stack(a, b, axis=1), nd.add_n(a, b, b),
+        nd.clip(a, -0.5, 0.5),
+    ],
+    'products': lambda a, b, m, nd: [
+        nd.batch_dot(m, m, transpose_b=True), nd.batch_dot(m, m, True)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('name', OPERATIONS)
+def test_operators_between_cells(name, runtime, tmp_path):
+    rng = np.random.RandomState(3)
+    given = [[rng.normal(size=shape).astype(np.float32) for shape in ((1, 4), (1, 4), (1, 2, 3))]
+             for _ in range(3)]  # fmt: skip
+    compute, cell = OPERATIONS[name], gluon.nn.Dense(4, in_units=4)
+    cell.initialize()
+    with edb.batching():
+        wanted = [compute(cell(a), cell(b), mx.nd.array(m) * 1, mx.nd) for a, b, m in given]
+    with runtime.batching() as scope:
+        found = []
+        for a, b, m in given:
+            values = [cell(mx.nd.array(each)).asnumpy() for each in (a, b)]
+            one, other, third = map(runtime.nd.array, (*values, m))
+            start = runtime.nd.zeros((1, 4)), runtime.nd.zeros((1, 2, 3))
+            made = [
+                runtime.nd.broadcast_add(start[0], one),
+                runtime.nd.broadcast_add(start[0], other),
+            ]
+            found.append(compute(*made, runtime.nd.broadcast_add(start[1], third), runtime.nd))
+    for mine, other in zip(runtime.forward(found), edb.forward(wanted)):
+        for one, two in zip(mine, other):
+            two = two.asnumpy()
+            assert one.shape == two.shape
+            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
+    assert scope.batches <= 2 * len(found[0]) + 8
+
+
+def test_operators_that_mix_rows(runtime):
+    with runtime.batching():
+        value = runtime.nd.ones((2, 3)) + runtime.nd.relu(runtime.nd.zeros((2, 3)))
+        for wrong in (lambda: value.sum(), lambda: value.softmax(axis=0), lambda: value[0]):
+            with pytest.raises(
+                runtime.RecordError, match='mixes rows|leaves no rows|index of rows'
+            ):
+                wrong()
+        with pytest.raises(AttributeError, match='no attribute .topk. without MXNet'):
+            value.topk(k=1)
+        with pytest.raises(runtime.RecordError, match='cannot be computed'):
+            value.reshape((0, 5))
+        assert type(np.float32(2) * value) is type(np.ones((2, 3), 'f') - value) is runtime.Value
+        np.testing.assert_allclose(np.exp(value), np.exp(np.ones((2, 3))), rtol=1e-6)
+        with pytest.raises(runtime.RecordError, match='nd.exp takes 1 values'):
+            runtime.nd.exp(value, 2)
 
 
 READING = {

@@ -384,10 +384,8 @@ def test_operators_on_values(runtime, tmp_path):
     cells = runtime.load_cells(tmp_path / 'bundle')
     with runtime.batching() as scope:
         values = calls(cells, runtime.nd)
-        with pytest.raises(runtime.RecordError, match='values that do not fit'):
+        with pytest.raises(runtime.RecordError, match='cannot be computed'):
             values[0] + cells.cell(given[0])
-        with pytest.raises(runtime.RecordError, match='takes no numbers'):
-            values[0] + 1
     compare(runtime.forward(values), edb.forward(expected))
     assert scope.batches == 9
     np.testing.assert_allclose(values[0] + values[1], np.add(*map(np.asarray, values[:2])))
@@ -543,7 +541,8 @@ def test_what_cannot_be_exported(tmp_path):
     net, (x,) = Net(gluon.nn.Dense(4, in_units=4)), rows(1)
     with autograd.record():
         refused(net, lambda: [net.cell(x)], tmp_path, r'Dense.*under autograd\.record')
-    refused(net, lambda: [net.cell(x) + 1], tmp_path, '_plus_scalar.*an operator that was called')
+    called = 'test_exported.py:.* is an operator outside of cells, which is not there.*no erf'
+    refused(net, lambda: [mx.nd.erf(net.cell(x))], tmp_path, called)
     refused(Net(gluon.nn.Dense(1)), lambda: [net.cell(x)], tmp_path, 'not in the model')
     net = Net(Written(lambda self, F, x: F.erf(x)))
     refused(net, lambda: [net.cell(x)], tmp_path, 'outside of MXNet there is no erf')
