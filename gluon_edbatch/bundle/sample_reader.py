@@ -158,7 +158,11 @@ def _atom(kind: str) -> _Read:
 
 
 def _first(kind: Kind, readers: Sequence[tuple[Callable[[Any], bool], _Read]]) -> _Read:
+    as_they_are = {each for each, name in ATOMS.items() if name in kind['any'] and name != 'float'}
+
     def read(data: Any) -> Any:
+        if type(data) in as_they_are:
+            return data
         for fits, each in readers:
             if fits(data):
                 return each(data)
