@@ -34,6 +34,8 @@ class SchemaBuilder:
 
     def kind_of(self, value: Any, path: str) -> Kind:
         """Return the kind of a value; raise BundleError if it has none."""
+        if hasattr(value, 'asnumpy'):
+            value = value.asnumpy()
         if isinstance(value, np.generic):
             value = value.item()
         atom = ATOMS.get(type(value))
@@ -129,6 +131,8 @@ def shown(kind: Kind) -> str:
 
 def json_of(value: Any, fields_of: Callable[[Any], Optional[Sequence[str]]]) -> Any:
     """Return a sample as JSON. `fields_of` returns the fields of an object of the user's class."""
+    if hasattr(value, 'asnumpy'):
+        value = value.asnumpy()
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if type(value) in ATOMS:

@@ -235,6 +235,24 @@ def test_samples_wait_where_they_read(name, runtime, tmp_path):
     assert model.evaluations <= 40  # 10 samples with 10 to 60 reads each
 
 
+def test_samples_of_arrays(runtime, tmp_path):
+    """NumPy's arrays and MXNet's; in JSON they are lists."""
+    net = models.OfArrays()
+    net.initialize()
+    samples = [
+        (mx.nd.array(np.ones((rows, 2)) * rows), {'scale': np.float32(rows), 'shift': 0.5})
+        for rows in (1, 2, 3)
+    ]
+    edb.export(net, samples, tmp_path / 'bundle', unpack=True)
+    model = runtime.load(tmp_path / 'bundle')
+    assert model.check() == 3 and model.examples[1][0] == [[2.0, 2.0], [2.0, 2.0]]
+    (mine,) = model([(np.ones((4, 2), np.float32), {'scale': 2, 'shift': 1})])
+    (wanted,) = net.batch([(np.ones((4, 2), np.float32), {'scale': 2, 'shift': 1})], unpack=True)
+    np.testing.assert_allclose(mine, wanted.asnumpy(), rtol=1e-5)
+    with pytest.raises(runtime.RecordError, match=r'samples\[0\]\[0\] has 1 axes'):
+        model([([1.0, 2.0], {'scale': 2, 'shift': 1})])
+
+
 def test_comprehensions_that_wait(runtime, tmp_path):
     """Reads within lists, sets, dicts and nested loops, and where nothing can wait."""
     net = models.Comprehends()

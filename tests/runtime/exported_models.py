@@ -240,3 +240,16 @@ class Unneeded(Broken):
 
     def _read_in_place(self, value):  # it is handed on, and so runs all that waits
         return value.asnumpy().tolist()
+
+
+class OfArrays(Broken):
+    """Take arrays of any number of rows, and a dict of them."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.dense = gluon.nn.Dense(3, in_units=2)
+
+    def forward(self, rows, named):
+        found = [self.dense(rows[place : place + 1]) for place in range(len(rows))]
+        return edb.concat(found) * float(named['scale']) + named['shift']
