@@ -75,7 +75,7 @@ class Effects(Followed):
         self._codes, self.codes = codes, frozenset(map(id, codes))  # ids, as long as codes live
         self.writes_samples, self.writes_arrays = bool(self._written), ARRAY in self._written
         self._resolved.forget()
-        del self._refers, self._closures, self._reached, self._at
+        del self._refers, self._closures, self._reached, self._at, self._called
 
     def holds_for(self, program: Any) -> bool:
         """Return whether the analysis holds for another program as it does for this one."""
@@ -97,6 +97,7 @@ class Effects(Followed):
             self._call_one(program, [sample] * arguments, {})
             for closure in list(self._reached):
                 self._go_over(closure)
+            self._follow_called()
         for name in self._written & self._read.keys():
             raise NotFree(f'{self._read[name]}, which may be an object of a sample')
 

@@ -84,7 +84,7 @@ class Followed:
         self._reached: dict[Closure, None] = {}
         self._grew, self._written, self._read = True, set[str](), dict[str, str]()
         self._at: tuple[str, Any] = '', None
-        self._calling: set[Any] = set()  # functions that a library calls
+        self._called: dict[Any, tuple[str, Any]] = {}  # by a library: functions, and where
 
     def _statement(self, node: ast.stmt, closure: Closure) -> None:
         """Follow a statement; `Effects` implements it."""
@@ -194,7 +194,8 @@ class Followed:
         if isinstance(function, Made):
             if is_callable(function):
                 return self._call_method(function, '__call__', args, named)
-            return self._of(function, '[]')
+            every = NOTHING.union(*args, *named.values())
+            return self._made_of(every | {function}) if function.cls is None else NOTHING
         if isinstance(function, Known):
             return self._call_known(function, args, named)
         for cls in self._classes:
@@ -254,7 +255,7 @@ class Followed:
         special = self._touch(objects | elements, objects | elements)
         if what == NUMBER:
             return NOTHING
-        made = Made(id(self._at[1]), None)
+        made = Made(id(self._at[1]), None if what == ANYTHING else list)
         self._join((made, '[]'), frozenset((made,)) | special)
         if what != NEW:
             self._join((made, '[]'), elements | (objects if what == ANYTHING else NOTHING))
@@ -267,12 +268,17 @@ class Followed:
         return frozenset((made,))
 
     def _call_back(self, function: Any, args: Objects) -> Objects:
-        """Return what a function returns that a library calls, with any of these arguments."""
-        if function not in self._calling:
-            self._calling.add(function)
-            self._join((function, 'called'), self._call_one(function, [args] * 3, {}))
-            self._calling.discard(function)
-        return self._of(function, 'called')
+        """Return what a function returns that a library calls, with any of these arguments. Each
+        pass follows it once, behind the program's own code."""
+        if function not in self._called:
+            self._called[function], self._grew = self._at, True
+        self._join(('given', function), args)
+        return self._of('called', function)
+
+    def _follow_called(self) -> None:
+        for function, self._at in list(self._called.items()):
+            args = [self._of('given', function)] * 3
+            self._join(('called', function), self._call_one(function, args, {}))
 
     def _touch(self, objects: Objects, others: Objects) -> Objects:
         """Return what special methods of objects of the user may return, which an operator or a

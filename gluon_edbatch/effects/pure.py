@@ -92,6 +92,7 @@ _NUMBERS = frozenset(
     'len int float bool str ord chr isinstance issubclass any all range repr callable bytes '
     'complex'.split()
 )
+_CONTAINERS = frozenset('list tuple set frozenset zip enumerate reversed sorted'.split())
 _VIEWS = frozenset(  # functions of NumPy that may return a view, or a container
     'asarray ascontiguousarray broadcast_to flip ravel reshape split squeeze swapaxes '
     'transpose'.split()
@@ -199,6 +200,8 @@ def made_by(function: Any) -> str:
         ('mxnet.', 'ndarray', 'gluon_edbatch.api.nd', _CONSTANTS)
     ):
         return NEW
+    if module == 'builtins' and name in _CONTAINERS:
+        return CONTAINER
     return NEW if module == 'numpy' and name not in _VIEWS else ANYTHING
 
 

@@ -28,7 +28,7 @@ SIZE, WORDS, SAMPLES = 3, 5, 4
 SUSPENDED, NO_READ, UNKNOWN = 'suspended', 'reads nothing', 'raises'
 
 HEAD = """
-import dataclasses, itertools, math, random
+import dataclasses, itertools, math, operator, random
 from collections import defaultdict, namedtuple
 from typing import Any, NamedTuple
 import mxnet as mx, numpy as np
@@ -126,6 +126,9 @@ class Net(edb.AutoBatchMixin, NOTING):
         super().__init__(prefix='net_')
         self.embed, self.cell, self.score, self.scores = embed, cell, score, scores
         self.cells = [cell, cell]
+        self.layers, self.inner = gluon.nn.Sequential(), gluon.nn.Sequential()
+        self.layers.add(cell, cell)
+        self.inner.add(self.layers, self.layers)
         self.count, self.memo, self.h, self.log, self.limit = 0, {}, None, [], 3
         self.box, self.counting, self.ids = Box(None), Counting(), itertools.count()
         self.weights, self.kept = np.ones(3), [[1], [2]]
@@ -161,6 +164,8 @@ class Net(edb.AutoBatchMixin, NOTING):
 # Statements, of which `{}` is the body of the next ones. What they know: h, n, v, xs, d, box, tree.
 FREE = [
     'h = self.cell(h)',
+    'h = self.layers[n % 2](h)',
+    'for one, two in zip(self.layers, self.inner): h = two[n % 2](one(h))',
     'h = self.cell(h + self.embed(n % 5))',
     'h = self.cells[n % 2](h)',
     'h = nd.tanh(h * SCALES[n % 3])',
@@ -223,6 +228,7 @@ OF_SAMPLES = [
     'tree.children and tree.children[0].marks.append(n)',
 ]
 SHARED = [
+    'get = operator.itemgetter(0); get(self.kept).append(n)',
     'np.add(self.weights, 1.0, self.weights); v = float(self.weights[0])',
     'self.defaults[n].append(1)',
     'n = len(self.defaults[n]) + len(self.defaults)',
