@@ -26,6 +26,7 @@ from . import (
     generate,
     idioms,
     plots,
+    reads,
     replay,
     schedulers,
     workloads,
@@ -45,6 +46,7 @@ COMMANDS = {
         gains,
         generate,
         plots,
+        reads,
         replay,
         compare,
     )
