@@ -30,6 +30,7 @@ NAMES = (
     'record.scopes',
     'record.calls',
     'record.expressions',
+    'record.sample_greenlets',
     'schedule.frontier',
     'schedule.rules',
     'schedule.sufficient',

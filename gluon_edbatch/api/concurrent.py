@@ -5,7 +5,6 @@ function then waits for them (``yield`` or ``await``), which lets the other samp
 wait, too; one evaluation serves all.
 """
 
-import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from inspect import (
@@ -26,12 +25,13 @@ from ..mx.parameters import context_of
 from ..mx.run_ahead import last_under_way
 from ..record.hooks import current_recording, local
 from ..record.lazy import VALUES, LazyArray
+from ..record.sample_greenlets import SuspendedSample, recorded_by
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
 from .eagerly import eagerly
 from .functional import compute
-from .suspended import SuspendedSample, Suspension, code_of, is_plain, without_reads
+from .suspended import Suspension, code_of, is_plain, without_reads
 
 
 def run_concurrently(samples: Iterable[Any], fn: Callable[[Any], Any]) -> list[Any]:
@@ -117,12 +117,11 @@ def value(values: Any = None) -> Any:
 class AdvancingSample:
     """Hold the state of one sample of `run_concurrently`, and its index for error messages."""
 
-    __slots__ = ('_fn', '_index', '_steps', 'wanted', 'recorded', 'result')
+    __slots__ = ('_fn', '_index', '_steps', 'wanted', 'result')
 
     def __init__(self, fn: Callable[[Any], Any], sample: Any, index: int, suspension: Any = None):
         self._fn, self._index = fn, index
         self.wanted: Any = None  # what it waits for
-        self.recorded: Optional[tuple[int, int]] = None  # of plain code: values since it waited
         self.result: Any = None  # what `fn` has returned
         if suspension is not None:
             self._steps: Any = SuspendedSample(fn, sample, suspension)
@@ -142,21 +141,22 @@ class AdvancingSample:
             )
         return steps if _has_steps(steps) else _returned(steps)
 
+    @property
+    def suspended(self) -> Optional[SuspendedSample]:
+        """The sample if it is plain code."""
+        return self._steps if self._steps.__class__ is SuspendedSample else None
+
     def advance(self, answer: Any) -> bool:
         """Run the sample until it waits again; return False if it has finished."""
+        if self._steps.__class__ is SuspendedSample:  # waits in the mode it has begun in
+            waits = self._send(answer)
+            if waits or not _has_steps(self.result):
+                return waits
+            self._steps, answer = self._steps_of(self.result), None
         recording = current_recording()
         mode = recording and recording.mode
-        begin = recording.next_value if recording else 0
-        try:
-            self.wanted = self._steps.send(answer)
-        except StopIteration as stop:
-            self.result = stop.value
-            if self._steps.__class__ is not SuspendedSample or not _has_steps(stop.value):
-                return False
-            self._steps, self.recorded = self._steps_of(stop.value), None
-            return self.advance(None)
-        except Exception as error:
-            raise self._failed(error) from error
+        if not self._send(answer):
+            return False
         now = current_recording()
         if now is not recording or (recording and recording.mode != mode):
             raise RecordError(
@@ -164,8 +164,16 @@ class AdvancingSample:
                 f'(autograd.record(), pause(), batching(), …), and the other samples would go on '
                 f'in it; leave it before waiting\n  waits at {self._site()}'
             )
-        if self._steps.__class__ is SuspendedSample:
-            self.recorded = begin, recording.next_value
+        return True
+
+    def _send(self, answer: Any) -> bool:
+        try:
+            self.wanted = self._steps.send(answer)
+        except StopIteration as stop:
+            self.result = stop.value
+            return False
+        except Exception as error:
+            raise self._failed(error) from error
         return True
 
     def close(self) -> None:
@@ -262,28 +270,28 @@ def _advanced(
 
 def answers_for(waiting: Sequence[Any]) -> list[Any]:
     """Evaluate what samples wait for, and return it with NumPy arrays in place of NDArrays."""
-    _flush_recorded(waiting)
-    return contents_of([sample.wanted for sample in waiting])
+    values = [sample.wanted for sample in waiting]
+    return _computed_arrays(values) if _flush_recorded(waiting) else contents_of(values)
 
 
-def _flush_recorded(waiting: Sequence[Any]) -> None:
+def _flush_recorded(waiting: Sequence[Any]) -> bool:
     """If some samples are plain code, which cannot say what it will read next, evaluate all that
-    they have recorded since they waited last, and what all samples wait for."""
+    they have recorded since they waited last, and what all samples wait for. Return whether all
+    are."""
     recording = current_recording()
-    if recording is None or all([sample.recorded is None for sample in waiting]):
-        return
-    ranges: list[tuple[int, int]] = []
-    others: list[int] = []
-    for sample in waiting:
-        begin, end = sample.recorded or (sys.maxsize, sys.maxsize)
-        wanted = sample.wanted
-        if wanted.__class__ not in VALUES or wanted._id < begin:
-            others += [each for each in _values_in(wanted) if each < begin]
-        if ranges and ranges[-1][1] == begin:
-            begin = ranges.pop()[0]
-        ranges.append((begin, end))
-    values = np.concatenate([np.array(others, np.int64), *[np.arange(*each) for each in ranges]])
+    plain = [sample.suspended for sample in waiting]
+    if recording is None or not any(plain):
+        return False
+    all_plain = None not in plain
+    ranges, others = recorded_by(plain if all_plain else [each for each in plain if each])
+    if not all_plain:
+        others += [sample.wanted for sample in waiting if sample.suspended is None]
+    columns = [np.arange(*ranges[place : place + 2]) for place in range(0, len(ranges), 2)]
+    if others:
+        columns.append(np.array([each for some in others for each in _values_in(some)], np.int64))
+    values = np.concatenate(columns) if len(columns) > 1 else columns[0]
     recording.flush(recording.locations.unknown(values))
+    return all_plain
 
 
 def _values_in(wanted: Any) -> list[int]:
@@ -339,6 +347,11 @@ _Wanted = tuple[Store, list[int], np.ndarray]
 def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
     """Evaluate NDArrays and return a list with NumPy arrays in place of them."""
     compute(leaves)
+    return _computed_arrays(leaves)
+
+
+def _computed_arrays(leaves: Sequence[Any]) -> list[Any]:
+    """Return a list with NumPy arrays in place of computed values and other NDArrays."""
     found = list(leaves)
     by_store: dict[Store, list[int]] = {}
     for position, leaf in enumerate(leaves):

@@ -5,21 +5,18 @@ When the first sample of a run reads for the first time, the program's effects a
 another sample could see that samples take turns, all of them read in place, one after the other.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextvars import copy_context
+from itertools import count
 from time import monotonic
 from types import CodeType, FrameType, MethodType
 from typing import Any, Callable, Optional
 from weakref import WeakSet
 
 import numpy as np
-from greenlet import GreenletExit, getcurrent, greenlet
 from mxnet import autograd, gluon
 
 from ..effects import Effects, classes_in, is_users, shared_by
-from ..record.hooks import current_recording
 from ..record.lazy import VALUES
 from ..record.sites import PASSED, kind_of
 from ..record.stores import Arena
@@ -27,16 +24,17 @@ from ..record.stores import Arena
 # Functions of MXNet and of this package below which a sample may wait: they call blocks, or read.
 _MAY_WAIT = frozenset(
     '__call__ hooked_call _called call_block _call_with_user_hooks forward asscalar asnumpy '
-    '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _begin _work'.split()
+    '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _work contents'
+    .split()
 )
 _LARGE = 1 << 20  # elements of an arena
 _MOST_COPIES = 16
-_MOST_IDLE = 128  # greenlets of a thread
 _MOST_PROGRAMS = 128
 _SECONDS = 0.5  # in an engine, between two looks at whether the program has changed
 _MOST_KINDS = 4  # of one program
 # Programs of which no sample has read a value. They run without greenlets until one does.
 without_reads: 'WeakSet[Any]' = WeakSet()
+_serials = count(1)
 _analysed: 'OrderedDict[Any, list[Effects]]' = OrderedDict()
 
 
@@ -58,16 +56,23 @@ class Suspension:
         All samples of the run, each a tuple of arguments.
     among_others : bool
         Whether samples that are not known run at the same time.
+
+    Attributes
+    ----------
+    serial : int
+        A number that no other has (see `interpreter.frames_pass`).
+    why : str
+        Why samples are not suspended, once that is known.
     """
 
     def __init__(
         self, program: Callable[..., Any], samples: Sequence[tuple], among_others: bool = False
     ):
         self._program, self._samples, self._among_others = program, samples, among_others
-        self._is_decided, self._codes = False, frozenset[int]()
+        self._is_decided, self._effects = False, None
         self._copies: dict[int, tuple[Arena, np.ndarray]] = {}
         self._known: dict[int, bool] = {}  # whether a sample may be suspended, by id of the code
-        self.why = ''  # samples are not suspended, once that is known
+        self.why, self.serial = '', next(_serials)
 
     def allows(self, frame: Optional[FrameType]) -> bool:
         """Return whether a sample may be suspended in a frame."""
@@ -85,7 +90,7 @@ class Suspension:
 
     def _passes(self, code: CodeType, names: dict[str, Any]) -> bool:
         number, is_passed = id(code), code.co_name in _MAY_WAIT and kind_of(code, names) == PASSED
-        self._known[number] = number in self._codes or is_passed
+        self._known[number] = is_passed or number in self._effects.codes
         return self._known[number]
 
     def _decide(self) -> None:
@@ -98,7 +103,7 @@ class Suspension:
             if effects.writes_samples and not self.why:
                 unknown = 'the program writes to samples' if self._among_others else ''
                 self.why = unknown or shared_by(samples, effects.writes_arrays)
-            self._codes = effects.codes
+            self._effects = effects  # which keeps the codes that may run
         self._samples = ()
 
     def note_reads(self) -> None:
@@ -148,95 +153,3 @@ def _effects_of(program: Any, classes: frozenset[type], arguments: int, seconds:
     while len(_analysed) > _MOST_PROGRAMS:
         _analysed.popitem(last=False)
     return effects
-
-
-class SampleGreenlet(greenlet):
-    """Run samples, one after the other: making a greenlet takes longer than reusing one."""
-
-    begin: Optional[Callable[[], None]] = None  # runs the present sample, and
-    contents: Any = None  # reads values for it (see `LazyArray.asnumpy`)
-
-    def __init__(self) -> None:
-        super().__init__(self._work)
-
-    def _work(self) -> None:
-        while True:
-            if self.begin is not None:
-                self.begin()
-            self.parent.switch()
-
-
-class _Idle(threading.local):
-    def __init__(self) -> None:
-        self.workers: list[SampleGreenlet] = []
-
-
-_idle = _Idle()
-
-
-class SuspendedSample:
-    """Run a function on one sample, and suspend it where it reads a value of the present scope."""
-
-    def __init__(self, fn: Callable[[Any], Any], sample: Any, suspension: Suspension):
-        self._fn, self._sample, self._suspension = fn, sample, suspension
-        self._recording = current_recording()
-        self._mode = self._recording.mode
-        self._worker: Optional[SampleGreenlet] = None
-        self._closing = self._is_over = False
-        self._result: Any = None
-        self._error: Optional[BaseException] = None
-
-    def _begin(self) -> None:
-        try:
-            self._result = self._fn(self._sample)
-        except BaseException as error:  # also an interrupt, which `send` raises
-            self._error = error
-        self._is_over = True
-
-    def send(self, answer: Any) -> Any:
-        """Run the sample until it reads a value, and return that; raise StopIteration at its end,
-        as generators do."""
-        worker = self._worker
-        if worker is None:
-            worker = self._worker = _idle.workers.pop() if _idle.workers else SampleGreenlet()
-            worker.parent, worker.gr_context = getcurrent(), copy_context()
-            worker.begin, worker.contents = self._begin, self.contents
-        found = worker.switch(answer) if worker else worker.switch()
-        if self._is_over:
-            self._release()
-            raise StopIteration(self._result)
-        return found
-
-    def close(self) -> None:
-        """End the sample where it waits. Reads of what it does meanwhile evaluate in place."""
-        self._closing = True
-        if self._worker is not None:
-            self._worker.throw(GreenletExit)
-            self._release()
-
-    def _release(self) -> None:
-        """Give the worker back, and raise the sample's error."""
-        worker, self._worker = self._worker, None
-        if worker is not None and worker and len(_idle.workers) < _MOST_IDLE:
-            worker.begin = worker.contents = None
-            _idle.workers.append(worker)
-        error, self._error = self._error, None
-        if error is not None and not isinstance(error, GreenletExit):
-            raise error
-
-    def contents(self, value: Any, frame: FrameType) -> Optional[np.ndarray]:
-        """Return what a value holds, for which the sample is suspended if it is not computed;
-        return None if it must be read in place."""
-        recording = self._recording
-        if value._store.recording is not recording:
-            return None
-        if value.is_known():
-            return self._suspension.known_contents(value)
-        if (
-            self._closing
-            or current_recording() is not recording
-            or recording.mode != self._mode
-            or not self._suspension.allows(frame)
-        ):
-            return None
-        return getcurrent().parent.switch(value)

@@ -283,6 +283,33 @@ static inline long long edb_code_of(EdbFrame *frame) {
 
 static inline long long edb_instruction_of(EdbFrame *frame) { return EDB_INSTRUCTION(frame); }
 
+/* Codes that may run below a sample that waits, under the number of its run: whoever asks keeps
+   them until the number is not used any more. */
+static struct {
+  PyCodeObject *code;
+  long long serial;
+} edb_passing[EDB_CODES];
+
+static inline size_t edb_passing_place(EdbFrame *frame, long long serial) {
+  return (((size_t)EDB_CODE(frame) >> 5) ^ (size_t)serial) % EDB_CODES;
+}
+
+static inline int edb_frames_pass(long long serial) {
+  for (EdbFrame *frame = EDB_RUNNING(); frame; frame = EDB_PREVIOUS(frame)) {
+    size_t place = edb_passing_place(frame, serial);
+    if (edb_passing[place].code != EDB_CODE(frame) || edb_passing[place].serial != serial) return 0;
+  }
+  return 1;
+}
+
+static inline void edb_let_frames_pass(long long serial) {
+  for (EdbFrame *frame = EDB_RUNNING(); frame; frame = EDB_PREVIOUS(frame)) {
+    size_t place = edb_passing_place(frame, serial);
+    edb_passing[place].code = EDB_CODE(frame);
+    edb_passing[place].serial = serial;
+  }
+}
+
 #if PY_VERSION_HEX < 0x03090000
 #define PyObject_Vectorcall _PyObject_Vectorcall
 #endif

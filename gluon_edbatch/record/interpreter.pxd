@@ -20,6 +20,8 @@ cdef extern from "interpreter.h":
     EdbFrame *user_frame "edb_user_frame" () except NULL
     long long code_of "edb_code_of" (EdbFrame *frame) except -1
     long long instruction_of "edb_instruction_of" (EdbFrame *frame)
+    bint frames_pass "edb_frames_pass" (long long serial)
+    void let_frames_pass "edb_let_frames_pass" (long long serial)
     int prepare_frames "edb_prepare_frames" (object kind, object through) except -1
     int prepare_scopes "edb_prepare_scopes" () except -1
     int prepare_calls "edb_prepare_calls" (object block) except -1

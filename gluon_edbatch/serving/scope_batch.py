@@ -252,9 +252,9 @@ class _OnItsWay:
         self._predict, self._ended = predict, False
 
     @property
-    def recorded(self) -> Any:
+    def suspended(self) -> Any:
         """See `AdvancingSample`."""
-        return None if self._ended else self.steps.recorded
+        return None if self._ended else self.steps.suspended
 
     def advance(self, answer: Any) -> bool:
         """Run the sample until it waits again; return False once its result is set."""

@@ -13,7 +13,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.api import concurrent
-from gluon_edbatch.api.suspended import SuspendedSample
+from gluon_edbatch.record.sample_greenlets import SuspendedSample
 from tests.fuzz import walk_reads
 from tests.support.models import started
 

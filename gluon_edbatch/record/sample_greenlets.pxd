@@ -1,0 +1,24 @@
+# The types of sample_greenlets.py for Cython; without it the module is ordinary Python.
+cimport cython
+
+cimport gluon_edbatch.record.interpreter as interpreter
+cimport gluon_edbatch.record.lazy as lazy
+cimport gluon_edbatch.record.stores as stores
+from gluon_edbatch.record.calls cimport CallLog
+from gluon_edbatch.record.scopes cimport Entered, current_recording
+
+cdef object OVER
+
+cdef class SuspendedSample:
+    cdef object _fn, _sample, _suspension, _mode, _worker, _resume, _leave
+    cdef CallLog _recording
+    cdef long long _serial
+    cdef Py_ssize_t _begin_of, _end_of
+    cdef bint _closing
+    cdef readonly object wanted
+    cpdef send(self, object answer)
+    @cython.locals(recording=CallLog, own=lazy.LazyArray, store=stores.Store)
+    cpdef contents(self, object value)
+
+@cython.locals(sample=SuspendedSample, wanted=lazy.LazyArray, place=Py_ssize_t, end=Py_ssize_t)
+cpdef tuple recorded_by(object samples)

@@ -1,0 +1,107 @@
+"""Run samples in greenlets, which wait where they read a value of the present scope.
+
+Cython compiles this module where a compiler is present, as `calls`.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextvars import copy_context
+from typing import Any, Callable, Optional
+
+import numpy as np
+from greenlet import GreenletExit, getcurrent
+
+from . import interpreter
+from .lazy import VALUES
+from .scopes import current_recording
+from .workers import OVER, new_worker, take_result
+
+class SuspendedSample:
+    """Run a function on one sample, and suspend it where it reads a value of the present scope.
+
+    Attributes
+    ----------
+    wanted : NDArray
+        What the sample waits for.
+    """
+
+    def __init__(self, fn: Callable[[Any], Any], sample: Any, suspension: Any):
+        self._fn, self._sample, self._suspension = fn, sample, suspension
+        self._serial = suspension.serial
+        self._recording = current_recording()
+        self._mode = self._recording.mode
+        self._begin_of = self._end_of = 0  # of the values that it recorded since it waited last
+        self._worker: Any = None
+        self._resume: Any = None
+        self._leave: Any = None
+        self._closing = False
+        self.wanted: Any = None
+
+    def send(self, answer: Any) -> Any:
+        """Run the sample until it reads a value, and return that; raise StopIteration at its end,
+        as generators do."""
+        self._begin_of = self._recording.next_value
+        self.wanted = self._start() if self._resume is None else self._resume(answer)
+        if self.wanted is OVER:
+            raise StopIteration(self._finish())
+        self._end_of = self._recording.next_value
+        return self.wanted
+
+    def _start(self) -> Any:
+        worker = self._worker = new_worker()
+        worker.parent, worker.gr_context = getcurrent(), copy_context()
+        worker.fn, worker.sample, worker.contents = self._fn, self._sample, self.contents
+        self._resume, self._leave = worker.switch, worker.parent.switch
+        return worker.switch(None) if worker else worker.switch()
+
+    def close(self) -> None:
+        """End the sample where it waits. Reads of what it does meanwhile evaluate in place."""
+        self._closing = True
+        if self._worker is not None:
+            self._worker.throw(GreenletExit)
+            self._finish()
+
+    def _finish(self) -> Any:
+        """Give the worker back; return the sample's result, or raise its error."""
+        worker, self._worker, self._resume, self._leave = self._worker, None, None, None
+        result, error = take_result(worker)
+        if error is not None and not isinstance(error, GreenletExit):
+            raise error
+        return result
+
+    def contents(self, value: Any) -> Optional[np.ndarray]:
+        """Return what a value holds, for which the sample is suspended if it is not computed;
+        return None if it must be read in place."""
+        recording, own = self._recording, value
+        store = own._store
+        if store.recording is not recording:
+            return None
+        if own._id < len(recording.locations.evaluation) and value.is_known():
+            return self._suspension.known_contents(value)
+        if self._closing or current_recording() is not recording or recording.mode != self._mode:
+            return None
+        if not interpreter.frames_pass(self._serial):
+            if not self._suspension.allows(sys._getframe()):
+                return None
+            interpreter.let_frames_pass(self._serial)
+        return self._leave(value)
+
+
+def recorded_by(samples: Sequence[SuspendedSample]) -> tuple[list[int], list[Any]]:
+    """Return ranges of the values that suspended samples recorded since they waited last, as first
+    and last numbers in turn, and what they wait for besides."""
+    ranges: list[int] = []
+    others = []
+    end = -1
+    for sample in samples:
+        wanted = sample.wanted
+        place = wanted._id  # of a ragged value, it is 0
+        if not sample._begin_of <= place < sample._end_of or wanted.__class__ not in VALUES:
+            others.append(wanted)
+        if sample._begin_of == end:
+            ranges.pop()
+        else:
+            ranges.append(sample._begin_of)
+        end = sample._end_of
+        ranges.append(end)
+    return ranges, others
