@@ -102,6 +102,8 @@ class Locations:
     def unknown(self, values: np.ndarray) -> np.ndarray:
         """Return the values that were not computed yet, without what the user gave (below 0)."""
         size = len(self.evaluation)
+        if len(values) and values.min() >= size:
+            return values
         known = values < 0
         inside = ~known & (values < size)
         known[inside] = self.evaluation[values[inside]] >= 0

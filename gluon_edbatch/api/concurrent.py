@@ -25,7 +25,7 @@ from ..mx.parameters import context_of
 from ..mx.run_ahead import last_under_way
 from ..record.hooks import current_recording, local
 from ..record.lazy import VALUES, LazyArray
-from ..record.sample_greenlets import SuspendedSample, recorded_by
+from ..record.sample_greenlets import SuspendedSample, advance_all, recorded_by
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
@@ -117,19 +117,21 @@ def value(values: Any = None) -> Any:
 class AdvancingSample:
     """Hold the state of one sample of `run_concurrently`, and its index for error messages."""
 
-    __slots__ = ('_fn', '_index', '_steps', 'wanted', 'result')
+    __slots__ = ('_fn', '_index', '_steps', 'suspended', 'wanted', 'result')
 
     def __init__(self, fn: Callable[[Any], Any], sample: Any, index: int, suspension: Any = None):
         self._fn, self._index = fn, index
         self.wanted: Any = None  # what it waits for
         self.result: Any = None  # what `fn` has returned
+        self.suspended: Optional[SuspendedSample] = None  # if it is plain code
         if suspension is not None:
             self._steps: Any = SuspendedSample(fn, sample, suspension)
+            self.suspended = self._steps
             return
         try:
             steps = fn(sample)
         except Exception as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
         self._steps = self._steps_of(steps)
 
     def _steps_of(self, steps: Any) -> Any:
@@ -141,22 +143,27 @@ class AdvancingSample:
             )
         return steps if _has_steps(steps) else _returned(steps)
 
-    @property
-    def suspended(self) -> Optional[SuspendedSample]:
-        """The sample if it is plain code."""
-        return self._steps if self._steps.__class__ is SuspendedSample else None
+    def follow(self, result: Any) -> bool:
+        """Note what plain code has returned. If that waits explicitly, run it until it waits."""
+        self.result, self.suspended = result, None
+        if not _has_steps(result):
+            return False
+        self._steps = self._steps_of(result)
+        return self.advance(None)
 
     def advance(self, answer: Any) -> bool:
         """Run the sample until it waits again; return False if it has finished."""
-        if self._steps.__class__ is SuspendedSample:  # waits in the mode it has begun in
-            waits = self._send(answer)
-            if waits or not _has_steps(self.result):
-                return waits
-            self._steps, answer = self._steps_of(self.result), None
         recording = current_recording()
         mode = recording and recording.mode
-        if not self._send(answer):
+        try:
+            self.wanted = self._steps.send(answer)
+        except StopIteration as stop:
+            if self.suspended is not None:
+                return self.follow(stop.value)
+            self.result = stop.value
             return False
+        except Exception as error:
+            raise self.failed(error) from error
         now = current_recording()
         if now is not recording or (recording and recording.mode != mode):
             raise RecordError(
@@ -166,21 +173,12 @@ class AdvancingSample:
             )
         return True
 
-    def _send(self, answer: Any) -> bool:
-        try:
-            self.wanted = self._steps.send(answer)
-        except StopIteration as stop:
-            self.result = stop.value
-            return False
-        except Exception as error:
-            raise self._failed(error) from error
-        return True
-
     def close(self) -> None:
         """Close the sample's generator or coroutine, if it has not finished."""
         self._steps.close()
 
-    def _failed(self, error: Exception) -> SampleError:
+    def failed(self, error: Exception) -> SampleError:
+        """Return the error of this sample."""
         return SampleError(
             f'sample {self._index} failed in {_name(self._fn)}: {type(error).__name__}: {error}',
             self._index,
@@ -232,9 +230,9 @@ def run_samples(
             stack.callback(running[-1].close)
         waiting, answers = running, [None] * len(running)
         while waiting:
-            waiting, error = _advanced(waiting, answers, suspension is not None)
+            waiting, suspended, error = _advanced(waiting, answers, suspension is not None)
             failed = error or failed
-            answers = answers_for(waiting)
+            answers = _answers(waiting, suspended)
     if failed is not None:
         raise failed
     if recording is not None:
@@ -253,45 +251,50 @@ def run_samples(
 
 def _advanced(
     samples: Sequence[AdvancingSample], answers: Sequence[Any], in_order: bool
-) -> tuple[list[AdvancingSample], Optional[SampleError]]:
-    """Run samples until they wait again; return those that do, and the error of one. Samples behind
-    that one are closed: they would not have run, if all run `in_order`."""
-    waiting = []
-    for sample, answer in zip(samples, answers):
-        try:
-            if sample.advance(answer):
-                waiting.append(sample)
-        except SampleError as error:
-            if not in_order:
-                raise
-            return waiting, error
-    return waiting, None
+) -> tuple[list[AdvancingSample], list[Any], Optional[SampleError]]:
+    """Run samples until they wait again; return those that do, which of them are plain code, and
+    the error of one. Samples behind that one are closed: they would not have run, if all run
+    `in_order`."""
+    waiting: list[AdvancingSample] = []
+    suspended: list[Any] = []
+    try:
+        advance_all(samples, answers, waiting, suspended)
+    except SampleError as error:
+        if not in_order:
+            raise
+        return waiting, suspended, error
+    return waiting, suspended, None
 
 
 def answers_for(waiting: Sequence[Any]) -> list[Any]:
     """Evaluate what samples wait for, and return it with NumPy arrays in place of NDArrays."""
+    return _answers(waiting, [sample.suspended for sample in waiting])
+
+
+def _answers(waiting: Sequence[Any], suspended: Sequence[Any]) -> list[Any]:
     values = [sample.wanted for sample in waiting]
-    return _computed_arrays(values) if _flush_recorded(waiting) else contents_of(values)
+    are_computed = _flush_recorded(waiting, suspended)
+    return _computed_arrays(values) if are_computed else contents_of(values)
 
 
-def _flush_recorded(waiting: Sequence[Any]) -> bool:
+def _flush_recorded(waiting: Sequence[Any], suspended: Sequence[Any]) -> bool:
     """If some samples are plain code, which cannot say what it will read next, evaluate all that
     they have recorded since they waited last, and what all samples wait for. Return whether all
     are."""
     recording = current_recording()
-    plain = [sample.suspended for sample in waiting]
-    if recording is None or not any(plain):
+    if recording is None or not any(suspended):
         return False
-    all_plain = None not in plain
-    ranges, others = recorded_by(plain if all_plain else [each for each in plain if each])
-    if not all_plain:
-        others += [sample.wanted for sample in waiting if sample.suspended is None]
-    columns = [np.arange(*ranges[place : place + 2]) for place in range(0, len(ranges), 2)]
-    if others:
-        columns.append(np.array([each for some in others for each in _values_in(some)], np.int64))
-    values = np.concatenate(columns) if len(columns) > 1 else columns[0]
+    is_all_plain = None not in suspended
+    ranges, others = recorded_by([each for each in suspended if each is not None])
+    if not is_all_plain:
+        others += [each.wanted for each, own in zip(waiting, suspended) if own is None]
+    values = np.arange(*ranges[:2])
+    if len(ranges) > 2 or others:
+        more = [np.arange(*ranges[place : place + 2]) for place in range(2, len(ranges), 2)]
+        given = np.array([each for some in others for each in _values_in(some)], np.int64)
+        values = np.concatenate([values, *more, given])
     recording.flush(recording.locations.unknown(values))
-    return all_plain
+    return is_all_plain
 
 
 def _values_in(wanted: Any) -> list[int]:
@@ -325,7 +328,7 @@ def hand_over(waiting: Sequence[Any]) -> Optional[NDArray]:
     """Evaluate what samples wait for, without waiting for it. Return an array that is written when
     all is there; None if all is there already, or if calls ran one by one."""
     before, values = last_under_way(), [sample.wanted for sample in waiting]
-    _flush_recorded(waiting)
+    _flush_recorded(waiting, [sample.suspended for sample in waiting])
     _flush_if_asked(values)
     leaves: list[Any] = []
     flatten(values, object, leaves)

@@ -7,7 +7,7 @@ cimport gluon_edbatch.record.stores as stores
 from gluon_edbatch.record.calls cimport CallLog
 from gluon_edbatch.record.scopes cimport Entered, current_recording
 
-cdef object OVER
+cdef object OVER, VALUES, RAGGED
 
 cdef class SuspendedSample:
     cdef object _fn, _sample, _suspension, _mode, _worker, _resume, _leave
@@ -15,10 +15,14 @@ cdef class SuspendedSample:
     cdef long long _serial
     cdef Py_ssize_t _begin_of, _end_of
     cdef bint _closing
-    cdef readonly object wanted
+    cdef readonly object wanted, result
     cpdef send(self, object answer)
+    cpdef bint waits(self, object answer) except -1
     @cython.locals(recording=CallLog, own=lazy.LazyArray, store=stores.Store)
     cpdef contents(self, object value)
 
-@cython.locals(sample=SuspendedSample, wanted=lazy.LazyArray, place=Py_ssize_t, end=Py_ssize_t)
+@cython.locals(own=SuspendedSample, waits=bint)
+cpdef advance_all(object samples, object answers, list waiting, list suspended)
+@cython.locals(sample=SuspendedSample, several=lazy.RaggedArray, value=lazy.LazyArray,
+               begin=Py_ssize_t, place=Py_ssize_t, end=Py_ssize_t)
 cpdef tuple recorded_by(object samples)

@@ -12,7 +12,7 @@ import numpy as np
 from greenlet import GreenletExit, getcurrent
 
 from . import interpreter
-from .lazy import VALUES
+from .lazy import RAGGED, VALUES
 from .scopes import current_recording
 from .workers import OVER, new_worker, take_result
 
@@ -23,6 +23,8 @@ class SuspendedSample:
     ----------
     wanted : NDArray
         What the sample waits for.
+    result : object
+        What the function has returned.
     """
 
     def __init__(self, fn: Callable[[Any], Any], sample: Any, suspension: Any):
@@ -36,16 +38,24 @@ class SuspendedSample:
         self._leave: Any = None
         self._closing = False
         self.wanted: Any = None
+        self.result: Any = None
 
     def send(self, answer: Any) -> Any:
         """Run the sample until it reads a value, and return that; raise StopIteration at its end,
         as generators do."""
+        if self.waits(answer):
+            return self.wanted
+        raise StopIteration(self.result)
+
+    def waits(self, answer: Any) -> bool:
+        """Run the sample until it reads a value, or ends; return whether it waits."""
         self._begin_of = self._recording.next_value
         self.wanted = self._start() if self._resume is None else self._resume(answer)
         if self.wanted is OVER:
-            raise StopIteration(self._finish())
+            self._finish()
+            return False
         self._end_of = self._recording.next_value
-        return self.wanted
+        return True
 
     def _start(self) -> Any:
         worker = self._worker = new_worker()
@@ -61,13 +71,12 @@ class SuspendedSample:
             self._worker.throw(GreenletExit)
             self._finish()
 
-    def _finish(self) -> Any:
-        """Give the worker back; return the sample's result, or raise its error."""
+    def _finish(self) -> None:
+        """Give the worker back, and keep the sample's result, or raise its error."""
         worker, self._worker, self._resume, self._leave = self._worker, None, None, None
-        result, error = take_result(worker)
+        self.result, error = take_result(worker)
         if error is not None and not isinstance(error, GreenletExit):
             raise error
-        return result
 
     def contents(self, value: Any) -> Optional[np.ndarray]:
         """Return what a value holds, for which the sample is suspended if it is not computed;
@@ -87,6 +96,28 @@ class SuspendedSample:
         return self._leave(value)
 
 
+def advance_all(
+    samples: Sequence[Any], answers: Sequence[Any], waiting: list[Any], suspended: list[Any]
+) -> None:
+    """Advance samples, each an `AdvancingSample`. Append those that wait to `waiting`, and to
+    `suspended` what they are if they are plain code, else None."""
+    for sample, answer in zip(samples, answers):
+        own = sample.suspended
+        if own is None:
+            waits = sample.advance(answer)
+        else:
+            try:
+                waits = own.waits(answer)
+            except Exception as error:
+                raise sample.failed(error) from error
+            sample.wanted = own.wanted
+            if not waits:
+                waits, own = sample.follow(own.result), None
+        if waits:
+            waiting.append(sample)
+            suspended.append(own)
+
+
 def recorded_by(samples: Sequence[SuspendedSample]) -> tuple[list[int], list[Any]]:
     """Return ranges of the values that suspended samples recorded since they waited last, as first
     and last numbers in turn, and what they wait for besides."""
@@ -95,13 +126,23 @@ def recorded_by(samples: Sequence[SuspendedSample]) -> tuple[list[int], list[Any
     end = -1
     for sample in samples:
         wanted = sample.wanted
-        place = wanted._id  # of a ragged value, it is 0
-        if not sample._begin_of <= place < sample._end_of or wanted.__class__ not in VALUES:
-            others.append(wanted)
-        if sample._begin_of == end:
+        begin = sample._begin_of
+        if begin == end:
             ranges.pop()
         else:
-            ranges.append(sample._begin_of)
+            ranges.append(begin)
         end = sample._end_of
         ranges.append(end)
+        if wanted.__class__ in RAGGED:
+            several = wanted
+            for place in several._ids:
+                if not begin <= place < end:
+                    others.append(wanted)
+                    break
+        elif wanted.__class__ in VALUES:
+            value = wanted
+            if not begin <= value._id < end:
+                others.append(wanted)
+        else:
+            others.append(wanted)
     return ranges, others
