@@ -31,6 +31,8 @@ NAMES = (
     'record.calls',
     'record.expressions',
     'record.sample_greenlets',
+    'effects.resolved',
+    'effects.sample_objects',
     'schedule.frontier',
     'schedule.rules',
     'schedule.sufficient',

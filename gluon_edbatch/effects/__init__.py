@@ -1,5 +1,10 @@
 """Tell from a program's source whether its samples may take turns, unseen by each other."""
 
+from ..compiled import load
+
+load(f'{__name__}.resolved')
+load(f'{__name__}.sample_objects')
+
 from .effects import Effects
 from .pure import pure
 from .resolved import is_users

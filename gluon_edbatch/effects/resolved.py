@@ -74,16 +74,15 @@ def is_atom(value: Any) -> bool:
 
 def _mark(value: Any) -> Any:
     """Return what must be equal for an analysis to hold for another object in place of `value`."""
-    if value is MISSING or is_atom(value):
-        return MISSING if value is MISSING else is_atom
-    if isinstance(value, MethodType):
-        return MethodType, _mark(value.__func__)
-    if isinstance(value, FunctionType):
+    cls = type(value)
+    if cls is FunctionType:
         defaults = len(value.__defaults__ or ()), bool(value.__kwdefaults__)
         return value.__code__, defaults, hasattr(value, '__edb_pure__')
-    if isinstance(value, (type, ModuleType, BuiltinFunctionType, np.ufunc)):
+    if cls is MethodType:
+        return MethodType, _mark(value.__func__)
+    if value is MISSING or isinstance(value, (type, ModuleType, BuiltinFunctionType, np.ufunc)):
         return value
-    return type(value)
+    return is_atom if is_atom(value) else cls
 
 
 def elements_of(value: Any) -> list[Any]:

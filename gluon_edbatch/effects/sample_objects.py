@@ -1,4 +1,7 @@
-"""Walk through the objects of samples: which classes they have, and whether samples share some."""
+"""Walk through the objects of samples: which classes they have, and whether samples share some.
+
+Cython compiles this module where a compiler is present.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
@@ -17,14 +20,11 @@ def classes_in(samples: Iterable[Any]) -> tuple[frozenset[type], str]:
     """Return the user's classes that objects of samples have, and what is not understood of them,
     or an empty text."""
     classes: set[type] = set()
-    seen: dict[int, Any] = {}
+    seen: set[int] = set()
     level: Sequence[Collection[Any]] = [list(samples)]
     while level:
         below: list[Collection[Any]] = []
-        for cls, objects in _by_class(level).items():
-            if cls not in _TUPLES and not issubclass(cls, ARRAYS):
-                objects = [each for each in objects if id(each) not in seen]
-                seen.update(zip(map(id, objects), objects))
+        for cls, objects in _by_class(level, seen).items():
             parts = _parts_of(cls, objects)
             if parts is None:
                 return frozenset(), f'a sample has a {cls.__qualname__} among its objects'
@@ -32,25 +32,33 @@ def classes_in(samples: Iterable[Any]) -> tuple[frozenset[type], str]:
                 return frozenset(), 'samples have too many objects'
             if is_users_class(cls):
                 classes.add(cls)
-            below += parts
+            below.extend(parts)
         level = below
     return frozenset(classes), ''
 
 
-def _by_class(several: Sequence[Collection[Any]]) -> dict[type, list[Any]]:
-    """Return the objects in some containers by their class, without numbers and text."""
-    found: dict[type, list[Any]] = {}
-    if ATOMS.issuperset(map(type, chain.from_iterable(several))):  # most often
-        return found
+def _by_class(several: Sequence[Collection[Any]], seen: set[int]) -> dict[type, list[Any]]:
+    """Return the objects in some containers by their class, without numbers and text, and without
+    those whose ids were `seen`."""
+    found: dict[Any, list[Any]] = {}
+    last: Any = None  # most often, neighbours have one class
+    some: list[Any] = []
+    changes = False
     for objects in several:
-        kinds = set(map(type, objects))
-        if len(kinds) == 1 and ATOMS.isdisjoint(kinds):
-            found.setdefault(kinds.pop(), []).extend(objects)
-        elif not ATOMS.issuperset(kinds):
-            for each in objects:
-                if each.__class__ not in ATOMS:
-                    found.setdefault(each.__class__, []).append(each)
-    return found
+        for each in objects:
+            cls = type(each)
+            if cls is not last:
+                if cls is int or cls is str or cls in ATOMS:
+                    continue
+                last, some = cls, found.setdefault(cls, [])
+                changes = not issubclass(cls, tuple) or bool(cls.__dictoffset__)
+            if changes:
+                number = id(each)
+                if number in seen:
+                    continue
+                seen.add(number)
+            some.append(each)
+    return {cls: some for cls, some in found.items() if some}
 
 
 def _parts_of(cls: type, objects: Sequence[Any]) -> Optional[Sequence[Collection[Any]]]:
@@ -81,7 +89,7 @@ def _fields(cls: type, objects: Sequence[Any]) -> Sequence[Collection[Any]]:
     if issubclass(cls, dict):
         parts += [dict.values(each) for each in objects]
     for name in _slots_of(cls):
-        parts.append([getattr(each, name) for each in objects if hasattr(each, name)])
+        parts.append([getattr(each, name, None) for each in objects])
     return parts
 
 
