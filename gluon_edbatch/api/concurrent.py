@@ -24,7 +24,7 @@ from ..errors import RecordError, SampleError
 from ..mx.parameters import context_of
 from ..mx.run_ahead import last_under_way
 from ..record.hooks import current_recording, local
-from ..record.lazy import VALUES, LazyArray
+from ..record.lazy import RAGGED, VALUES, LazyArray
 from ..record.sample_greenlets import SuspendedSample, advance_all, recorded_by
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
@@ -357,11 +357,16 @@ def _computed_arrays(leaves: Sequence[Any]) -> list[Any]:
     """Return a list with NumPy arrays in place of computed values and other NDArrays."""
     found = list(leaves)
     by_store: dict[Store, list[int]] = {}
+    ragged: dict[Store, list[int]] = {}
     for position, leaf in enumerate(leaves):
         if leaf.__class__ in VALUES and leaf._id >= 0:
             by_store.setdefault(leaf._store, []).append(position)
+        elif leaf.__class__ in RAGGED and leaf._ids and not leaf._store.packed:
+            ragged.setdefault(leaf._store, []).append(position)
         elif isinstance(leaf, NDArray):
             found[position] = leaf.asnumpy()
+    for store, positions in ragged.items():
+        _fetch_ragged(store, positions, found)
     pieces: dict[Arena, list[_Wanted]] = {}
     for store, positions in by_store.items():
         values = np.array([leaves[position]._id for position in positions])
@@ -390,6 +395,25 @@ def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: list[Any]) -> None:
         own = block[(begins - first)[:, None] + np.arange(store.spec.rows)]
         for position, array in zip(positions, own.reshape((len(positions), *store.shape))):
             found[position] = array
+
+
+def _fetch_ragged(store: Store, positions: Sequence[int], found: list[Any]) -> None:
+    """Copy ragged values, whose values have one row each, to NumPy with one copy of their rows."""
+    ids, locations = np.array([each for at in positions for each in found[at]._ids]), store.locations
+    numbers = locations.evaluation[ids]
+    arena = store.arena(numbers.item(0)) if ids.min() >= 0 and numbers.min() >= 0 else None
+    is_one = isinstance(arena, Arena) and (numbers == numbers[0]).all()
+    if not is_one or (locations.rows[ids] != 1).any():
+        for at in positions:
+            found[at] = found[at].asnumpy()
+        return
+    rows = locations.row[ids]
+    first, end = int(rows.min()), int(rows.max()) + 1
+    own, begin = arena.raw._slice(first, end).asnumpy()[rows - first], 0
+    for at in positions:
+        shape = found[at].shape
+        found[at] = own[begin : begin + shape[1]].reshape(shape)
+        begin += shape[1]
 
 
 def _name(fn: Callable[[Any], Any]) -> str:

@@ -18,7 +18,8 @@ cdef class SuspendedSample:
     cdef readonly object wanted, result
     cpdef send(self, object answer)
     cpdef bint waits(self, object answer) except -1
-    @cython.locals(recording=CallLog, own=lazy.LazyArray, store=stores.Store)
+    @cython.locals(recording=CallLog, own=lazy.LazyArray, store=stores.Store, place=Py_ssize_t,
+                   several=lazy.RaggedArray)
     cpdef contents(self, object value)
 
 @cython.locals(own=SuspendedSample, waits=bint)

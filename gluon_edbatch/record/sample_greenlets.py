@@ -85,7 +85,11 @@ class SuspendedSample:
         store = own._store
         if store.recording is not recording:
             return None
-        if own._id < len(recording.locations.evaluation) and value.is_known():
+        place = own._id
+        if value.__class__ in RAGGED:
+            several = value
+            place = several._ids[0] if several._ids else 0
+        if place < len(recording.locations.evaluation) and value.is_known():
             return self._suspension.known_contents(value)
         if self._closing or current_recording() is not recording or recording.mode != self._mode:
             return None
