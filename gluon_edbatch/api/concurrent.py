@@ -25,7 +25,7 @@ from ..mx.parameters import context_of
 from ..mx.run_ahead import last_under_way
 from ..record.hooks import current_recording, local
 from ..record.lazy import RAGGED, VALUES, LazyArray
-from ..record.sample_greenlets import SuspendedSample, advance_all, recorded_by
+from ..record.sample_greenlets import SuspendedSample, advance_all, advance_plain, recorded_by
 from ..record.sites import Site, current_site, site_of
 from ..record.stores import Arena, Store
 from ..subgraph.structure import flatten, unflatten
@@ -125,7 +125,7 @@ class AdvancingSample:
         self.result: Any = None  # what `fn` has returned
         self.suspended: Optional[SuspendedSample] = None  # if it is plain code
         if suspension is not None:
-            self._steps: Any = SuspendedSample(fn, sample, suspension)
+            self._steps: Any = SuspendedSample(suspension.direct(fn), sample, suspension)
             self.suspended = self._steps
             return
         try:
@@ -153,13 +153,13 @@ class AdvancingSample:
 
     def advance(self, answer: Any) -> bool:
         """Run the sample until it waits again; return False if it has finished."""
+        if self.suspended is not None:
+            return advance_plain(self, self.suspended, answer)
         recording = current_recording()
         mode = recording and recording.mode
         try:
             self.wanted = self._steps.send(answer)
         except StopIteration as stop:
-            if self.suspended is not None:
-                return self.follow(stop.value)
             self.result = stop.value
             return False
         except Exception as error:
@@ -293,7 +293,9 @@ def _flush_recorded(waiting: Sequence[Any], suspended: Sequence[Any]) -> bool:
         more = [np.arange(*ranges[place : place + 2]) for place in range(2, len(ranges), 2)]
         given = np.array([each for some in others for each in _values_in(some)], np.int64)
         values = np.concatenate([values, *more, given])
-    recording.flush(recording.locations.unknown(values))
+    unknown = recording.locations.unknown(values)
+    if len(unknown):
+        recording.flush(unknown)
     return is_all_plain
 
 

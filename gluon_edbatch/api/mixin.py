@@ -3,10 +3,7 @@
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Optional, Union
 
-from mxnet import gluon
-
 from ..errors import SampleError
-from ..mx.blocks import hooks_of
 from ..mx.parameters import context_of
 from ..record import hooks
 from ..record.refused import model_codes, refused_eagerly
@@ -101,15 +98,12 @@ class AutoBatchMixin:
                 without_reads.discard(code_of(self))
             return results
 
-        is_usual = type(self).__call__ is AutoBatchMixin.__call__
-        is_usual = is_usual and not isinstance(self, gluon.HybridBlock)
-
         def call_with_arguments(args: tuple) -> Any:
-            if is_usual and len(args) == 1 and not hooks_of(self):  # the same by fewer calls in C
-                return self.forward(args[0])  # type: ignore[attr-defined]  # of gluon.Block
             return self(*args)
 
         try:
+            if all([len(args) == 1 for args in samples]):
+                return run_samples(self, [args[0] for args in samples], suspension=suspension)
             return run_samples(call_with_arguments, samples, suspension=suspension)
         except SampleError as failed:
             error = failed.__cause__

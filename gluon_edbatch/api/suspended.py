@@ -17,7 +17,9 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from ..effects import Effects, classes_in, is_users, shared_by
+from ..mx.blocks import hooks_of
 from ..record.lazy import VALUES
+from ..record.refused import model_codes
 from ..record.sites import PASSED, kind_of
 from ..record.stores import Arena
 
@@ -43,6 +45,15 @@ def is_plain(program: Any) -> bool:
     if isinstance(program, gluon.Block):
         return is_users(type(program).forward) or is_users(type(program).__call__)
     return is_users(getattr(program, '__func__', program))
+
+
+def is_called_as_usual(program: Any) -> bool:
+    """Return whether calls of a model in a scope, where it has no hooks, are those of `forward`."""
+    return (
+        isinstance(program, gluon.Block)
+        and not isinstance(program, gluon.HybridBlock)
+        and {type(program).__call__.__code__}.issubset(model_codes)
+    )
 
 
 class Suspension:
@@ -73,6 +84,16 @@ class Suspension:
         self._copies: dict[int, tuple[Arena, np.ndarray]] = {}
         self._known: dict[int, bool] = {}  # whether a sample may be suspended, by id of the code
         self.why, self.serial = '', next(_serials)
+
+    def direct(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return what calls `fn` by the fewest calls in C, whose stack each switch copies."""
+        if fn is not self._program or not is_called_as_usual(fn):
+            return fn
+
+        def forward(sample: Any) -> Any:
+            return fn(sample) if hooks_of(fn) else fn.forward(sample)  # type: ignore[attr-defined]
+
+        return forward
 
     def allows(self, frame: Optional[FrameType]) -> bool:
         """Return whether a sample may be suspended in a frame."""

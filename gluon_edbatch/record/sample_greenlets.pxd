@@ -22,7 +22,8 @@ cdef class SuspendedSample:
                    several=lazy.RaggedArray)
     cpdef contents(self, object value)
 
-@cython.locals(own=SuspendedSample, waits=bint)
+cpdef bint advance_plain(object sample, SuspendedSample own, object answer) except -1
+@cython.locals(own=SuspendedSample)
 cpdef advance_all(object samples, object answers, list waiting, list suspended)
 @cython.locals(sample=SuspendedSample, several=lazy.RaggedArray, value=lazy.LazyArray,
                begin=Py_ssize_t, place=Py_ssize_t, end=Py_ssize_t)

@@ -85,11 +85,11 @@ class SuspendedSample:
         store = own._store
         if store.recording is not recording:
             return None
-        place = own._id
+        place, known = own._id, recording.locations.evaluation
         if value.__class__ in RAGGED:
             several = value
             place = several._ids[0] if several._ids else 0
-        if place < len(recording.locations.evaluation) and value.is_known():
+        if place < len(known) and known.item(place) >= 0 and value.is_known():
             return self._suspension.known_contents(value)
         if self._closing or current_recording() is not recording or recording.mode != self._mode:
             return None
@@ -100,6 +100,16 @@ class SuspendedSample:
         return self._leave(value)
 
 
+def advance_plain(sample: Any, own: SuspendedSample, answer: Any) -> bool:
+    """Run plain code of an `AdvancingSample` until it waits; return False if it has finished."""
+    try:
+        waits = own.waits(answer)
+    except Exception as error:
+        raise sample.failed(error) from error
+    sample.wanted = own.wanted
+    return waits or sample.follow(own.result)
+
+
 def advance_all(
     samples: Sequence[Any], answers: Sequence[Any], waiting: list[Any], suspended: list[Any]
 ) -> None:
@@ -107,19 +117,9 @@ def advance_all(
     `suspended` what they are if they are plain code, else None."""
     for sample, answer in zip(samples, answers):
         own = sample.suspended
-        if own is None:
-            waits = sample.advance(answer)
-        else:
-            try:
-                waits = own.waits(answer)
-            except Exception as error:
-                raise sample.failed(error) from error
-            sample.wanted = own.wanted
-            if not waits:
-                waits, own = sample.follow(own.result), None
-        if waits:
+        if sample.advance(answer) if own is None else advance_plain(sample, own, answer):
             waiting.append(sample)
-            suspended.append(own)
+            suspended.append(sample.suspended)
 
 
 def recorded_by(samples: Sequence[SuspendedSample]) -> tuple[list[int], list[Any]]:
