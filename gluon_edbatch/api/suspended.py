@@ -13,15 +13,13 @@ from types import CodeType, FrameType, MethodType
 from typing import Any, Callable, Optional
 from weakref import WeakSet
 
-import numpy as np
 from mxnet import autograd, gluon
 
 from ..effects import Effects, classes_in, is_users, shared_by
 from ..mx.blocks import hooks_of
-from ..record.lazy import VALUES
 from ..record.refused import model_codes
+from ..record.sample_greenlets import ComputedRows
 from ..record.sites import PASSED, kind_of
-from ..record.stores import Arena
 
 # Functions of MXNet and of this package below which a sample may wait: they call blocks, or read.
 _MAY_WAIT = frozenset(
@@ -29,8 +27,6 @@ _MAY_WAIT = frozenset(
     '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _work contents'
     .split()
 )
-_LARGE = 1 << 20  # elements of an arena
-_MOST_COPIES = 16
 _MOST_PROGRAMS = 128
 _SECONDS = 0.5  # in an engine, between two looks at whether the program has changed
 _MOST_KINDS = 4  # of one program
@@ -72,6 +68,8 @@ class Suspension:
     ----------
     serial : int
         A number that no other has (see `interpreter.frames_pass`).
+    computed : ComputedRows
+        Reads what is computed already.
     why : str
         Why samples are not suspended, once that is known.
     """
@@ -81,7 +79,7 @@ class Suspension:
     ):
         self._program, self._samples, self._among_others = program, samples, among_others
         self._is_decided, self._effects = False, None
-        self._copies: dict[int, tuple[Arena, np.ndarray]] = {}
+        self.computed = ComputedRows()
         self._known: dict[int, bool] = {}  # whether a sample may be suspended, by id of the code
         self.why, self.serial = '', next(_serials)
 
@@ -129,26 +127,8 @@ class Suspension:
 
     def note_reads(self) -> None:
         """Remember if no sample of this run has read a value, once all have finished."""
-        if not self._is_decided and not self._copies:
+        if not self._is_decided and not self.computed.has_read:
             without_reads.add(code_of(self._program))
-
-    def known_contents(self, value: Any) -> Optional[np.ndarray]:
-        """Return a copy of a computed value, cut from a copy of its arena; None if there is no
-        arena, or a large one. Several reads of a round cost one copy."""
-        store, number = value._store, value._id
-        if value.__class__ not in VALUES or store.packed or hasattr(value, '_array'):
-            return None
-        locations = store.locations
-        arena = store.arenas.get(locations.evaluation.item(number))
-        known = self._copies.get(id(arena))
-        if known is None:
-            if arena.__class__ is not Arena or arena.raw.size > _LARGE:
-                return None
-            if len(self._copies) >= _MOST_COPIES:
-                self._copies.clear()
-            known = self._copies[id(arena)] = arena, arena.raw.asnumpy()
-        row = locations.row.item(number)
-        return known[1][row : row + store.spec.rows].reshape(store.shape).copy()
 
 
 def code_of(program: Any) -> Any:

@@ -9,7 +9,18 @@ from gluon_edbatch.record.scopes cimport Entered, current_recording
 
 cdef object OVER, VALUES, RAGGED
 
+cdef class ComputedRows:
+    cdef dict _blocks
+    cdef object _store, _rows
+    cdef long long _evaluation
+    cdef bytearray _given
+    cdef readonly bint has_read
+    @cython.locals(own=lazy.LazyArray, store=stores.Store, place=Py_ssize_t, row=Py_ssize_t,
+                   evaluation='long long')
+    cpdef read(self, object value)
+
 cdef class SuspendedSample:
+    cdef ComputedRows _computed
     cdef object _fn, _sample, _suspension, _mode, _worker, _resume, _leave
     cdef CallLog _recording
     cdef long long _serial

@@ -14,7 +14,63 @@ from greenlet import GreenletExit, getcurrent
 from . import interpreter
 from .lazy import RAGGED, VALUES
 from .scopes import current_recording
+from .stores import Arena
 from .workers import OVER, new_worker, take_result
+_LARGE = 1 << 20  # elements of an arena
+_MOST_COPIES = 16
+
+
+class ComputedRows:
+    """Read computed values for samples: several reads of a round cost one copy of their arena."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[Any, Any] = {}
+        self._store: Any = None  # of the last read, and
+        self._evaluation = -1
+        self._rows: Any = None  # one for each value, and
+        self._given = bytearray()  # which of them somebody has got, who may have written to it
+        self.has_read = False
+
+    def read(self, value: Any) -> Optional[np.ndarray]:
+        """Return what a value holds, in an array of its own; None if it has to be read alone."""
+        own = value
+        store, place = own._store, own._id
+        if store.packed or value.__class__ not in VALUES or hasattr(value, '_array'):
+            return None
+        self.has_read = True
+        locations = store.locations
+        evaluation = locations.evaluation.item(place)
+        if store is not self._store or evaluation != self._evaluation:
+            key = store, evaluation
+            if key not in self._blocks:
+                if len(self._blocks) >= _MOST_COPIES:
+                    self._blocks.clear()
+                self._blocks[key] = _rows_of(store, evaluation)
+            self._store, self._evaluation = key
+            self._rows, self._given = self._blocks[key]
+        if not self._given:
+            return None
+        row = locations.row.item(place)
+        if not self._given[row]:
+            self._given[row] = 1
+            return self._rows[row]
+        return self._read_again(row)
+
+    def _read_again(self, row: int) -> np.ndarray:
+        store, evaluation = self._store, self._evaluation
+        key = store, evaluation, 'again'  # a copy that nobody gets
+        if key not in self._blocks:
+            self._blocks[key] = _rows_of(store, evaluation)
+        return self._blocks[key][0][row].copy()
+
+
+def _rows_of(store: Any, evaluation: int) -> tuple[Any, bytearray]:
+    arena = store.arenas.get(evaluation)
+    if arena.__class__ is not Arena or arena.raw.size > _LARGE or store.spec.rows != 1:
+        return None, bytearray()
+    rows = arena.raw.asnumpy()
+    return rows.reshape((len(rows), *store.shape)), bytearray(len(rows))
+
 
 class SuspendedSample:
     """Run a function on one sample, and suspend it where it reads a value of the present scope.
@@ -29,7 +85,7 @@ class SuspendedSample:
 
     def __init__(self, fn: Callable[[Any], Any], sample: Any, suspension: Any):
         self._fn, self._sample, self._suspension = fn, sample, suspension
-        self._serial = suspension.serial
+        self._serial, self._computed = suspension.serial, suspension.computed
         self._recording = current_recording()
         self._mode = self._recording.mode
         self._begin_of = self._end_of = 0  # of the values that it recorded since it waited last
@@ -90,7 +146,7 @@ class SuspendedSample:
             several = value
             place = several._ids[0] if several._ids else 0
         if place < len(known) and known.item(place) >= 0 and value.is_known():
-            return self._suspension.known_contents(value)
+            return self._computed.read(value)
         if self._closing or current_recording() is not recording or recording.mode != self._mode:
             return None
         if not interpreter.frames_pass(self._serial):
