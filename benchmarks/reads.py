@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from math import exp, log
 from statistics import mean, median
 from typing import Any, Callable
+from warnings import catch_warnings, simplefilter
 
 import mxnet as mx
 from mxnet import autograd
@@ -59,7 +60,9 @@ def measure_reads(name: str, count: int, repeat: int, seconds: float) -> Row:
     """Return a model's row: ms of processor time for all samples, and the ratios of rounds in which
     all ways run the same minibatch, in turns. Each figure is the median of the rounds."""
     model, rounds = MODELS[name](), list[list[float]]()
-    model.net.hybridize()
+    with catch_warnings():
+        simplefilter('ignore')  # Gluon's, of lists of layers
+        model.net.hybridize()
     end = time.perf_counter() + repeat * seconds
     while len(rounds) < WARM_UP + repeat or time.perf_counter() < end:
         first = len(rounds) * count

@@ -125,7 +125,7 @@ class AdvancingSample:
         self.result: Any = None  # what `fn` has returned
         self.suspended: Optional[SuspendedSample] = None  # if it is plain code
         if suspension is not None:
-            self._steps: Any = SuspendedSample(suspension.direct(fn), sample, suspension)
+            self._steps: Any = SuspendedSample(suspension.of(fn), sample, suspension)
             self.suspended = self._steps
             return
         try:

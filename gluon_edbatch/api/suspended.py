@@ -43,13 +43,20 @@ def is_plain(program: Any) -> bool:
     return is_users(getattr(program, '__func__', program))
 
 
-def is_called_as_usual(program: Any) -> bool:
-    """Return whether calls of a model in a scope, where it has no hooks, are those of `forward`."""
-    return (
-        isinstance(program, gluon.Block)
-        and not isinstance(program, gluon.HybridBlock)
-        and {type(program).__call__.__code__}.issubset(model_codes)
-    )
+def directly(program: Any) -> Callable[[Any], Any]:
+    """Return what calls a program by the fewest calls in C, whose stack each switch copies. In a
+    scope, a model without hooks is called by its `forward`."""
+    if (
+        not isinstance(program, gluon.Block)
+        or isinstance(program, gluon.HybridBlock)
+        or not {type(program).__call__.__code__}.issubset(model_codes)
+    ):
+        return program
+
+    def forward(sample: Any) -> Any:
+        return program(sample) if hooks_of(program) else program.forward(sample)
+
+    return forward
 
 
 class Suspension:
@@ -79,19 +86,14 @@ class Suspension:
     ):
         self._program, self._samples, self._among_others = program, samples, among_others
         self._is_decided, self._effects = False, None
+        self._directly = directly(program)
         self.computed = ComputedRows()
         self._known: dict[int, bool] = {}  # whether a sample may be suspended, by id of the code
         self.why, self.serial = '', next(_serials)
 
-    def direct(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return what calls `fn` by the fewest calls in C, whose stack each switch copies."""
-        if fn is not self._program or not is_called_as_usual(fn):
-            return fn
-
-        def forward(sample: Any) -> Any:
-            return fn(sample) if hooks_of(fn) else fn.forward(sample)  # type: ignore[attr-defined]
-
-        return forward
+    def of(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return what runs a sample, for the program or a function that calls it."""
+        return self._directly if fn is self._program else fn
 
     def allows(self, frame: Optional[FrameType]) -> bool:
         """Return whether a sample may be suspended in a frame."""
