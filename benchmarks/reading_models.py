@@ -5,7 +5,7 @@ from typing import Any, Callable, NamedTuple
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
+from mxnet import gluon
 
 import gluon_edbatch as edb
 from example.adaptive.model import LITTLE, PonderingReader, Reading
@@ -309,9 +309,7 @@ def _started(net: gluon.Block, samples: Sequence[Any], trains: bool = False) -> 
 
 def _words(number: int, least: int = 4, most: int = 20) -> list[list[int]]:
     random = np.random.RandomState(number)
-    return [
-        random.randint(1, 100, random.randint(least, most + 1)).tolist() for _ in range(256)
-    ]
+    return [random.randint(1, 100, random.randint(least, most + 1)).tolist() for _ in range(256)]
 
 
 def _experts() -> Model:

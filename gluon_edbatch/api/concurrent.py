@@ -401,11 +401,14 @@ def _fetch(arena: Arena, pieces: Sequence[_Wanted], found: list[Any]) -> None:
 
 def _fetch_ragged(store: Store, positions: Sequence[int], found: list[Any]) -> None:
     """Copy ragged values, whose values have one row each, to NumPy with one copy of their rows."""
-    ids, locations = np.array([each for at in positions for each in found[at]._ids]), store.locations
+    ids, locations = (
+        np.array([each for at in positions for each in found[at]._ids]),
+        store.locations,
+    )
     numbers = locations.evaluation[ids]
-    arena = store.arena(numbers.item(0)) if ids.min() >= 0 and numbers.min() >= 0 else None
-    is_one = isinstance(arena, Arena) and (numbers == numbers[0]).all()
-    if not is_one or (locations.rows[ids] != 1).any():
+    arena = store.arenas.get(numbers.item(0)) if ids.min() >= 0 else None
+    is_one = (numbers == numbers[0]).all() and (locations.rows[ids] == 1).all()
+    if not is_one or not isinstance(arena, Arena):
         for at in positions:
             found[at] = found[at].asnumpy()
         return

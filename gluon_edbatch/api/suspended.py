@@ -24,8 +24,7 @@ from ..record.sites import PASSED, kind_of
 # Functions of MXNet and of this package below which a sample may wait: they call blocks, or read.
 _MAY_WAIT = frozenset(
     '__call__ hooked_call _called call_block _call_with_user_hooks forward asscalar asnumpy '
-    '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _work contents'
-    .split()
+    '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _work contents'.split()
 )
 _MOST_PROGRAMS = 128
 _SECONDS = 0.5  # in an engine, between two looks at whether the program has changed
@@ -85,7 +84,8 @@ class Suspension:
         self, program: Callable[..., Any], samples: Sequence[tuple], among_others: bool = False
     ):
         self._program, self._samples, self._among_others = program, samples, among_others
-        self._is_decided, self._effects = False, None
+        self._is_decided = False
+        self._effects: Any = None  # keeps the codes that may run
         self._directly = directly(program)
         self.computed = ComputedRows()
         self._known: dict[int, bool] = {}  # whether a sample may be suspended, by id of the code
@@ -124,7 +124,7 @@ class Suspension:
             if effects.writes_samples and not self.why:
                 unknown = 'the program writes to samples' if self._among_others else ''
                 self.why = unknown or shared_by(samples, effects.writes_arrays)
-            self._effects = effects  # which keeps the codes that may run
+            self._effects = effects
         self._samples = ()
 
     def note_reads(self) -> None:

@@ -11,29 +11,14 @@ import ast
 import sys
 from collections.abc import Iterable
 from time import monotonic
-from types import (
-    CodeType,
-)
+from types import CodeType
 from typing import Any, Optional
 
 from .classes import is_replaced
 from .followed import Followed
-from .objects import (
-    ARRAY,
-    NOTHING,
-    SAMPLE,
-    Closure,
-    NotFree,
-    Objects,
-    Super,
-)
-from .pure import (
-    CONTAINER,
-    NEW,
-)
-from .resolved import (
-    Known,
-)
+from .objects import ARRAY, NOTHING, SAMPLE, Closure, NotFree, Objects, Super
+from .pure import CONTAINER, NEW
+from .resolved import Known
 
 _MOST_PASSES = 40
 

@@ -19,39 +19,9 @@ from mxnet import gluon
 from ..mx.blocks import hooks_of
 from ..record.sites import Site
 from ..report.explain.explanation import site_text
+from . import pure
 from .classes import fields_of, filled_fields, has_shared_defaults, is_callable, special_methods
-from .objects import (
-    ARRAY,
-    NOTHING,
-    SAMPLE,
-    Bound,
-    Closure,
-    Made,
-    Method,
-    NotFree,
-    Objects,
-    Super,
-)
-from .pure import (
-    ANYTHING,
-    BASES,
-    CALLING,
-    COPYING,
-    DATA,
-    NEW,
-    NUMBER,
-    OF_ARRAYS,
-    OF_GLUON,
-    OF_LIBRARIES,
-    READING,
-    WRITE_FIRST,
-    WRITING,
-    is_plain_class,
-    is_pure,
-    made_by,
-    place_of_out,
-    why_not_recorded,
-)
+from .objects import ARRAY, NOTHING, SAMPLE, Bound, Closure, Made, Method, NotFree, Objects, Super
 from .resolved import (
     ARRAYS,
     DICTS,
@@ -209,7 +179,7 @@ class Followed:
             every = NOTHING.union(*args, *named.values())
             return every | self._new(None, every)
         is_compiled = type(value).__name__ == 'cython_function_or_method'
-        if (is_compiled or isinstance(value, LIBRARY)) and is_pure(value, self._training):
+        if (is_compiled or isinstance(value, LIBRARY)) and pure.is_pure(value, self._training):
             return self._call_library(value, args, named)
         if is_users(value):
             return self._enter(self._closure_of(known), args, named)
@@ -233,33 +203,33 @@ class Followed:
         arguments, and methods by which objects of the user act as numbers or containers."""
         every = NOTHING.union(*args, *named.values())
         name = getattr(function, '__name__', '')
-        if name in WRITE_FIRST and args:
+        if name in pure.WRITE_FIRST and args:
             self._store(args[0], '[]', every)
-        for objects in args[place_of_out(function) :]:
+        for objects in args[pure.place_of_out(function) :]:
             self._store(objects, ARRAY, NOTHING)
         self._store(named.get('out', NOTHING), ARRAY, NOTHING)
-        if name in CALLING:  # gives nobody the function that it calls
+        if name in pure.CALLING:  # gives nobody the function that it calls
             first = args[: name not in ('map', 'filter', 'reduce', 'starmap')]
             every = NOTHING.union(*first, *args[1:])
             called = (args[0] if args and not first else NOTHING) | named.get('key', NOTHING)
             elements = self._elements(every) | every
             every |= NOTHING.union(*[self._call_back(each, elements) for each in called])
-        return self._made_of(every, made_by(function))
+        return self._made_of(every, pure.made_by(function))
 
-    def _made_of(self, objects: Objects, what: str = ANYTHING) -> Objects:
+    def _made_of(self, objects: Objects, what: str = pure.ANYTHING) -> Objects:
         """Return what a library may make of objects (see `pure.made_by`)."""
         elements = self._elements(objects)
-        for each in objects if what == ANYTHING else ():
+        for each in objects if what == pure.ANYTHING else ():
             if isinstance(each, (Closure, Method, Bound)) or is_callable(each):
                 elements |= self._call_back(each, elements | objects)
         special = self._touch(objects | elements, objects | elements)
-        if what == NUMBER:
+        if what == pure.NUMBER:
             return NOTHING
-        made = Made(id(self._at[1]), None if what == ANYTHING else list)
+        made = Made(id(self._at[1]), None if what == pure.ANYTHING else list)
         self._join((made, '[]'), frozenset((made,)) | special)
-        if what != NEW:
-            self._join((made, '[]'), elements | (objects if what == ANYTHING else NOTHING))
-        return self._of(made, '[]') if what == ANYTHING else special | {made}
+        if what != pure.NEW:
+            self._join((made, '[]'), elements | (objects if what == pure.ANYTHING else NOTHING))
+        return self._of(made, '[]') if what == pure.ANYTHING else special | {made}
 
     def _new(self, cls: Optional[type], elements: Objects) -> Objects:
         """Return a container of a library that runs make here, with these elements."""
@@ -276,8 +246,8 @@ class Followed:
         return self._of('called', function)
 
     def _follow_called(self) -> None:
-        for function, self._at in list(self._called.items()):
-            args = [self._of('given', function)] * 3
+        for function, at in list(self._called.items()):
+            self._at, args = at, [self._of('given', function)] * 3
             self._join(('called', function), self._call_one(function, args, {}))
 
     def _touch(self, objects: Objects, others: Objects) -> Objects:
@@ -303,7 +273,7 @@ class Followed:
 
     def _construct(self, known: Known, args: Sequence[Objects], named: dict) -> Objects:
         cls, fields = known.object, fields_of(known.object)
-        plain = all([base in BASES or is_plain_class(base) for base in cls.__mro__])
+        plain = all([base in pure.BASES or pure.is_plain_class(base) for base in cls.__mro__])
         odd = fields is None and is_users(cls.__new__)
         odd = odd or in_class(cls, '__del__') is not MISSING or has_shared_defaults(cls)
         if not plain or odd:
@@ -333,7 +303,7 @@ class Followed:
             function = self._get(known, 'class', name)
             if isinstance(function, Known) and is_users(function.object):
                 return self._call_one(function, [frozenset((known,)), *args], named)
-        why = why_not_recorded(block, self._training)
+        why = pure.why_not_recorded(block, self._training)
         if why:
             raise self._no(f'calls a block: {why}')
         every = NOTHING.union(*args, *named.values())
@@ -347,7 +317,7 @@ class Followed:
 
     def _check_recorded(self, known: Known) -> None:
         """Raise if calls of a block inside one that is recorded may have an effect."""
-        why = why_not_recorded(known.object, self._training)
+        why = pure.why_not_recorded(known.object, self._training)
         if why or self._resolved.all_of(known, 'hooks'):
             raise self._no(f'calls a block: {why or known.object.name + " has a hook"}')
         for child in self._resolved.all_of(known, 'children'):
@@ -358,7 +328,7 @@ class Followed:
             self._call_found(owner, cls, name, args, named) for cls in self._classes_of(owner)
         ]
         found = [each for each in results if each is not None]
-        if found and (owner is not SAMPLE or name not in READING | WRITING):
+        if found and (owner is not SAMPLE or name not in pure.READING | pure.WRITING):
             return NOTHING.union(*found)
         return NOTHING.union(*found, self._call_of_library(owner, name, args, named))
 
@@ -389,16 +359,16 @@ class Followed:
         self, owner: Any, name: str, args: Sequence[Objects], named: dict
     ) -> Objects:
         every, own = NOTHING.union(*args, *named.values()), frozenset((owner,))
-        if name in OF_GLUON and isinstance(owner, Known):
+        if name in pure.OF_GLUON and isinstance(owner, Known):
             return own if isinstance(owner.object, gluon.Parameter) else self._made_of(every)
-        if name in WRITING:
-            place = ARRAY if name in OF_ARRAYS else '[]'
+        if name in pure.WRITING:
+            place = ARRAY if name in pure.OF_ARRAYS else '[]'
             self._store(own, place, every | self._elements(every))
-        elif name not in READING:
+        elif name not in pure.READING:
             raise self._no(f'calls {name}, a method that is not known to be pure')
         self._store(named.get('out', NOTHING), ARRAY, NOTHING)
-        if name in COPYING:
-            return self._made_of(every, NEW)
+        if name in pure.COPYING:
+            return self._made_of(every, pure.NEW)
         result = self._made_of(every | self._elements(own))
         shares = not isinstance(owner, Known) or isinstance(owner.object, ARRAYS)
         return result | own if shares else result
@@ -458,7 +428,7 @@ class Followed:
             found |= {SAMPLE} | self._of(SAMPLE, '[]')
         for cls in classes:
             found |= self._attribute_of_class(each, cls, name)
-        if (each is SAMPLE or not classes) and name in OF_LIBRARIES and name not in DATA:
+        if (each is SAMPLE or not classes) and name in pure.OF_LIBRARIES and name not in pure.DATA:
             found |= {Method(each, name)}
         elif not classes and each is not SAMPLE:
             found |= {each} | self._of(each, '[]')
@@ -486,9 +456,9 @@ class Followed:
         if isinstance(value, (ModuleType, type)):
             return self._one(self._get(known, 'within', name))
         if isinstance(value, ARRAYS) or type(value) in (*LISTS, *DICTS):
-            if name in DATA:
+            if name in pure.DATA:
                 return frozenset((known,)) if name in ('T', 'real', 'imag') else NOTHING
-            return frozenset((Method(known, name),)) if name in OF_LIBRARIES else NOTHING
+            return frozenset((Method(known, name),)) if name in pure.OF_LIBRARIES else NOTHING
         self._note_read(name, self._text())
         own = self._get(known, 'attribute', name)
         if own is not MISSING:

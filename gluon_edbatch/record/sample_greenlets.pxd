@@ -27,7 +27,6 @@ cdef class SuspendedSample:
     cdef Py_ssize_t _begin_of, _end_of
     cdef bint _closing
     cdef readonly object wanted, result
-    cpdef send(self, object answer)
     cpdef bint waits(self, object answer) except -1
     @cython.locals(recording=CallLog, own=lazy.LazyArray, store=stores.Store, place=Py_ssize_t,
                    several=lazy.RaggedArray)

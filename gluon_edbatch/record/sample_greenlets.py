@@ -16,6 +16,7 @@ from .lazy import RAGGED, VALUES
 from .scopes import current_recording
 from .stores import Arena
 from .workers import OVER, new_worker, take_result
+
 _LARGE = 1 << 20  # elements of an arena
 _MOST_COPIES = 16
 
@@ -95,13 +96,6 @@ class SuspendedSample:
         self._closing = False
         self.wanted: Any = None
         self.result: Any = None
-
-    def send(self, answer: Any) -> Any:
-        """Run the sample until it reads a value, and return that; raise StopIteration at its end,
-        as generators do."""
-        if self.waits(answer):
-            return self.wanted
-        raise StopIteration(self.result)
 
     def waits(self, answer: Any) -> bool:
         """Run the sample until it reads a value, or ends; return whether it waits."""
