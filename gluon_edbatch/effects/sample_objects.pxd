@@ -4,4 +4,4 @@ cimport cython
 cdef object ATOMS
 
 @cython.locals(last=object, some=list, number=object, changes=bint)
-cdef dict _by_class(object several, set seen)
+cdef dict _by_class(object several, dict seen)

@@ -4,7 +4,6 @@ Cython compiles this module where a compiler is present.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import chain
 from types import MemberDescriptorType
 from typing import Any, Optional
 
@@ -13,33 +12,54 @@ import numpy as np
 from .resolved import ARRAYS, ATOMS, DICTS, LISTS, MISSING, in_class, is_atom, is_users_class
 
 _MOST = 200_000  # objects
-_TUPLES = tuple, frozenset  # which nobody can change
 
 
 def classes_in(samples: Iterable[Any]) -> tuple[frozenset[type], str]:
     """Return the user's classes that objects of samples have, and what is not understood of them,
     or an empty text."""
+    _, classes, why = _walk(list(samples))
+    return frozenset(classes), why
+
+
+def shared_by(samples: Iterable[Any], writes_arrays: bool = False) -> str:
+    """Say what several samples have in common that can be written to; return an empty text if
+    there is nothing."""
+    before: dict[int, Any] = {}
+    for sample in samples:
+        found, _, _ = _walk([sample])
+        for number in before.keys() & found.keys():
+            return f'samples that the program writes to share a {type(found[number]).__qualname__}'
+        for each in found.values() if writes_arrays else ():
+            if isinstance(each, ARRAYS) and getattr(each, 'base', each) is not None:
+                return f'a {type(each).__qualname__} of a sample may share memory with another one'
+        before.update(found)
+    return ''
+
+
+def _walk(roots: list[Any]) -> tuple[dict[int, Any], set[type], str]:
+    """Return all objects that can change by their ids, the user's classes among theirs, and what is
+    not understood."""
     classes: set[type] = set()
-    seen: set[int] = set()
-    level: Sequence[Collection[Any]] = [list(samples)]
+    seen: dict[int, Any] = {}
+    level: Sequence[Collection[Any]] = [roots]
     while level:
         below: list[Collection[Any]] = []
         for cls, objects in _by_class(level, seen).items():
             parts = _parts_of(cls, objects)
             if parts is None:
-                return frozenset(), f'a sample has a {cls.__qualname__} among its objects'
+                return seen, set(), f'a sample has a {cls.__qualname__} among its objects'
             if len(seen) + sum(map(len, parts)) > _MOST:
-                return frozenset(), 'samples have too many objects'
+                return seen, set(), 'samples have too many objects'
             if is_users_class(cls):
                 classes.add(cls)
             below.extend(parts)
         level = below
-    return frozenset(classes), ''
+    return seen, classes, ''
 
 
-def _by_class(several: Sequence[Collection[Any]], seen: set[int]) -> dict[type, list[Any]]:
-    """Return the objects in some containers by their class, without numbers and text, and without
-    those whose ids were `seen`."""
+def _by_class(several: Sequence[Collection[Any]], seen: dict[int, Any]) -> dict[type, list[Any]]:
+    """Return the objects in some containers by their class, without numbers, text and what was
+    `seen`, which it notes."""
     found: dict[Any, list[Any]] = {}
     last: Any = None  # most often, neighbours have one class
     some: list[Any] = []
@@ -51,12 +71,12 @@ def _by_class(several: Sequence[Collection[Any]], seen: set[int]) -> dict[type, 
                 if cls is int or cls is str or cls in ATOMS:
                     continue
                 last, some = cls, found.setdefault(cls, [])
-                changes = not issubclass(cls, tuple) or bool(cls.__dictoffset__)
+                changes = not issubclass(cls, (tuple, frozenset)) or bool(cls.__dictoffset__)
             if changes:
                 number = id(each)
                 if number in seen:
                     continue
-                seen.add(number)
+                seen[number] = each
             some.append(each)
     return {cls: some for cls, some in found.items() if some}
 
@@ -96,26 +116,3 @@ def _fields(cls: type, objects: Sequence[Any]) -> Sequence[Collection[Any]]:
 def _slots_of(cls: type) -> list[str]:
     every = [item for base in cls.__mro__ for item in vars(base).items()]
     return [name for name, value in every if isinstance(value, MemberDescriptorType)]
-
-
-def shared_by(samples: Iterable[Any], writes_arrays: bool = False) -> str:
-    """Say what several samples have in common that can be written to; return an empty text if
-    there is nothing."""
-    owners: dict[int, int] = {}  # of objects, by their ids
-    for index, sample in enumerate(samples):
-        left = [sample]
-        while left:
-            each = left.pop()
-            cls = each.__class__
-            if cls in ATOMS or (cls not in _TUPLES and owners.get(id(each)) == index):
-                continue
-            if cls not in _TUPLES and owners.setdefault(id(each), index) != index:
-                return f'samples that the program writes to share a {cls.__qualname__}'
-            if (
-                writes_arrays
-                and isinstance(each, ARRAYS)
-                and getattr(each, 'base', each) is not None
-            ):
-                return f'a {cls.__qualname__} of a sample may share memory with another one'
-            left += chain.from_iterable(_parts_of(cls, [each]) or ())
-    return ''
