@@ -45,11 +45,10 @@ def is_plain(program: Any) -> bool:
 def directly(program: Any) -> Callable[[Any], Any]:
     """Return what calls a program by the fewest calls in C, whose stack each switch copies. In a
     scope, a model without hooks is called by its `forward`."""
-    if (
-        not isinstance(program, gluon.Block)
-        or isinstance(program, gluon.HybridBlock)
-        or not {type(program).__call__.__code__}.issubset(model_codes)
-    ):
+    if not isinstance(program, gluon.Block) or isinstance(program, gluon.HybridBlock):
+        return program
+    call: Any = type(program).__call__
+    if call is not gluon.Block.__call__ and getattr(call, '__code__', None) not in model_codes:
         return program
 
     def forward(sample: Any) -> Any:

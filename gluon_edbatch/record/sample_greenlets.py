@@ -139,7 +139,8 @@ class SuspendedSample:
         if value.__class__ in RAGGED:
             several = value
             place = several._ids[0] if several._ids else 0
-        if place < len(known) and known.item(place) >= 0 and value.is_known():
+        is_known = place < 0 or (place < len(known) and known.item(place) >= 0)
+        if is_known and value.is_known():
             return self._computed.read(value)
         if self._closing or current_recording() is not recording or recording.mode != self._mode:
             return None

@@ -2,9 +2,6 @@
 frame of Python for one that runs."""
 
 import threading
-from collections.abc import Iterator
-from itertools import cycle
-from types import FunctionType, MethodType
 from typing import Any, Optional
 
 from greenlet import greenlet
@@ -25,7 +22,7 @@ class SampleGreenlet(greenlet):
     contents: Any = None  # reads values for it (see `LazyArray.asnumpy`)
 
     def __init__(self) -> None:
-        super().__init__(MethodType(next(_works), self))
+        super().__init__(self._work)
 
     def _work(self) -> None:
         while True:
@@ -34,17 +31,6 @@ class SampleGreenlet(greenlet):
             except BaseException as error:  # also an interrupt, which `send` raises
                 self.error = error
             self.parent.switch(OVER)
-
-
-def _spread(function: Any, count: int, step: int) -> Iterator[Any]:
-    """Return the same function with frames of different sizes, in turn. Each greenlet's frames lie
-    at the start of 16 KB of their own. So they would share a few lines of the processor's cache."""
-    code = function.__code__
-    codes = [code.replace(co_stacksize=code.co_stacksize + place * step) for place in range(count)]
-    return cycle([FunctionType(each, function.__globals__) for each in codes])
-
-
-_works = _spread(SampleGreenlet._work, count=8, step=0)  # words
 
 
 class _Idle(threading.local):
