@@ -8,7 +8,6 @@ another sample could see that samples take turns, all of them read in place, one
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import count
-from time import monotonic
 from types import CodeType, FrameType, MethodType
 from typing import Any, Callable, Optional
 from weakref import WeakSet
@@ -27,7 +26,6 @@ _MAY_WAIT = frozenset(
     '__bool__ item tolist __float__ __int__ __array__ call_with_arguments _work contents'.split()
 )
 _MOST_PROGRAMS = 128
-_SECONDS = 0.5  # in an engine, between two looks at whether the program has changed
 _MOST_KINDS = 4  # of one program
 # Programs of which no sample has read a value. They run without greenlets until one does.
 without_reads: 'WeakSet[Any]' = WeakSet()
@@ -117,8 +115,7 @@ class Suspension:
         self._is_decided, samples = True, self._samples
         classes, self.why = classes_in(samples)
         if not self.why:
-            seconds = _SECONDS if self._among_others else 0
-            effects = _effects_of(self._program, classes, max(map(len, samples)), seconds)
+            effects = _effects_of(self._program, classes, max(map(len, samples)))
             self.why = effects.why
             if effects.writes_samples and not self.why:
                 unknown = 'the program writes to samples' if self._among_others else ''
@@ -137,17 +134,14 @@ def code_of(program: Any) -> Any:
     return getattr(getattr(program, '__func__', program), '__code__', type(program))
 
 
-def _effects_of(program: Any, classes: frozenset[type], arguments: int, seconds: float) -> Effects:
+def _effects_of(program: Any, classes: frozenset[type], arguments: int) -> Effects:
     """Return the effects of a program. They are analysed again only after a change of what the
-    program consists of, or for samples of other classes. For some seconds nothing is checked."""
-    now = monotonic()
+    program consists of, or for samples of other classes."""
     key = id(code_of(program)), isinstance(program, MethodType), arguments, autograd.is_training()
     known = _analysed.setdefault(key, [])
     _analysed.move_to_end(key)
     for effects in known:
-        if classes == effects.classes and (
-            effects.was_checked(program, now - seconds) or effects.holds_for(program)
-        ):
+        if classes == effects.classes and effects.holds_for(program):
             return effects
     effects = Effects(program, classes, arguments, autograd.is_training())
     known.insert(0, effects)

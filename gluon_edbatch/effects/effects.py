@@ -10,7 +10,6 @@ until it finds no new object. Whatever it does not understand speaks against sus
 import ast
 import sys
 from collections.abc import Iterable
-from time import monotonic
 from types import CodeType
 from typing import Any, Optional
 
@@ -43,7 +42,7 @@ class Effects(Followed):
         self, program: Any, classes: frozenset[type], arguments: int = 1, training: bool = False
     ):
         super().__init__(program, list(classes), training)
-        self.classes, self._checked = classes, (0, 0.0)
+        self.classes = classes
         self.why, codes = '', list[CodeType]()
         try:
             self._run(self._resolved.root(), arguments)
@@ -64,13 +63,7 @@ class Effects(Followed):
 
     def holds_for(self, program: Any) -> bool:
         """Return whether the analysis holds for another program as it does for this one."""
-        self._checked = id(getattr(program, '__self__', program)), monotonic()
         return self._resolved.holds_for(program)
-
-    def was_checked(self, program: Any, since: float) -> bool:
-        """Return whether the program was the last to be looked at, and after a time."""
-        number, time = self._checked
-        return time > since and number == id(getattr(program, '__self__', program))
 
     def _run(self, program: Known, arguments: int) -> None:
         sample = frozenset((SAMPLE,))
