@@ -7,22 +7,20 @@ from typing import Any, Optional
 from greenlet import greenlet
 
 _MOST_IDLE = 1024  # greenlets of a thread
-
-
 OVER: Any = object()  # what a greenlet switches to its parent with, when its sample has finished
 
 
 class SampleGreenlet(greenlet):
     """Run samples, one after the other: making a greenlet takes longer than reusing one."""
 
-    fn: Any = None  # what runs the present sample
-    sample: Any = None
-    result: Any = None
-    error: Optional[BaseException] = None
-    contents: Any = None  # reads values for it (see `LazyArray.asnumpy`)
+    __slots__ = ('fn', 'sample', 'result', 'error', 'contents')
 
     def __init__(self) -> None:
         super().__init__(self._work)
+        self.fn: Any = None  # what runs the present sample
+        self.sample = self.result = None
+        self.error: Optional[BaseException] = None
+        self.contents: Any = None  # reads values for it (see `LazyArray.asnumpy`)
 
     def _work(self) -> None:
         while True:
