@@ -46,6 +46,9 @@ FUNCTIONS = (
 class Followed:
     """What variables and fields of a program may refer to, and what its calls may do."""
 
+    _statement: Any  # follows a statement: `Effects` has it, and
+    _value: Any  # what returns the objects that an expression may refer to
+
     def __init__(self, program: Any, classes: Sequence[type], training: bool):
         self._resolved, self._training = Resolved(program), training
         self._classes = classes
@@ -55,14 +58,6 @@ class Followed:
         self._grew, self._written, self._read = True, set[str](), dict[str, str]()
         self._at: tuple[str, Any] = '', None
         self._called: dict[Any, tuple[str, Any]] = {}  # by a library: functions, and where
-
-    def _statement(self, node: ast.stmt, closure: Closure) -> None:
-        """Follow a statement; `Effects` implements it."""
-        raise NotImplementedError
-
-    def _value(self, node: ast.expr, closure: Closure, as_truth: bool = False) -> Objects:
-        """Return the objects that an expression may refer to; `Effects` implements it."""
-        raise NotImplementedError
 
     # --- what refers to what ---------------------------------------------------------------------
 

@@ -289,6 +289,50 @@ def test_in_an_engine():
         assert [each.result()[0] for each in futures] == expected * 4
 
 
+class Rereads(Reader):
+    """Writes to what it has read, and reads again."""
+
+    def forward(self, words):
+        scores, other = [self.scores(self.embed(words[place])) for place in (0, -1)]
+        scores.asnumpy()[:] = 0
+        other.asnumpy()[:] = 0
+        for _ in range(3):
+            other.asnumpy()[:] += 1
+        return scores.asnumpy(), scores.asnumpy(), other.asnumpy()
+
+
+def test_each_read_is_a_copy():
+    net = net_of(Rereads)
+    found, evaluations, why = run(net)
+    np.testing.assert_allclose(found, [net(words) for words in SAMPLES], rtol=1e-5)
+    assert not why and evaluations == 1
+
+
+def test_ragged_values_of_several_rounds():
+    net = net_of()
+
+    def program(words):
+        first = net.embed(words[0])
+        mean = float(first.mean().asscalar())
+        rest = [net.embed(word) * mean for word in words[1:]]
+        return edb.ragged([first, *rest]).asnumpy(), edb.ragged(rest or [first * mean]).asnumpy()
+
+    def with_steps(words):
+        first = net.embed(words[0])
+        mean = float((yield first.mean())[0])
+        rest = [net.embed(word) * mean for word in words[1:]]
+        return (yield [edb.ragged([first, *rest]), edb.ragged(rest or [first * mean])])
+
+    weight = net.embed.weight.data().asnumpy()
+    for fn in (program, with_steps):
+        for (every, rest), words in zip(run(fn)[0], SAMPLES):
+            vectors = weight[words]
+            expected = np.concatenate([vectors[:1], vectors[1:] * vectors[0].mean()])
+            np.testing.assert_allclose(every, expected[None], rtol=1e-5)
+            if len(words) > 1:
+                np.testing.assert_allclose(rest, expected[None, 1:], rtol=1e-5)
+
+
 class Endless(Reader):
     """Never stops for one word, and raises for another."""
 
