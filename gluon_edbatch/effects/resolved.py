@@ -174,8 +174,8 @@ def _parts(origin: Any, kind: str) -> list[Any]:
     if kind == 'elements':
         return elements_of(origin)
     if kind == 'children':
-        return children_of(origin)
-    return hooks_of(origin)
+        return children_of(origin) if origin._children else []
+    return hooks_of(origin) if origin._forward_hooks or origin._forward_pre_hooks else []
 
 
 class Resolved:
@@ -241,9 +241,9 @@ class Resolved:
                     continue
                 if key is None:
                     values = _parts(objects[origin], kind)
-                    if list(map(_mark, values)) != mark:
+                    if (values or mark) and list(map(_mark, values)) != mark:
                         return False
-                    objects += values
+                    objects.extend(values)
                     continue
                 value = _fetch(objects[origin], kind, key)
                 if _mark(value) != mark:
