@@ -60,6 +60,7 @@ PUBLIC = {
         'distributed',
         'each',
         'estimator',
+        'export',
         'export_cells',
         'fold_unroll',
         'forward',
