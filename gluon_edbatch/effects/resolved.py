@@ -174,8 +174,8 @@ def _parts(origin: Any, kind: str) -> list[Any]:
     if kind == 'elements':
         return elements_of(origin)
     if kind == 'children':
-        return children_of(origin) if origin._children else []
-    return hooks_of(origin) if origin._forward_hooks or origin._forward_pre_hooks else []
+        return children_of(origin)
+    return hooks_of(origin)
 
 
 class Resolved:

@@ -33,12 +33,13 @@ def call_plain(block: gluon.HybridBlock, args: Sequence[Any], ctx: mx.Context) -
 
 def children_of(block: gluon.Block) -> list[gluon.Block]:
     """Return the blocks that a block has as children."""
-    return list(block._children.values())
+    return list(block._children.values()) if block._children else []
 
 
 def hooks_of(block: gluon.Block) -> list[Any]:
     """Return the functions that a user has registered on a block, to run before or after it."""
-    return [*block._forward_hooks.values(), *block._forward_pre_hooks.values()]
+    before, after = block._forward_pre_hooks, block._forward_hooks
+    return [*after.values(), *before.values()] if before or after else []
 
 
 def names_of_blocks(net: gluon.Block) -> dict[gluon.Block, list[str]]:

@@ -15,7 +15,7 @@ from . import interpreter
 from .lazy import RAGGED, VALUES
 from .scopes import current_recording
 from .stores import Arena
-from .workers import OVER, new_worker, take_result
+from .idle_greenlets import OVER, new_worker, take_result
 
 _LARGE = 1 << 20  # elements of an arena
 _MOST_COPIES = 16
