@@ -15,6 +15,7 @@ from ..short_repr import brief
 from .sample_schema import ATOMS, Kind, shown
 
 _Read = Callable[[Any], Any]
+_TYPES: dict[str, Any] = {name: each for each, name in ATOMS.items()}
 _NUMBERS: dict[str, Any] = {'int': np.integer, 'float': (np.floating, int, np.integer)}
 
 
@@ -107,7 +108,7 @@ class SampleReader:
     def _fits(self, kind: Kind) -> Callable[[Any], bool]:
         """Return a function that tells whether data may be of a kind, by its outermost level."""
         if isinstance(kind, str):
-            wanted = next(each for each, name in ATOMS.items() if name == kind)
+            wanted = _TYPES[kind]
             more = _NUMBERS.get(kind, wanted)
             return lambda data: (
                 type(data) is wanted or (isinstance(data, more) and type(data) is not bool)
@@ -138,7 +139,7 @@ def _fields_of(data: Any, names: Any) -> dict[str, Any]:
 
 
 def _atom(kind: str) -> _Read:
-    wanted: Any = next(each for each, name in ATOMS.items() if name == kind)
+    wanted = _TYPES[kind]
 
     def read(data: Any) -> Any:
         if type(data) is not wanted:

@@ -12,10 +12,10 @@ import numpy as np
 from greenlet import GreenletExit, getcurrent
 
 from . import interpreter
+from .idle_greenlets import OVER, new_worker, take_result
 from .lazy import RAGGED, VALUES
 from .scopes import current_recording
 from .stores import Arena
-from .idle_greenlets import OVER, new_worker, take_result
 
 _LARGE = 1 << 20  # elements of an arena
 _MOST_COPIES = 16
