@@ -95,6 +95,7 @@ def cells_content(net: gluon.Block, scope: batching, bundle: BundleWriter) -> di
             name: {
                 'children': getattr(block, 'values_of_child', 0),
                 'flattens': getattr(block, 'flattens', False),
+                'states': _states_of(block),
             }
             for block in dict.fromkeys(chain.from_iterable(blocks_of.values()))
             for name in names[block]
@@ -106,6 +107,13 @@ def cells_content(net: gluon.Block, scope: batching, bundle: BundleWriter) -> di
         ],
         'policy': _policy(scope.scheduler, blocks_of),
     }
+
+
+def _states_of(block: gluon.Block) -> list[list[int]]:
+    """Return the shapes of the states of a recurrent cell, without the batch; else none."""
+    if not isinstance(block, gluon.rnn.RecurrentCell):
+        return []
+    return [list(info['shape'][1:]) for info in block.state_info()]
 
 
 def _called(

@@ -29,9 +29,14 @@ class BundledCell(Cell):
     def __init__(self, name: str, children: int):
         super().__init__(name, children)
         self.types: list[tuple[Any, CellType]] = []
+        self.states: list[list[int]] = []  # shapes, without the batch
 
     def __repr__(self) -> str:
         return f'<Cell {self.name}: {", ".join(str(kind) for _, kind in self.types)}>'
+
+    def begin_state(self, batch_size: int = 0, **options: Any) -> list[np.ndarray]:
+        """Return states of zeros, if the cell is a recurrent one; options have no effect."""
+        return [np.zeros((batch_size, *shape), np.float32) for shape in self.states]
 
     def run_eagerly(self, args):
         """Run a call outside scopes eagerly; return arrays."""
@@ -194,6 +199,8 @@ def loaded_cells(bundle: Bundle) -> tuple[Cells, dict[str, BundledCell]]:
         )
         for name, entry in items_of(content, 'cells', dict).items()
     }
+    for name, entry in content['cells'].items():
+        cells[name].states = [list(shape_of(each)) for each in entry.get('states', ())]
     for entry in items_of(content, 'types', list):
         kind = _type(entry, weights, scheduler)
         for name in entry['cells']:

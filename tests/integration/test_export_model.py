@@ -253,6 +253,17 @@ def test_samples_of_arrays(runtime, tmp_path):
         model([([1.0, 2.0], {'scale': 2, 'shift': 1})])
 
 
+def test_begin_state(runtime, tmp_path):
+    """The first model of the guide to values that are read."""
+    net = models.Walks()
+    net.initialize(mx.init.Normal(1))
+    sentences = [[1, 2, 3], [4, 5, 6, 7], [8, 9], [0]]
+    edb.export(net, sentences, tmp_path / 'bundle')
+    model = runtime.load(tmp_path / 'bundle')
+    assert model(sentences) == net.batch(sentences) != [[]] * 4
+    assert model.evaluations <= 8
+
+
 def test_comprehensions_that_wait(runtime, tmp_path):
     """Reads within lists, sets, dicts and nested loops, and where nothing can wait."""
     net = models.Comprehends()

@@ -253,3 +253,26 @@ class OfArrays(Broken):
     def forward(self, rows, named):
         found = [self.dense(rows[place : place + 1]) for place in range(len(rows))]
         return edb.concat(found) * float(named['scale']) + named['shift']
+
+
+class Walks(Broken):
+    """Move over a sentence, left or right, as scores say, until it stops."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.cell = gluon.rnn.GRUCell(4, input_size=4)
+            self.actions = gluon.nn.Dense(3, in_units=4)
+
+    def forward(self, sentence):
+        place, path = 0, []
+        states = self.cell.begin_state(1)
+        while len(path) < 8:
+            output, states = self.cell(self.embed(sentence[place]), states)
+            scores = self.actions(output).asnumpy()
+            action = int(scores[0].argmax())
+            if action == 0:
+                break
+            place = (place + (1 if action == 1 else -1)) % len(sentence)
+            path.append(place)
+        return path
