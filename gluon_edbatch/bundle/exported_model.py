@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from ..errors import BundleError, RecordError
 from ..short_repr import brief
-from .functions import MadeCode, Namespace, Reference, Steps
+from .functions import USERS, MadeCode, Namespace, Reference, Steps
 from .sample_reader import SampleReader
 
 _OPERATORS = (
@@ -93,7 +93,7 @@ class ExportedModel:
         made = MadeCode(content, self._resolve, self.steps, content.get('waits') is True)
         for entry in content['parts']:
             cls = made.classes[entry['class']]
-            self._parts.append(type(cls.__name__, (cls, ModelPart), {})())
+            self._parts.append(type(cls.__name__, (cls, ModelPart), {'__module__': USERS})())
         for part, entry in zip(self._parts, content['parts']):
             for name, each in entry['attributes'].items():
                 if not name.isidentifier() or name.startswith('__'):

@@ -35,7 +35,16 @@ _FIELDS = {
     for name in _NODES.split()
 }
 _STORED = {'Assign': 'targets', 'AugAssign': 'target', 'For': 'target', 'comprehension': 'target'}
-_REFUSED = frozenset('format format_map mro tofile dump dumps ctypes base'.split())
+_REFUSED = frozenset(
+    'format format_map mro tofile dump dumps ctypes base gi_frame gi_code gi_yieldfrom cr_frame '
+    'cr_code ag_frame ag_code f_back f_builtins f_code f_globals f_locals f_trace tb_frame tb_next '
+    'co_code co_consts func_globals func_code'.split()
+)
+# Attributes of this package's objects that lead to what reads and writes files. Objects of the
+# user's classes may have them.
+_INNER = frozenset('first form forms load log policies policy program save scheduler types'.split())
+_PACKAGE = __name__.partition('.')[0]
+USERS = 'exported'  # the module that classes of the user have
 _PYTHON = (
     'abs all any bool chr dict divmod enumerate filter float frozenset getattr hasattr int '
     'isinstance iter len list map max min next ord pow range reversed round set slice sorted str '
@@ -64,6 +73,8 @@ METHODS = frozenset(
 def _attribute(owner: Any, name: Any, *default: Any) -> Any:
     if not isinstance(name, str) or name.startswith('__') or name in _REFUSED:
         raise AttributeError(f'{brief(name)} is no attribute in an exported model')
+    if name in _INNER and type(owner).__module__.partition('.')[0] == _PACKAGE:
+        raise AttributeError(f'{name} is no attribute of a {type(owner).__name__} here')
     return getattr(owner, name, *default)
 
 
@@ -220,8 +231,18 @@ def _is_stored(node: Any, name: str, target: Any) -> bool:
     return False
 
 
-class _LoopCounter(ast.NodeTransformer):
-    """Let each turn of a loop count as a step."""
+class _Guard(ast.NodeTransformer):
+    """Let each turn of a loop count as a step, and look at attributes that may lead elsewhere."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Let such an attribute be looked at when the code runs."""
+        self.generic_visit(node)
+        if node.attr not in _INNER or not isinstance(node.ctx, ast.Load):
+            return node
+        made = ast.Call(
+            ast.Name('__attribute', ast.Load()), [node.value, ast.Constant(node.attr)], []
+        )
+        return ast.fix_missing_locations(ast.copy_location(made, node))
 
     def _visit_loop(self, node: Any) -> Any:
         self.generic_visit(node)
@@ -267,7 +288,7 @@ class MadeCode:
         self._container_data = _items(content, 'containers')
         self.classes = [_class_of(each) for each in _items(content, 'classes')]
         data = _items(content, 'functions')
-        bodies = [[_LoopCounter().visit(_node_of(one)) for one in each['body']] for each in data]
+        bodies = [[_Guard().visit(_node_of(one)) for one in each['body']] for each in data]
         waiting = which_wait(content, bodies) if waits else set[int]()
         self.functions: list[FunctionType] = []
         for number, each in enumerate(data):
@@ -355,6 +376,7 @@ class MadeCode:
         except (TypeError, ValueError, SyntaxError, RecursionError) as error:
             raise BundleError(f'the function {name} of the bundle is none: {error}') from None
         names: dict[str, Any] = {'__builtins__': {}, '__step': self._steps}
+        names['__attribute'] = _attribute
         exec(code, names)  # defines the function, and nothing else
         return names[name]
 
@@ -370,8 +392,8 @@ def _class_of(data: Mapping[str, Any]) -> type:
     if data['is_tuple']:
         from collections import namedtuple
 
-        return namedtuple(name, fields)
-    return type(name, (Thing,), {})
+        return namedtuple(name, fields, module=USERS)
+    return type(name, (Thing,), {'__module__': USERS})
 
 
 def _method_name(name: str) -> str:

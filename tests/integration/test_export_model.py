@@ -431,6 +431,39 @@ def test_hostile_bundles_are_refused(what, runtime, folder, tmp_path):
         runtime.load(altered(folder, tmp_path, HOSTILE[what]))
 
 
+REACHING = {
+    'a frame': 'gi_frame',
+    'another frame': 'f_back',
+    'code': 'co_consts',
+}
+
+
+@pytest.mark.parametrize('what', REACHING)
+def test_frames_are_out_of_reach(what, runtime, folder, tmp_path):
+    statement = call_of('self', REACHING[what])
+    with pytest.raises(runtime.BundleError, match=REACHING[what]):
+        runtime.load(altered(folder, tmp_path, lambda content: content['functions'][0]['body'].insert(
+            0, statement
+        )))  # fmt: skip
+
+
+@pytest.mark.parametrize('name', ('log', 'types', 'save', 'policy'))
+def test_inner_objects_are_out_of_reach(name, runtime, folder, tmp_path):
+    """An attribute that an object of the runtime has is refused when the code runs. Objects of the
+    user's classes may have one of that name (`Counts` has `log` in the random models)."""
+    statement = call_of('embed', name)
+    statement['value']['value'] = {'is': 'Attribute', 'value': statement['value']['value'],
+                                   'attr': 'embed', 'line': 1}  # fmt: skip
+    statement['value']['value']['value']['id'] = 'self'
+    model = runtime.load(
+        altered(
+            folder, tmp_path, lambda content: content['functions'][0]['body'].insert(0, statement)
+        )
+    )
+    with pytest.raises(AttributeError, match=f'{name} is no attribute of a BundledCell'):
+        model(model.examples[:1])
+
+
 def test_getattr_reaches_nothing_more(runtime):
     from gluon_edbatch_runtime.bundle.functions import _IN_PLACE
 
