@@ -231,7 +231,7 @@ def _is_stored(node: Any, name: str, target: Any) -> bool:
     return False
 
 
-class _Guard(ast.NodeTransformer):
+class _WatchedCode(ast.NodeTransformer):
     """Let each turn of a loop count as a step, and look at attributes that may lead elsewhere."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -288,7 +288,7 @@ class MadeCode:
         self._container_data = _items(content, 'containers')
         self.classes = [_class_of(each) for each in _items(content, 'classes')]
         data = _items(content, 'functions')
-        bodies = [[_Guard().visit(_node_of(one)) for one in each['body']] for each in data]
+        bodies = [[_WatchedCode().visit(_node_of(one)) for one in each['body']] for each in data]
         waiting = which_wait(content, bodies) if waits else set[int]()
         self.functions: list[FunctionType] = []
         for number, each in enumerate(data):

@@ -441,10 +441,12 @@ REACHING = {
 @pytest.mark.parametrize('what', REACHING)
 def test_frames_are_out_of_reach(what, runtime, folder, tmp_path):
     statement = call_of('self', REACHING[what])
+
+    def change(content):
+        content['functions'][0]['body'].insert(0, statement)
+
     with pytest.raises(runtime.BundleError, match=REACHING[what]):
-        runtime.load(altered(folder, tmp_path, lambda content: content['functions'][0]['body'].insert(
-            0, statement
-        )))  # fmt: skip
+        runtime.load(altered(folder, tmp_path, change))
 
 
 @pytest.mark.parametrize('name', ('log', 'types', 'save', 'policy'))
