@@ -1,6 +1,7 @@
 """Split a plan into steps, each run by a backend: native operators if possible, else MXNet's."""
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,15 +63,14 @@ def steps(plan: Plan) -> Iterator[Step]:
     if are_native and len({*known}) < 2 and not any(map(_is_unproved, plan.groups)):  # most often
         yield Step(0, plan.size, True)
         return
-    kinds, unproved = np.zeros(plan.size, np.int8), _unproved(plan)
+    kinds, unproved, bounds = np.zeros(plan.size, np.int8), _unproved(plan), [0]
     for group, kind in zip(plan.groups, known):
         kinds[group.numbers] = kind
-    alone = kinds == 0
-    begins = np.flatnonzero(alone[1:] | alone[:-1] | (kinds[1:] != kinds[:-1])) + 1
-    begins = np.append(0, begins)
-    bounds = [*begins[begins < plan.size].tolist(), plan.size]  # nothing may be batched
+    for kind, same in groupby(kinds.tolist()):
+        first, last = bounds[-1], bounds[-1] + len([*same])
+        bounds += [last] if kind else range(first + 1, last + 1)
     for first, last in zip(bounds, bounds[1:]):
-        numbers = tuple((first + np.flatnonzero(unproved[first:last])).tolist())
+        numbers = tuple([number for number in unproved if first <= number < last])
         yield Step(first, last, bool(kinds[first]), numbers)
 
 
@@ -78,12 +78,12 @@ def _is_unproved(group: Group) -> bool:
     return len(group.nodes) > group.size and needs_verification(group.node_type)
 
 
-def _unproved(plan: Plan) -> np.ndarray:
-    unproved = np.zeros(plan.size, bool)
-    for group in plan.groups:
-        if _is_unproved(group):
-            # Of a verified type, batches whose calls have ragged arguments of different lengths.
-            wanted = [np.full(group.size, not executable(group.node_type).verified)]
-            wanted += [read.uneven for read in group.reads if read.uneven is not None]
-            unproved[group.numbers] = (np.diff(group.bounds) > 1) & np.any(wanted, axis=0)
-    return unproved
+def _unproved(plan: Plan) -> list[int]:
+    """Return the numbers of the batches to verify."""
+    unproved: list[int] = []
+    for group in filter(_is_unproved, plan.groups):
+        # Of a verified type, batches whose calls have ragged arguments of different lengths.
+        wanted = [np.full(group.size, not executable(group.node_type).verified)]
+        wanted += [read.uneven for read in group.reads if read.uneven is not None]
+        unproved += group.numbers[(np.diff(group.bounds) > 1) & np.any(wanted, axis=0)].tolist()
+    return sorted(unproved)
