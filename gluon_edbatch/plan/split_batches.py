@@ -8,7 +8,7 @@ distinct row is computed once and read by index.
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import is_
-from typing import Optional
+from typing import Literal, Optional
 
 import numpy as np
 
@@ -87,14 +87,14 @@ def _apart(
     without it. Results of the early part get their own arenas, the last of the plan. If `distinct`
     is given, one batch computes these rows only, and the group reads its results by index."""
     at = 0 if distinct is None else _add_indices(distinct.which, indices)
+    by_index: np.ndarray = np.full(group.size, distinct is not None)
     writes, found = [], []
     for spec in parts.found:
         rows = np.full(group.size, spec.rows) if parts.early.alone else group.rows
-        ends = np.cumsum(rows)
+        ends = rows.cumsum()
         total = ends[-1:] if distinct is None else np.array([len(distinct.first)])
         arena = ArenaPlan(spec.arena, private=distinct is None, shared=distinct is not None)
         place = _new_arena(plan, arena, int(total[0]))
-        by_index: np.ndarray = np.full(group.size, distinct is not None)
         found.append(Read(place, by_index, at + ends - rows, at + ends))
         begin, end = (np.array([0]), total) if in_one_batch else (ends - rows, ends)
         writes.append(Write(place, begin, end))
@@ -154,14 +154,17 @@ def _with_early(
     if not early:
         same = all(map(is_, groups, plan.groups))
         return plan if same else replace(plan, groups=list(groups))
-    firsts = np.sort(np.concatenate([group.numbers for group in early]))
+    firsts = np.concatenate([group.numbers for group in early])
+    firsts.sort()
 
-    def later(group: Group, before: np.ndarray) -> Group:
-        return group._replace(numbers=group.numbers + before)
+    def later(group: Group, side: Literal['left', 'right']) -> Group:
+        return group._replace(numbers=group.numbers + firsts.searchsorted(group.numbers, side))
 
     return replace(
         plan,
         indices=np.concatenate(indices),
-        groups=[later(group, np.searchsorted(firsts, group.numbers, 'right')) for group in groups]
-        + [later(group, np.searchsorted(firsts, group.numbers)) for group in early],
+        groups=[
+            *[later(group, 'right') for group in groups],
+            *[later(group, 'left') for group in early],
+        ],
     )
