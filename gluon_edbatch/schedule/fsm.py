@@ -187,13 +187,13 @@ def run_policy(graph: Graph, policy: Optional[Policy]) -> Schedule:
     """Return the schedule of a policy; for None, that of `SufficientConditionScheduler`."""
     if policy is None or len(graph) <= policy.small:
         return SufficientConditionScheduler().schedule(graph)
-    run, unseen, decided_by = Run(policy.number(graph)), 0, ''
-    if run.settle():  # many a graph has nothing to decide
-        decided_by = policy.verdict
-        if policy.table:
-            look_up = policy.follow(run)
-            run.finish(look_up)
-            unseen = look_up.unseen
-        else:
-            run.finish(policy.otherwise(run))
-    return replace(run.schedule(), unseen_states=unseen, decided_by=decided_by)
+    run, unseen = Run(policy.number(graph)), 0
+    if not run.settle():  # many a graph has nothing to decide
+        return run.schedule()
+    if policy.table:
+        look_up = policy.follow(run)
+        run.finish(look_up)
+        unseen = look_up.unseen
+    else:
+        run.finish(policy.otherwise(run))
+    return replace(run.schedule(), unseen_states=unseen, decided_by=policy.verdict)
