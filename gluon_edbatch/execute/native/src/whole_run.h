@@ -336,6 +336,7 @@ template <typename T> class WholeRun {
         if (i.op != kProduct) continue;
         const Factor<T> factor(i, at(arrays_.weights, program.parameters[i.parameter]));
         Packed<T>& packed = shared_.packed[factor];  // which does not move
+        packed.finite |= forward && i.i0 == kAdded && i.bias < 0;  // nothing else asks for that
         if (packed.panels) continue;
         packed.panels =
             whole_scratch().template take<T>(forward ? packed_size<T>(factor.in, factor.out)
@@ -345,7 +346,7 @@ template <typename T> class WholeRun {
     team_.each(packings.size(), [&](int, int64_t number) {
       const auto& [f, packed] = packings[number];
       const int64_t lines = f.turned ? f.in : f.out, last = f.turned ? f.out : f.in;
-      packed->finite = all_finite(f.weight, (lines - 1) * f.stride + last);
+      packed->finite = packed->finite && all_finite(f.weight, (lines - 1) * f.stride + last);
       if (forward) pack<T>(f.weight, f.stride, f.in, f.out, !f.turned, packed->panels);
       else pack<T>(f.weight, f.stride, f.out, f.in, f.turned, packed->panels);
     });
