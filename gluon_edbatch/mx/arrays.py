@@ -107,6 +107,13 @@ def rows_of(array, begin, end):
     return ndarray_memory.rows_of(array, begin, end)
 
 
+def copy_of_rows(array: NDArray, begin: int, end: int) -> NDArray:
+    """Return ``mx.nd.slice_axis(array, 0, begin, end)`` in half the time; taped if autograd
+    records."""
+    names, numbers = ['axis', 'begin', 'end'], [0, begin, end]
+    return invoke(operator_handle('slice_axis'), [array], names, numbers, None, False, False)
+
+
 def write(array, begin, rows, dtype):
     """Copy rows, whose dtype is MXNet's number, to an array's rows from `begin` on. Return False,
     and do nothing, if they do not fit or the array is not in host memory."""

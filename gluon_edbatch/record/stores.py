@@ -8,7 +8,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from ..errors import StaleValueError
-from ..mx.arrays import alias, concatenated, detached, keep_on_tape, rows_of
+from ..mx.arrays import alias, concatenated, copy_of_rows, detached, keep_on_tape, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
@@ -75,7 +75,7 @@ class Arena:
         previous = set_recording(True)  # at every value that is read: `modes` would take longer
         try:
             if source.ndim > _MOST_AXES:
-                return mx.nd.slice_axis(source, axis=0, begin=begin, end=end)
+                return copy_of_rows(source, begin, end)
             return rows_of(source, begin, end)
         finally:
             set_recording(previous)
@@ -220,14 +220,14 @@ class Store:
         connected = taped and arena.taped is not None
         source = arena.taped if connected else arena.handed()
         with modes(recording=connected):
-            if (np.diff(rows) == 1).all():
-                return mx.nd.slice_axis(source, axis=0, begin=int(rows[0]), end=int(rows.max()) + 1)
+            if _are_neighbours(rows):
+                return copy_of_rows(source, rows.item(0), rows.item(0) + len(rows))
             return mx.nd.take(source, mx.nd.array(rows, ctx=self.spec.ctx, dtype='int32'))
 
     def neighbours(self, values: Sequence[int]) -> Optional[NDArray]:
         """Return a view of the rows of computed values; None unless the rows are consecutive."""
         found = self._among(values)
-        if found is None or (found[1][1:] - found[1][:-1] != 1).any():
+        if found is None or not _are_neighbours(found[1]):
             return None
         arena, rows, _ = found
         return arena.read(int(rows[0]), int(rows[0]) + len(rows), False)
@@ -238,16 +238,21 @@ class Store:
         ids, known = np.array(values), self.locations
         if self.spec.eager or ids.min() < 0 or ids.max() >= len(known.evaluation):
             return None
-        evaluation, taped = known.evaluation.item(ids[0]), known.taped.item(ids[0])
-        if evaluation < 0 or (known.evaluation[ids] != evaluation).any():
+        evaluation, *others = {*known.evaluation[ids].tolist()}
+        taped, *unlike = {*known.taped[ids].tolist()}
+        if evaluation < 0 or others or unlike:
             return None
         arena = self.arena(evaluation)
-        if isinstance(arena, EagerArena) or (known.taped[ids] != taped).any():
+        if isinstance(arena, EagerArena):
             return None
         rows, counts = known.row[ids], known.rows[ids]
         if (counts != 1).any():
             rows = np.repeat(rows - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         return arena, rows, taped
+
+
+def _are_neighbours(rows: np.ndarray) -> bool:
+    return bool((rows[1:] - rows[: len(rows) - 1] == 1).all())
 
 
 def forgotten(site: Site) -> StaleValueError:
