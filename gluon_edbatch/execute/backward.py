@@ -27,7 +27,7 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from ..errors import StaleValueError
-from ..mx.arrays import keep_on_tape
+from ..mx.arrays import copy_into, keep_on_tape, rows_of
 from ..mx.custom_function import record_function
 from ..mx.modes import modes
 from ..mx.run_ahead import AHEAD
@@ -136,7 +136,7 @@ class BackwardPass:
             for part in parts
         }
         state: Any = self._state
-        head.copyto(state.gradients[arena])
+        copy_into(head, out=state.gradients[arena])
         for part in parts:
             part.backward._run_part(gradients, inputs, part.imports)
         inputs.zero()
@@ -169,7 +169,7 @@ class BackwardPass:
         own.zero_arenas()
         state.weights.deliver(own)
         for place, (_, index, begin, end) in enumerate(state.given, len(state.weights.arrays)):
-            own.deliver(place, state.gradients[index]._slice(begin, end))
+            own.deliver(place, rows_of(state.gradients[index], begin, end))
         for imported, input_ in zip(state.imported, imports):
             backward, index = imported.source.origin
             gradient = state.gradients[imported.arena]._slice(imported.begin, imported.end)

@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from ..graph.collect import Calls
-from ..mx.arrays import detached, wait_for
+from ..mx.arrays import detached, rows_of, wait_for
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
@@ -58,7 +58,7 @@ class ExecutionState:
         self.arenas: list[NDArray] = [self._arena_for(arena) for arena in plan.arenas]
         self._gradient_memories = [
             Memory((max(arena.rows, 1), *arena.key[0]), *arena.key[1:3])
-            if self.taped and np.issubdtype(arena.key[1], np.floating)
+            if self.taped and issubclass(arena.key[1], np.floating)
             else None
             for arena in plan.arenas
         ]
@@ -238,7 +238,7 @@ class ExecutionState:
                 (batch.rows, 1) + argument.arena[0], ctx=argument.arena[2], dtype=argument.arena[1]
             )
         arena = self.plan.arenas[read.arena]
-        rows = self.arenas[read.arena]._slice(read.begin, read.end)
+        rows = rows_of(self.arenas[read.arena], read.begin, read.end)
         gradient: Any = self.gradients[read.arena]._slice(read.begin, read.end) if leaf else None
         if read.length is not None:
             shape = (-1, read.length) + argument.arena[0]

@@ -7,7 +7,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..mx.arrays import set_rows
+from ..mx.arrays import copy_into, set_rows
 from ..mx.custom_function import ADD, WRITES
 from ..mx.host import upload
 
@@ -32,7 +32,7 @@ class InputGradients:
         """Write or add a gradient of an input."""
         target, mode = self.of(place)
         if mode == WRITTEN:
-            gradient.copyto(target)
+            copy_into(gradient, out=target)
         elif mode == ADDED:
             target += gradient
 

@@ -8,11 +8,11 @@ function. Their gradients go back through `Embedding`, which knows which rows we
 from collections.abc import Sequence
 
 import mxnet as mx
-import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..mx.arrays import alias, detached, gradient_stype, reshaped
+from ..mx.arrays import alias, detached, gradient_stype, reshaped, rows_of
+from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
 from ..mx.mutation_guard import MutationGuard
 from ..plan.plan import Batch
@@ -20,6 +20,7 @@ from ..subgraph.ir import INPUT, Node
 from .cached.compiled_graph import EMPTY, SLICE
 from .verify import run_unrecorded
 
+_NAMES = ['input_dim', 'output_dim', 'dtype', 'sparse_grad']
 _SAME_ELEMENTS = frozenset(('_copy', 'expand_dims', 'Flatten', 'Reshape', 'squeeze'))
 
 
@@ -39,7 +40,7 @@ def look_up(state, batch: Batch) -> None:
         ids = run_unrecorded(state, node_type, inputs, kinds, node_type.mode.training)
     for which, table, write in zip(ids, node_type.tables, batch.writes):
         check_request(table)
-        rows = state.arenas[write.arena]._slice(write.begin, write.end)
+        rows = rows_of(state.arenas[write.arena], write.begin, write.end)
         which = reshaped(which, rows.shape[:-1])
         _record(state.recording.model.of(table, node_type.ctx), which, rows)
         state.given.append((rows, write.arena, write.begin, write.end))
@@ -56,11 +57,15 @@ def _source(nodes: Sequence[Node], place: int) -> str:
 def _record(table: MutationGuard, ids: NDArray, rows: NDArray) -> None:
     """Write rows of a table, as it was when recorded, and put them on autograd's tape."""
     own: NDArray = alias(table.array)
-    sizes = dict(input_dim=own.shape[0], output_dim=own.shape[1], dtype=np.dtype(own.dtype).name)
+    attributes = [*own.shape, own.dtype.__name__, True]
+
+    def embed(table: NDArray, rows: NDArray) -> None:  # ``mx.nd.Embedding`` takes twice as long
+        invoke(operator_handle('Embedding'), [ids, table], _NAMES, attributes, rows, False, False)
+
     with modes(recording=True):
-        mx.nd.Embedding(ids, own, out=rows, sparse_grad=True, **sizes)
+        embed(own, rows)
     if table.copy is not None:  # written since; autograd asks for ids only
-        mx.nd.Embedding(ids, table.copy, out=detached(rows), **sizes)
+        embed(table.copy, detached(rows))
 
 
 def check_request(parameter: gluon.Parameter) -> None:
