@@ -170,11 +170,12 @@ def component(name, its_version):
 sources = {
     name: Path('gluon_edbatch', *name.split('.')).with_suffix('.py') for name in compiled.NAMES
 }
+headers = 'gluon_edbatch/graph', 'gluon_edbatch/mx', 'gluon_edbatch/record'
 extensions = [
     Extension(
         f'gluon_edbatch.{name}',
         [str(path)],
-        include_dirs=[str(path.parent), 'gluon_edbatch/mx', 'gluon_edbatch/record'],
+        include_dirs=[str(path.parent), *headers],
         extra_compile_args=['-g0'],
         optional=True,
     )

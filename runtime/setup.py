@@ -64,6 +64,7 @@ extensions = [
     Extension(
         f'{PACKAGE}.{name}',
         [f'{PACKAGE}/{name.replace(".", "/")}.py'],
+        include_dirs=[f'{PACKAGE}/graph'],
         extra_compile_args=['-g0'],
         optional=True,
     )

@@ -23,7 +23,7 @@ def files() -> Iterator[Path]:
     """Yield the files to copy, relative to the package."""
     for pattern in (*[f'{package}/*' for package in PACKAGES], *[f'{name}.*' for name in MODULES]):
         for path in sorted(SOURCE.glob(pattern)):
-            if path.suffix in ('.py', '.pxd'):
+            if path.suffix in ('.py', '.pxd', '.h'):
                 yield path.relative_to(SOURCE)
 
 

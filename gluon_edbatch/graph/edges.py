@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from . import columns
+
+columns.prepare(np.zeros(3, np.int64))
+
 
 def number_calls(
     forms: np.ndarray,
@@ -29,11 +33,13 @@ def number_calls(
     count = len(forms)
     ids, outputs = np.empty(count, np.int64), np.empty(count, np.int64)
     offsets, length_offsets = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
-    kinds, stops = forms.data, ends.data
-    numbers, firsts, starts, bounds = ids.data, outputs.data, offsets.data, length_offsets.data
-    counts, lengths, tapes = table.outputs.data, table.variable.data, table.taped.data
-    begins, given = table.first_outputs.data, table.output_rows.data
-    known, marks = rows.data, taped.view(np.uint8).data
+    kinds, stops = columns.words(forms), columns.words(ends)
+    numbers, firsts = columns.words(ids), columns.words(outputs)
+    starts, bounds = columns.words(offsets), columns.words(length_offsets)
+    counts, lengths = columns.words(table.outputs), columns.words(table.variable)
+    begins, given = columns.words(table.first_outputs), columns.words(table.output_rows)
+    tapes = columns.words(table.taped)
+    known, marks = columns.words(rows), columns.flags(taped)
     begin, argument, value = first
     starts[0] = bounds[0] = 0
     for call in range(count):
@@ -53,17 +59,18 @@ def kinds_of(forms: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, Any]:
     the number of each call's type, and a list with a form of each type. `forms`, (n,), and `types`,
     the serial of each form's type, are int64."""
     count, several = len(forms), len(types)
-    result, places = np.empty(count, np.int32), np.full(several, -1, np.int32)
-    kinds, given, all_forms, of_form = result.data, types.data, forms.data, places.data
+    result, places = np.empty(count, np.int32), np.zeros(several, np.int32)
+    kinds, of_form = columns.ints(result), columns.ints(places)
+    given, all_forms = columns.words(types), columns.words(forms)
     form_of = {}
     for call in range(count):
         form = all_forms[call]
-        if of_form[form] < 0:
-            of_form[form] = 0
+        if of_form[form] == 0:
+            of_form[form] = 1
             form_of[given[form]] = form
     serials = sorted(form_of)
     for form in range(several):
-        if of_form[form] == 0:
+        if of_form[form] == 1:
             of_form[form] = serials.index(given[form])
     for call in range(count):
         kinds[call] = of_form[all_forms[call]]
@@ -81,10 +88,11 @@ def among(
     """
     count = len(outputs)
     begins, room = np.zeros(count + 1, np.int64), np.empty(len(args), np.int32)
-    first, values, firsts, there = offsets.data, args.data, outputs.data, evaluation.data
-    bounds, producers = begins.data, room.data
+    first, values, firsts = columns.words(offsets), columns.words(args), columns.words(outputs)
+    there, bounds, producers = columns.ints(evaluation), columns.words(begins), columns.ints(room)
     base = firsts[0] if count else 0
-    makers = np.empty(firsts[count - 1] - base if count else 0, np.int32).data
+    made = np.empty(firsts[count - 1] - base if count else 0, np.int32)
+    makers = columns.ints(made)
     found = 0
     for call in range(count):
         for place in range(first[call], first[call + 1]):
@@ -112,11 +120,12 @@ def needed(
     The other arrays are arguments and results of `among`.
     """
     count, end = len(outputs), len(evaluation)
-    room, asked = np.empty(count, np.int64), np.zeros(end, np.uint8).data
-    marks, found = np.zeros(count, np.uint8).data, room.data
-    first, sources, firsts, there = offsets.data, producers.data, outputs.data, evaluation.data
-    values = wanted.data
-    for place in range(len(values)):
+    room = np.empty(count, np.int64)
+    notes, questions = np.zeros(count, np.uint8), np.zeros(end, np.uint8)
+    found, marks, asked = columns.words(room), columns.flags(notes), columns.flags(questions)
+    first, sources = columns.words(offsets), columns.ints(producers)
+    firsts, there, values = columns.words(outputs), columns.ints(evaluation), columns.words(wanted)
+    for place in range(len(wanted)):
         asked[values[place]] = 1
     free = count
     for call in range(count - 1, -1, -1):  # who reads comes later
@@ -144,20 +153,22 @@ def addition_trees(
     int64, those that others read.
     """
     count = len(calls.forms)
-    first, values, firsts = calls.offsets.data, calls.args.data, calls.outputs.data
-    kinds, groups = calls.forms.data, additions.data
+    first, values = columns.words(calls.offsets), columns.words(calls.args)
+    firsts, kinds = columns.words(calls.outputs), columns.words(calls.forms)
+    groups, uses, asked = columns.words(additions), columns.words(read), columns.words(wanted)
     base = firsts[0] if count else 0
     end = firsts[count - 1] + 1 if count else 0
-    readers, makers = np.zeros(end - base, np.int32).data, np.full(end - base, -1, np.int32).data
-    uses, asked = read.data, wanted.data
-    for place in range(len(uses)):
+    counted, made = np.zeros(end - base, np.int32), np.full(end - base, -1, np.int32)
+    readers, makers = columns.ints(counted), columns.ints(made)
+    for place in range(len(read)):
         if base <= uses[place] < end:
             readers[uses[place] - base] += 1
-    for place in range(len(asked)):
+    for place in range(len(wanted)):
         if base <= asked[place] < end:
             readers[asked[place] - base] += 2
-    result, above = np.full(count, -1, np.int32), np.full(count, -1, np.int32).data
-    roots, tops = result.data, np.zeros(count, np.uint8).data
+    result, parents = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    ends = np.zeros(count, np.uint8)
+    roots, above, tops = columns.ints(result), columns.ints(parents), columns.flags(ends)
     for call in range(count):
         group = groups[kinds[call]]
         if group == 0:
@@ -190,17 +201,22 @@ def with_sums(calls: Any, roots: np.ndarray, sum_forms: np.ndarray) -> tuple[np.
     lengths, as in `collect.Calls`.
     """
     count = len(calls.forms)
-    first, values, firsts = calls.offsets.data, calls.args.data, calls.outputs.data
-    kinds, top, sums = calls.forms.data, roots.data, sum_forms.data
-    bounds, counts = calls.length_offsets.data, calls.lengths.data
+    first, values = columns.words(calls.offsets), columns.words(calls.args)
+    firsts, kinds = columns.words(calls.outputs), columns.words(calls.forms)
+    bounds, counts = columns.words(calls.length_offsets), columns.words(calls.lengths)
+    top, sums = columns.ints(roots), columns.words(sum_forms)
     base = firsts[0]
-    makers = np.full(firsts[count - 1] + 1 - base, -1, np.int32).data
+    made = np.full(firsts[count - 1] + 1 - base, -1, np.int32)
+    makers = columns.ints(made)
     kept, forms = np.empty(count, np.int64), np.empty(count, np.int64)
     offsets, begins = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
-    args, lengths = np.empty(len(values), np.int64), np.empty(len(counts) + count, np.int64)
-    positions, new_kinds, ends, stops = kept.data, forms.data, offsets.data, begins.data
-    new_values, new_counts = args.data, lengths.data
-    waiting = np.empty(len(values) + 1, np.int64).data
+    args = np.empty(len(calls.args), np.int64)
+    lengths = np.empty(len(calls.lengths) + count, np.int64)
+    positions, new_kinds = columns.words(kept), columns.words(forms)
+    ends, stops = columns.words(offsets), columns.words(begins)
+    new_values, new_counts = columns.words(args), columns.words(lengths)
+    stack = np.empty(len(calls.args) + 1, np.int64)
+    waiting = columns.words(stack)
     found = filled = noted = 0
     for call in range(count):
         if top[call] >= 0:
@@ -246,8 +262,8 @@ def consumers(offsets: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.n
     """Return the readers of each node, as in `graph.Consumers`, for edges as in `graph.Graph`."""
     count = len(offsets) - 1
     begins, fan_in = np.zeros(count + 1, np.int32), np.empty(count, np.int32)
-    first, producers = offsets.data, inputs.data
-    places, waiting = begins.data, fan_in.data
+    first, producers = columns.words(offsets), columns.ints(inputs)
+    places, waiting = columns.ints(begins), columns.ints(fan_in)
     for node in range(count):
         before, waiting[node] = -1, 0
         for edge in range(first[node], first[node + 1]):
@@ -261,7 +277,7 @@ def consumers(offsets: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.n
         total += places[node]
         places[node] = total
     nodes = np.empty(total, np.int32)
-    found = nodes.data
+    found = columns.ints(nodes)
     for node in range(count - 1, -1, -1):  # each place falls from where it ends to where it begins
         before = -1
         for edge in range(first[node], first[node + 1]):
@@ -277,7 +293,7 @@ def depths(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     """Return (n,) int32: 0 for a node without inputs, else 1 + the largest depth of an input."""
     count = len(offsets) - 1
     result = np.zeros(count, np.int32)
-    first, producers, depth = offsets.data, inputs.data, result.data
+    first, producers, depth = columns.words(offsets), columns.ints(inputs), columns.ints(result)
     for node in range(count):
         deepest = 0
         for edge in range(first[node], first[node + 1]):
@@ -292,7 +308,7 @@ def heights(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     """Return (n,) int32: 0 for a node that nobody reads, else 1 + the largest among its readers."""
     count = len(offsets) - 1
     result = np.zeros(count, np.int32)
-    first, producers, height = offsets.data, inputs.data, result.data
+    first, producers, height = columns.words(offsets), columns.ints(inputs), columns.ints(result)
     for node in range(count - 1, -1, -1):
         below = height[node] + 1
         for edge in range(first[node], first[node + 1]):
@@ -302,21 +318,22 @@ def heights(offsets: np.ndarray, inputs: np.ndarray) -> np.ndarray:
 
 
 def most_on_paths(
-    offsets: np.ndarray, inputs: np.ndarray, columns: np.ndarray, width: int
+    offsets: np.ndarray, inputs: np.ndarray, kinds: np.ndarray, width: int
 ) -> np.ndarray:
-    """Return (n, width) int32: the most nodes of each column on a path that ends at each node,
-    itself included. `columns`, (n,) int32, has the column in which each node counts, or -1."""
+    """Return (n, width) int32: the most nodes of each kind on a path that ends at each node,
+    itself included. `kinds`, (n,) int32, has the kind of each node from 0 on, or -1."""
     count = len(offsets) - 1
     result = np.zeros((count, width), np.int32)
-    first, producers, own = offsets.data, inputs.data, columns.data
-    most = result.reshape(-1).data
+    first, producers, own = columns.words(offsets), columns.ints(inputs), columns.ints(kinds)
+    flat = result.reshape(-1)
+    most = columns.ints(flat)
     for node in range(count):
         begin = node * width
         for edge in range(first[node], first[node + 1]):
             above = producers[edge] * width
-            for column in range(width):
-                if most[above + column] > most[begin + column]:
-                    most[begin + column] = most[above + column]
+            for kind in range(width):
+                if most[above + kind] > most[begin + kind]:
+                    most[begin + kind] = most[above + kind]
         if own[node] >= 0:
             most[begin + own[node]] += 1
     return result

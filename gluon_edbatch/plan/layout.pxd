@@ -1,6 +1,8 @@
 # Types of layout.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
+cimport gluon_edbatch.graph.columns as columns
+
 cdef extern from "../record/references.h":
     pass
 
@@ -20,13 +22,13 @@ cdef class _Planner:
     cdef frozenset _of_several_rows
     cdef public Indices indices
     cdef public Py_ssize_t gathered, sliced
-    cdef const int[::1] _kinds, _evaluation
-    cdef const long long[::1] _forms, _form_rows, _outputs, _offsets, _args
-    cdef const long long[::1] _length_offsets, _lengths, _rows
-    cdef long long[::1] _row, _words, _values, _tops, _copies, _wanted, _origins
-    cdef unsigned char[::1] _flags, _taped
-    cdef int[::1] _calls
-    cdef object _all_words, _all_flags, _all_calls
+    cdef columns.Ints _kinds, _evaluation, _calls
+    cdef columns.Words _forms, _form_rows, _outputs, _offsets, _args, _length_offsets, _lengths
+    cdef columns.Words _row, _rows, _words, _values, _tops
+    cdef columns.Flags _flags
+    cdef long long[::1] _copies, _wanted, _origins
+    cdef unsigned char[::1] _taped
+    cdef object _waiting, _held, _all_words, _all_flags, _all_calls
     cdef list _sizes, _begins, _writes, _before
     cdef Py_ssize_t _results, _numbers_at, _found
     cdef (Py_ssize_t, long long, long long, Py_ssize_t) _latest

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph import columns
 from ..graph.collect import Calls, FormTable
 from ..record.inputs import SCALAR_DTYPE
 from ..record.stores import Arena
@@ -18,6 +19,7 @@ from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
 from .plan import ArenaPlan, Capabilities, Group, Import, Plan, Read, Write
 
+columns.prepare(np.zeros(3, np.int64))
 _RAGGED, _PACKED, _ROWS = Kind.RAGGED, Kind.PACKED, Kind.ROWS
 _NONE, _SEVERAL = -1, -2  # in the place of an evaluation
 
@@ -95,13 +97,14 @@ class _Planner:
         self._latest = -1, -1, 0, 0
         self._numbers_at = 0  # row of number 0, were it there
         self.indices, self.gathered, self.sliced = Indices(2 * len(calls.args)), 0, 0
-        self._kinds, self._forms = node_types.data, calls.forms.data
-        self._form_rows = table.rows.data
-        self._outputs, self._offsets = calls.outputs.data, calls.offsets.data
-        self._args = calls.args.data
-        self._length_offsets, self._lengths = calls.length_offsets.data, calls.lengths.data
-        self._evaluation, self._row = locations.evaluation.data, locations.row.data
-        self._rows = locations.rows.data
+        evaluation, row, rows = locations.evaluation, locations.row, locations.rows
+        self._waiting, self._held = calls, (table, node_types, evaluation, row, rows)
+        self._kinds, self._form_rows = columns.ints(node_types), columns.words(table.rows)
+        self._forms, self._outputs = columns.words(calls.forms), columns.words(calls.outputs)
+        self._offsets, self._args = columns.words(calls.offsets), columns.words(calls.args)
+        self._length_offsets = columns.words(calls.length_offsets)
+        self._lengths, self._evaluation = columns.words(calls.lengths), columns.ints(evaluation)
+        self._row, self._rows = columns.words(row), columns.words(rows)
         self._sizes = [0] * len(types)  # of the groups; where their columns begin; and so on
         self._begins: list[Any] = [None] * len(types)
         self._writes: list[Any] = [None] * len(types)
@@ -120,7 +123,7 @@ class _Planner:
             for spec in node_type.outputs:
                 self._arena(spec.arena)
         first, last, arrays, earlier = -1, -1, set(), False
-        for place in range(len(self._args)):
+        for place in range(len(self._waiting.args)):
             value = self._args[place]
             if value >= 0:
                 earlier = earlier or self._evaluation[value] >= 0
@@ -167,7 +170,7 @@ class _Planner:
         sources = [
             [_NONE] * (len(node_type.arguments) - node_type.of_many) for node_type in self._types
         ]
-        for node in range(len(self._forms)):
+        for node in range(len(self._waiting)):
             self._note_sources(node, sources[self._kinds[node]])
         placed: dict[tuple, int] = {}
         for kind, node_type in enumerate(self._types):
@@ -215,10 +218,10 @@ class _Planner:
             most = max(most, len(copied))
         locations = self._recording.locations
         self._copies, self._taped = locations.copies().data, locations.taped.view(np.uint8).data
-        values, origins = np.empty(len(self._args), np.int64), np.empty(len(self._args), np.int64)
+        values, origins = np.empty((2, len(self._waiting.args)), np.int64)
         self._wanted, self._origins, self._found = values.data, origins.data, 0
         for turn in range(most):
-            for node in range(len(self._forms)):
+            for node in range(len(self._waiting)):
                 copied = arguments[self._kinds[node]]
                 if turn < len(copied):
                     arena, place = copied[turn]
@@ -277,8 +280,9 @@ class _Planner:
         nodes, cuts = order.data, bounds.data
         self._make_columns(nodes, cuts)
         values = np.empty(self._results, np.int64)
-        tops = np.array([arena.rows for arena in self.arenas])
-        self._values, self._tops, self._results = values.data, tops.data, 0
+        tops = np.array([arena.rows for arena in self.arenas], np.int64)
+        self._values, self._tops = columns.words(values), columns.words(tops)
+        self._results = 0
         done = [0] * len(self._types)
         for batch in range(len(cuts) - 1):
             kind = self._kinds[nodes[cuts[batch]]]
@@ -309,8 +313,8 @@ class _Planner:
             self._results += counts[kind] * len(writes)
         self._all_words, self._all_flags = np.zeros(words, np.int64), np.zeros(flags, bool)
         self._all_calls = np.empty(calls, np.int32)
-        self._words, self._flags = self._all_words.data, self._all_flags.view(np.uint8).data
-        self._calls = self._all_calls.data
+        self._words, self._flags = columns.words(self._all_words), columns.flags(self._all_flags)
+        self._calls = columns.ints(self._all_calls)
 
     def _place_batch(self, kind, own, batch, nodes):
         """Note one batch of a group, and allocate the rows that it writes."""

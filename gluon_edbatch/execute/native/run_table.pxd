@@ -1,7 +1,7 @@
 # Types of run_table.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
-cimport gluon_edbatch.execute.native.columns as columns
+cimport gluon_edbatch.graph.columns as columns
 
 @cython.final
 cdef class Table:
@@ -9,11 +9,8 @@ cdef class Table:
     cdef public Py_ssize_t rows, values
     cdef long long[::1] _words
     cdef Py_ssize_t _place
-    @cython.locals(column='const long long *')
     cpdef add(self, object words)
-    @cython.locals(begins='const long long *', gather='const unsigned char *')
     cpdef add_batches(self, object group, Py_ssize_t begin, Py_ssize_t end, dict slots,
                       list private)
     cdef void _put(self, long long word) noexcept
-    @cython.locals(numbers='const long long *')
     cdef Py_ssize_t _add_some(self, object column, Py_ssize_t begin, Py_ssize_t end) except? -1

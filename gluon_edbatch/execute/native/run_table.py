@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from . import columns
+from ...graph import columns
 
 _THREADS, _ARENAS, _FIRST, _COUNT = 3, 4, 7, 8  # what the first words do not say
 SEED = 9  # of noise
-_probe = np.zeros(3, np.int64)
-columns.prepare(_probe, _probe.ctypes.data)
+columns.prepare(np.zeros(3, np.int64))
 
 
 def size_of(start: np.ndarray, programs: Sequence[np.ndarray], parts: Sequence[tuple]) -> int:

@@ -22,20 +22,24 @@ static inline void *edb_column(PyObject *array, Py_ssize_t size) {
   return NULL;
 }
 
-static inline const long long *edb_words(PyObject *array) {
-  return (const long long *)edb_column(array, sizeof(long long));
+static inline long long *edb_words(PyObject *array) {
+  return (long long *)edb_column(array, sizeof(long long));
 }
 
-static inline const unsigned char *edb_flags(PyObject *array) {
-  return (const unsigned char *)edb_column(array, 1);
+static inline int *edb_ints(PyObject *array) { return (int *)edb_column(array, sizeof(int)); }
+
+static inline unsigned char *edb_flags(PyObject *array) {
+  return (unsigned char *)edb_column(array, 1);
 }
 
 /* Of an array of three 64-bit numbers. */
-static int edb_prepare_columns(PyObject *array, size_t address) {
+static inline int edb_prepare_columns(PyObject *array) {
   EdbColumn *column = (EdbColumn *)array;
-  if (Py_TYPE(array)->tp_basicsize < (Py_ssize_t)sizeof(EdbColumn) ||
-      (size_t)column->data != address || column->axes != 1 || column->shape[0] != 3 ||
-      column->strides[0] != sizeof(long long)) {
+  Py_buffer memory;
+  if (PyObject_GetBuffer(array, &memory, PyBUF_SIMPLE) < 0) return -1;
+  PyBuffer_Release(&memory);
+  if (Py_TYPE(array)->tp_basicsize < (Py_ssize_t)sizeof(EdbColumn) || column->data != memory.buf ||
+      column->axes != 1 || column->shape[0] != 3 || column->strides[0] != sizeof(long long)) {
     PyErr_SetString(PyExc_ImportError, "NumPy's arrays lie otherwise in memory");
     return -1;
   }
