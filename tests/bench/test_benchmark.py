@@ -568,6 +568,7 @@ def test_help_lists_the_commands(capsys):
         'blocks',
         'ablation',
         'compare',
+        'reads',
         'few',
         'gains',
         'generate',
