@@ -31,6 +31,7 @@ from .scope import batching
 KIND = 'cells'
 _KINDS = {Kind.ROWS: 'rows', Kind.RAGGED: 'ragged'}
 _TRIED = 3, 2, 2, 1, 0  # values of the ragged arguments of the calls that are compared
+_PARTS = 'Reshape', 'slice', 'slice_axis'  # which the runtime has for values of one row
 _CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 # In the order of the bundle: names and arrays of parameters, and of what is computed of these.
 _Weights = dict[Any, tuple[str, np.ndarray]]
@@ -152,8 +153,8 @@ def _called(
 def _why_not_there(kind: NodeType) -> str:
     """Return why the runtime cannot run a type's operator; an empty text if it can."""
     op, _, shared = kind.made_with
-    is_whole_reshape = op == 'Reshape' and kind.whole and not kind.packed  # as to (1, -1)
-    if op == 'concat rows' or is_whole_reshape:
+    is_part = op in _PARTS and kind.whole and not kind.packed  # as h.reshape((1, -1)) and h[0, 1]
+    if op in ('concat rows', 'pick') or is_part:  # h[:, k] is recorded by pick
         return ''
     if shared or kind.parameters or any(each.kind is not Kind.ROWS for each in kind.arguments):
         return 'it takes other arguments than values of one shape'

@@ -5,6 +5,8 @@ import builtins
 import inspect
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import MISSING, is_dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Optional, Union
@@ -123,7 +125,8 @@ def _compare(model: ExportedModel, given: Sequence[Any], wanted: Sequence[Any]) 
         if not are_close(json_of_result(result), wanted[place]):
             raise BundleError(
                 f'the model cannot be exported: what was written comes to another result for '
-                f'samples[{place}]'
+                f'samples[{place}]. An object that a sample has twice becomes two, and numbers '
+                f'become those of Python'
             )
 
 
@@ -175,7 +178,13 @@ class _Code:
             self._read_functions()
             if before == self._size():
                 schema = SchemaBuilder(self._thing)
-                kinds = _kinds_of(schema, samples)
+                try:
+                    kinds = _kinds_of(schema, samples)
+                except RecursionError:
+                    raise BundleError(
+                        'the samples refer to themselves, as by a parent: an exported model takes '
+                        'trees of objects'
+                    ) from None
                 if before == self._size():
                     break
         self._check_methods()
@@ -227,7 +236,10 @@ class _Code:
         site = Site(code.co_filename, code.co_firstlineno)
         node = node_of(code)
         if node is None:
-            raise BundleError(f'{site}: the source of {function.__name__} is not at hand')
+            raise BundleError(
+                f'{site}: the source of {function.__name__} is not at hand: write it in a file, '
+                f'and at most one function a line'
+            )
         if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
             raise BundleError(f'{site}: {function.__name__} takes any arguments')
         body = node.body if isinstance(node.body, list) else [
@@ -304,7 +316,10 @@ class _Code:
     def _module(module: ModuleType, where: str) -> str:
         name = _MODULES.get(module.__name__)
         if name is None:
-            raise BundleError(f'{where}: the module {module.__name__} is not there without MXNet')
+            raise BundleError(
+                f'{where}: the module {module.__name__} is not there without MXNet. If it is your '
+                f'own, import names from it'
+            )
         return name
 
     # --- values
@@ -341,7 +356,10 @@ class _Code:
             return ['tuple', [self._value(each, where) for each in value]]
         if type(value) in (list, dict):
             return ['container', self._container(value, where)]
-        raise BundleError(f'{where}: {brief(value)} cannot be exported')
+        raise BundleError(
+            f'{where}: {brief(value)} cannot be exported: use numbers, text, lists, tuples, dicts, '
+            f'arrays, functions and your own classes'
+        )
 
     def _container(self, value: Any, where: str) -> int:
         """Return the number of a list or dict, of which all who refer to it see changes."""
@@ -381,7 +399,8 @@ class _Code:
             return ['sequence', [self._value(each, where) for each in children_of(block)]]
         if isinstance(block, gluon.HybridBlock) and not is_users(type(block).forward):
             raise BundleError(
-                f'{where}: the samples never call {names[0]}, so that it is no cell of the bundle'
+                f'{where}: the samples never call {names[0]}, so that it is no cell of the bundle: '
+                f'add a sample that does'
             )
         self._parts.append(block)
         self._part_data.append({'class': self._class(type(block), where), 'attributes': {}})
@@ -401,9 +420,15 @@ class _Code:
         self._classes.append(cls)
         number, fields = len(self._class_data), list(getattr(cls, '_fields', ()))
         data: dict[str, Any] = {'name': cls.__name__, 'is_tuple': is_tuple, 'fields': fields}
-        data.update(methods={}, properties={}, attributes={})
+        data.update(methods={}, properties={}, attributes={}, is_data=is_dataclass(cls))
         self._class_data.append(data)
         defaults = getattr(cls, '_field_defaults', {}).values()
+        if is_dataclass(cls):
+            data['fields'] = [each.name for each in dataclass_fields(cls)]
+            given = [each.default for each in dataclass_fields(cls)]
+            if any([each.default_factory is not MISSING for each in dataclass_fields(cls)]):
+                given = []  # an object that the code makes needs all fields
+            defaults = [each for each in given if each is not MISSING]
         data['defaults'] = [self._value(each, where) for each in defaults]
         return number
 
@@ -445,7 +470,8 @@ class _Code:
                         f'{cls.__name__}.{name} is a {type(value).__name__}, which cannot be '
                         f'exported: make it a function'
                     )
-                if isinstance(value, FunctionType) and is_users(value):
+                is_made = is_dataclass(cls) and name in METHODS and name not in _written_in(cls)
+                if isinstance(value, FunctionType) and is_users(value) and not is_made:
                     data['methods'][name] = self._function(value)[1]
                 elif isinstance(value, property) and isinstance(value.fget, FunctionType):
                     data['properties'][name] = self._function(value.fget)[1]
@@ -469,6 +495,12 @@ def _kinds_of(schema: SchemaBuilder, samples: Sequence[tuple]) -> list[Any]:
             found = schema.kind_of(value, f'samples[{number}]')
             kinds[place] = merged(kinds[place], found)
     return kinds
+
+
+def _written_in(cls: type) -> set[str]:
+    """Return the methods of a dataclass that are not made by the decorator."""
+    return {name for base in cls.__mro__ for name, each in vars(base).items()
+            if isinstance(each, FunctionType) and node_of(each.__code__) is not None}  # fmt: skip
 
 
 def _is_plain_class(cls: type) -> bool:

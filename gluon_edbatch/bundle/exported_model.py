@@ -9,14 +9,12 @@ from .functions import USERS, MadeCode, Namespace, Reference, Steps
 from .sample_reader import SampleReader
 
 _OPERATORS = (
-    'abs add_n array batch_dot broadcast_add broadcast_div broadcast_maximum broadcast_minimum '
-    'broadcast_mul broadcast_sub clip concat exp expand_dims flatten full log log_softmax max mean '
-    'min negative ones reciprocal relu reshape sigmoid slice_axis softmax softsign sqrt square '
-    'squeeze stack sum tanh where zeros'
+    'abs add_n argmax argmin array batch_dot broadcast_add broadcast_div broadcast_maximum '
+    'broadcast_minimum broadcast_mul broadcast_sub clip concat exp expand_dims flatten full log '
+    'log_softmax max mean min negative ones reciprocal relu reshape sigmoid slice_axis softmax '
+    'softsign sqrt square squeeze stack sum tanh where zeros'
 )
-
-
-VALUE_METHODS = frozenset(['asnumpy', 'asscalar', *_OPERATORS.split()])
+VALUE_METHODS = frozenset(['asnumpy', 'asscalar', 'copy', *_OPERATORS.split()])
 
 
 def modules_of(edb: Any, nd: Any) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,9 @@ import ast
 import builtins
 import math
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Mapping
+from dataclasses import make_dataclass
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -73,9 +75,18 @@ METHODS = frozenset(
 def _attribute(owner: Any, name: Any, *default: Any) -> Any:
     if not isinstance(name, str) or name.startswith('__') or name in _REFUSED:
         raise AttributeError(f'{brief(name)} is no attribute in an exported model')
-    if name in _INNER and type(owner).__module__.partition('.')[0] == _PACKAGE:
+    is_inner = type(owner).__module__.partition('.')[0] == _PACKAGE
+    if name in _INNER and is_inner and not isinstance(owner, Namespace):
         raise AttributeError(f'{name} is no attribute of a {type(owner).__name__} here')
     return getattr(owner, name, *default)
+
+
+def _import(name: str, *args: Any) -> Any:
+    """Import a part of NumPy, as its functions do when they first need it. The code of a bundle
+    cannot name this function."""
+    if name.partition('.')[0] != 'numpy':
+        raise ImportError(f'an exported model imports nothing, as {name}')
+    return __import__(name, *args)
 
 
 def _has_attribute(owner: Any, name: Any) -> bool:
@@ -318,6 +329,8 @@ class MadeCode:
             setattr(cls, _method_name(name), self.functions[number])
         for name, number in data['properties'].items():
             setattr(cls, _method_name(name), property(self.functions[number]))
+        if data['is_data']:
+            cls.__init__.__defaults__ = tuple([self.value(each) for each in data['defaults']])
         if data['is_tuple']:
             cls.__new__.__defaults__ = tuple([self.value(each) for each in data['defaults']])
         for name, each in data['attributes'].items():
@@ -375,7 +388,7 @@ class MadeCode:
                 code = compile(module, f'<{data["file"]}>', 'exec', 0, True)
         except (TypeError, ValueError, SyntaxError, RecursionError) as error:
             raise BundleError(f'the function {name} of the bundle is none: {error}') from None
-        names: dict[str, Any] = {'__builtins__': {}, '__step': self._steps}
+        names: dict[str, Any] = {'__builtins__': {'__import__': _import}, '__step': self._steps}
         names['__attribute'] = _attribute
         exec(code, names)  # defines the function, and nothing else
         return names[name]
@@ -389,9 +402,11 @@ def _class_of(data: Mapping[str, Any]) -> type:
     name, fields = data['name'], data['fields']
     if not all([isinstance(each, str) and each.isidentifier() for each in (name, *fields)]):
         raise BundleError(f'{brief([name, *fields])} in the manifest are no names')
+    if data['is_data']:
+        made = make_dataclass(name, fields, bases=(Thing,))
+        made.__module__ = USERS
+        return made
     if data['is_tuple']:
-        from collections import namedtuple
-
         return namedtuple(name, fields, module=USERS)
     return type(name, (Thing,), {'__module__': USERS})
 

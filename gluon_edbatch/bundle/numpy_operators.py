@@ -125,6 +125,19 @@ def _reduction(function: Function) -> Operator:
     return Operator(make)
 
 
+def _position(function: Function) -> Operator:
+    def make(attrs: Attrs) -> Function:
+        axis, keep = attrs['axis'], bool(attrs.get('keepdims'))
+
+        def find(x: np.ndarray) -> np.ndarray:
+            found = function(x, axis=axis).astype(x.dtype)
+            return np.expand_dims(found, axis) if keep else found
+
+        return find
+
+    return Operator(make)
+
+
 def _softmax(log: bool) -> Operator:
     def make(attrs: Attrs) -> Function:
         if attrs.get('temperature') is not None or attrs.get('use_length'):
@@ -339,6 +352,8 @@ OPERATORS: dict[str, Operator] = {
     'mean': _reduction(np.mean),
     'max': _reduction(np.max),
     'min': _reduction(np.min),
+    'argmax': _position(np.argmax),
+    'argmin': _position(np.argmin),
     'expand_dims': Operator(lambda attrs: lambda x: np.expand_dims(x, attrs['axis']), view=True),
     'squeeze': Operator(_squeeze, view=True),
     'Reshape': Operator(_reshape, view=True),

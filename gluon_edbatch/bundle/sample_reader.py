@@ -77,7 +77,9 @@ class SampleReader:
         if name == 'list':
             return _list(kind, self._read(of))
         readers = list(map(self._read, of))
-        return _tuple(kind, readers) if name == 'tuple' else _dict(kind, *readers)
+        if name == 'tuple':
+            return _tuple(kind, readers)
+        return _dict(kind, readers[0], readers[1], of[0] == 'int')
 
     def _thing(self, number: int) -> _Read:
         cls: Any = self._classes[number]
@@ -214,7 +216,7 @@ def _tuple(kind: Kind, items: Sequence[_Read]) -> _Read:
     return read
 
 
-def _dict(kind: Kind, key: _Read, value: _Read) -> _Read:
+def _dict(kind: Kind, key: _Read, value: _Read, has_numbers: bool) -> _Read:
     def read(data: Any) -> dict:
         try:
             pairs = list(data.items()) if isinstance(data, dict) else [(k, v) for k, v in data]
@@ -222,6 +224,8 @@ def _dict(kind: Kind, key: _Read, value: _Read) -> _Read:
             raise _expected(kind, data) from None
         found: dict[Any, Any] = {}
         for name, each in pairs:
+            if has_numbers and isinstance(name, str) and name.lstrip('-').isdecimal():
+                name = int(name)  # JSON has no other keys than texts
             try:
                 found[key(name)] = value(each)
             except _Wrong as wrong:

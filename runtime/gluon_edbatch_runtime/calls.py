@@ -109,11 +109,17 @@ class Value:
     def __radd__(self, other: Any) -> Any:
         return self.log.with_number('add', 'plus', self, other)
 
+    def __iadd__(self, other: Any) -> Any:
+        return self._become(self.log.with_number('add', 'plus', self, other))
+
     def __sub__(self, other: Any) -> Any:
         return self.log.with_number('sub', 'minus', self, other)
 
     def __rsub__(self, other: Any) -> Any:
         return self.log.with_number('sub', 'rminus', self, other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._become(self.log.with_number('sub', 'minus', self, other))
 
     def __mul__(self, other: Any) -> Any:
         return self.log.with_number('mul', 'mul', self, other)
@@ -121,17 +127,74 @@ class Value:
     def __rmul__(self, other: Any) -> Any:
         return self.log.with_number('mul', 'mul', self, other)
 
+    def __imul__(self, other: Any) -> Any:
+        return self._become(self.log.with_number('mul', 'mul', self, other))
+
     def __truediv__(self, other: Any) -> Any:
         return self.log.with_number('div', 'div', self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         return self.log.with_number('div', 'rdiv', self, other)
 
+    def __itruediv__(self, other: Any) -> Any:
+        return self._become(self.log.with_number('div', 'div', self, other))
+
     def __pow__(self, other: Any) -> Any:
         return self.log.with_number('power', 'power', self, other)
 
     def __neg__(self) -> Any:
         return self.log.operate('negative', self)
+
+    def __abs__(self) -> Any:
+        return self.log.operate('abs', self)
+
+    def __eq__(self, other: Any) -> Any:
+        return self.log.with_number('equal', 'equal', self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return self.log.with_number('not_equal', 'not_equal', self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.log.with_number('lesser', 'lesser', self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.log.with_number('lesser_equal', 'lesser_equal', self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.log.with_number('greater', 'greater', self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.log.with_number('greater_equal', 'greater_equal', self, other)
+
+    def __hash__(self) -> int:
+        return id(self) // 16
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError('a value of several numbers is neither true nor false')
+        return bool(self.asnumpy().item())
+
+    def __len__(self) -> int:
+        return self.store.rows
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return 1 + len(self.store.row_shape)
+
+    @property
+    def size(self) -> int:
+        """Number of numbers."""
+        return int(np.prod(self.shape))
+
+    def _become(self, other: Any) -> Any:
+        """Hold another value of this shape from now on, for all who refer to this one."""
+        if other.shape != self.shape:
+            raise ValueError(
+                f'a value of the shape {other.shape} cannot be written to {self.shape}'
+            )
+        self.store, self.number = other.store, other.number
+        return self
 
     def __float__(self) -> float:
         return float(self.asnumpy().item())

@@ -15,6 +15,7 @@ from .schedule import Scheduler
 from .scope import batching, forward
 
 KIND = 'model'
+CHECKED = 8  # examples that run where a model is loaded
 
 
 class Model:
@@ -83,18 +84,26 @@ class Model:
             waiting = dict(zip(waiting, forward(list(waiting.values()))))
         return results
 
-    def check(self) -> int:
-        """Run the examples of the bundle, and return how many there are. Raise BundleError if a
-        result differs from that of MXNet."""
-        for place, (mine, wanted) in enumerate(zip(self(self.examples), self._content['results'])):
+    def check(self, most: Optional[int] = None) -> int:
+        """Run the examples of the bundle, or the first of them, as if it had just been loaded, and
+        return how many. Raise BundleError if a result differs from that of MXNet."""
+        few = self.examples[:most]
+        try:
+            found = load(self._folder, self._model.steps.most, check=False)(few)
+        except Exception as error:
+            raise BundleError(
+                f'{self._folder}: the examples of the export cannot be run here: '
+                f'{type(error).__name__}: {error}'
+            ) from error
+        for place, (mine, wanted) in enumerate(zip(found, self._content['results'])):
             if not are_close(json_of_result(mine), wanted):
                 raise BundleError(
                     f'{self._folder}: examples[{place}] comes to another result than with MXNet'
                 )
-        return len(self.examples)
+        return len(few)
 
 
-def load(folder: Union[str, Path], most_steps: Optional[int] = None) -> Model:
+def load(folder: Union[str, Path], most_steps: Optional[int] = None, check: bool = True) -> Model:
     """Load a whole model that ``gluon_edbatch.export`` wrote.
 
     Everything is checked first. The bundle is data: its functions can compute, and reach neither
@@ -105,6 +114,8 @@ def load(folder: Union[str, Path], most_steps: Optional[int] = None) -> Model:
     folder : str or Path
     most_steps : int, optional
         How many steps all loops may have for one list of samples; by default 10 million.
+    check : bool, default True
+        Whether the first examples of the bundle are run, and compared with MXNet's results.
 
     Returns
     -------
@@ -122,7 +133,7 @@ def load(folder: Union[str, Path], most_steps: Optional[int] = None) -> Model:
         model = ExportedModel(
             bundle.content, by_name.__getitem__, arrays, modules_of(scope, nd), most_steps
         )
-        return Model(bundle.folder, bundle.content, cells, model)
+        loaded = Model(bundle.folder, bundle.content, cells, model)
     except (RecordError, *WHILE_READ) as error:
         if isinstance(error, EdbError):
             raise
@@ -130,3 +141,6 @@ def load(folder: Union[str, Path], most_steps: Optional[int] = None) -> Model:
             f'{bundle.folder} has a manifest that does not make sense: '
             f'{type(error).__name__}: {error}'
         ) from error
+    if check:
+        loaded.check(CHECKED)
+    return loaded

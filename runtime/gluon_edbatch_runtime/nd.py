@@ -21,6 +21,7 @@ _OPERATORS: dict[str, tuple[str, int, str]] = {
     **{name: (name, 1, '') for name in
        'abs exp log negative reciprocal relu sigmoid softsign sqrt square tanh'.split()},
     **{name: (name, 1, 'axis keepdims exclude') for name in 'max mean min sum'.split()},
+    **{name: (name, 1, 'axis keepdims') for name in ('argmax', 'argmin')},
     **{name: (name, 2, '') for name in
        'broadcast_add broadcast_sub broadcast_mul broadcast_div broadcast_maximum '
        'broadcast_minimum'.split()},
@@ -79,26 +80,33 @@ METHODS['reshape'] = _reshaped
 
 
 def part_of(value: Any, key: Any) -> Any:
-    """Return ``value[:, 3]`` or the like: a part of each row."""
+    """Return a part of each row, as ``value[:, 3]``; or of the only row, as ``value[0, 3]``."""
     keys = key if isinstance(key, tuple) else (key,)
-    if keys[0] != slice(None):
-        raise RecordError(f'an index of rows, as in [{key}], is not there outside of cells')
+    of_only_row = value.shape[0] == 1 and isinstance(keys[0], (int, np.integer)) and (
+        keys[0] in (0, -1))  # fmt: skip
+    if keys[0] != slice(None) and not of_only_row:
+        raise RecordError(f'a value without MXNet has no rows to choose, as by [{key}]: {_ADVICE}')
     axis = 1
     for each in keys[1:]:
         if isinstance(each, (int, np.integer)):
             end: Optional[int] = int(each) + 1 or None
             value = Recording.operate('slice_axis', value, axis=axis, begin=int(each), end=end)
-            value = Recording.operate('squeeze', value, axis=axis)
+            if value.ndim > 2 or not of_only_row:
+                value = Recording.operate('squeeze', value, axis=axis)
+            else:
+                return reshape(value, (-1,))
         elif isinstance(each, slice) and each.step is None:
             if each != slice(None):
                 begin, end = each.start or 0, each.stop
                 value = Recording.operate('slice_axis', value, axis=axis, begin=begin, end=end)
             axis += 1
         else:
-            raise RecordError(f'the index [{key}] is not there outside of cells')
-    return value
+            raise RecordError(f'a value without MXNet has no part [{key}]: {_ADVICE}')
+    return reshape(value, (-1, *value.shape[2:])) if of_only_row else value
 
 
+_ADVICE = 'read it by asnumpy() first, or put the code into a cell'
+METHODS['copy'] = METHODS['__copy__'] = lambda value: Recording.operate('_copy', value)
 METHODS['__getitem__'] = part_of
 
 

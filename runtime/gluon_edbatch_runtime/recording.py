@@ -105,6 +105,8 @@ class Recording(CallLog):
         """Record an operator of two values; `of_number` is its name if one is a number."""
         if isinstance(other, (int, float, np.number)):
             return cls.operate(f'_{of_number}_scalar', value, scalar=float(other))
+        if not isinstance(other, (Value, np.ndarray)):
+            raise RecordError(f'{op} of a value and {other!r}, which is no number and no value')
         turned = of_number.startswith('r') and not isinstance(other, Value)  # an array is first
         return cls.operate(f'broadcast_{op}', *((other, value) if turned else (value, other)))
 
