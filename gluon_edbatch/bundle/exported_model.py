@@ -122,7 +122,8 @@ class ExportedModel:
         if kind == 'part':
             return self._parts[what]
         if kind == 'array':
-            return self._arrays[what]
+            array = self._arrays[what]
+            return array if array.ndim else array[()]  # a number of NumPy's
         if kind == 'module':
             inner = {name.rpartition('.')[2]: Namespace(name, names)
                      for name, names in self._modules.items()

@@ -61,7 +61,8 @@ class BundleWriter:
     def add_array(self, name: str, array: np.ndarray) -> dict[str, Any]:
         """Write an array in NumPy's format; return the entry for `Bundle.array`."""
         stream = io.BytesIO()
-        np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
+        in_order = np.ascontiguousarray(array).reshape(array.shape)  # which makes () to (1,)
+        np.save(stream, in_order, allow_pickle=False)
         self.add(name, stream.getvalue())
         return {'file': name, 'shape': list(array.shape), 'dtype': array.dtype.name}
 

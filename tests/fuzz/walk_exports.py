@@ -313,7 +313,10 @@ def compare(seed, number, parts, runtime, folder, said):
     # The state of the model that was written is that after the samples of the export.
     for sample in examples:
         outcomes(eager, [deepcopy(sample)])
-    model = runtime.load(folder / 'bundle')
+    try:
+        model = runtime.load(folder / 'bundle')
+    except runtime.BundleError as error:
+        return str(error)
     said['waits' if model._model.generators else 'does not wait'] += 1
     wanted, error = outcomes(eager, deepcopy(samples))
     try:

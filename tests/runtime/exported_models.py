@@ -76,7 +76,7 @@ class Net(edb.AutoBatchMixin, gluon.Block):
             for _ in range(2):
                 self.heads.add(gluon.nn.Dense(2, in_units=4))
         self.start = np.full((1, 4), 0.25, np.float32)
-        self._names = {'a': 1, 2: 'b'}
+        self._names = {'a': 1, 2: 'b', 'number': np.float64(0.5)}
 
     def forward(self, node, bias):
         found = []
@@ -99,6 +99,7 @@ class Net(edb.AutoBatchMixin, gluon.Block):
         texts = sorted({f'{node.token}-{each:02d}' for each in range(2)}, key=lambda text: text[-1])
         assert texts[0].endswith('00') and self._names.get(2) == 'b' and math.sqrt(4.0) == 2
         value = head(edb.concat([total, self.join(self.start, self.embed(bias[0]))]))
+        assert isinstance(self._names['number'], np.float64)
         zeros = nd.concat(mx.nd.zeros((1, 2)), mx.nd.ones((1, 2)), dim=1)
         total = self.join(total, zeros)
         return {'scores': value, 'all': [value, (edb.nd.tanh(total),)]}['all']
