@@ -88,6 +88,7 @@ def zeros_of(arena: tuple[tuple[int, ...], np.dtype], rows: int) -> np.ndarray:
 
 
 _operators: dict[tuple, CellType] = {}  # which all bundles share
+_tried: dict[tuple, CellType] = {}  # types of operators, by numbers of rows that were tried
 
 
 def concat_form(store: Store, rows: int) -> Form:
@@ -106,11 +107,13 @@ def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Fo
         raise RecordError(f'{op} of values with different numbers of rows: {sorted(rows)}')
     count = rows.pop()
     named = {name: tuple(each) if isinstance(each, list) else each for name, each in attrs.items()}
-    key = (op, count, *named.items(), *[store.arena for store in stores])
-    made = _operators.get(key)
+    key = (op, *named.items(), *[store.arena for store in stores])
+    made = _tried.get((count, key))
     if made is None:
         arguments = [Argument('rows', store.arena) for store in stores]
-        made = _operators.setdefault(key, _operator(op, op, named, arguments, count))
+        new = _operator(op, op, named, arguments, count)
+        made = _operators.setdefault((key, new.outputs[0]), new)  # one type for all numbers of rows
+        _tried[count, key] = made
     return made.form(count)
 
 
