@@ -232,12 +232,19 @@ def _entry(kind: NodeType, cells: list[str], weights: _Weights) -> dict[str, Any
 
 def _constants_in(kind: NodeType) -> list[int]:
     """Return the operators of a type's graph that read weights alone."""
-    nodes, constant, found = kind.graph.subgraph.nodes, set[int](), []
+    graph = kind.graph.subgraph
+    nodes, constant, found = graph.nodes, set[int](), []
+    entries = [*graph.heads, *[entry for node in nodes for entry in node.inputs]]
+    of_several = {entry.node for entry in entries if entry.output}  # parts of a split
     for index, node in enumerate(nodes):
         if node.is_variable:
             if node.name in kind.graph.parameters:
                 constant.add(index)
-        elif node.inputs and constant.issuperset([entry.node for entry in node.inputs]):
+        elif (
+            node.inputs
+            and index not in of_several
+            and constant.issuperset([entry.node for entry in node.inputs])
+        ):
             constant.add(index)
             found.append(index)
     return found

@@ -154,7 +154,7 @@ class _Code:
         self._containers: dict[int, int] = {}  # numbers of lists and dicts, by id
         self._container_data: list[list[Any]] = []
         self._functions: list[Any] = []
-        self._numbers: dict[int, int] = {}  # of functions, by id of the code and first default
+        self._numbers: dict[int, int] = {}  # of functions, by id
         self._waiting: list[tuple[int, FunctionType]] = []
         self._classes: list[type] = []
         self._class_data: list[dict[str, Any]] = []

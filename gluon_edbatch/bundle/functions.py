@@ -186,27 +186,20 @@ def _check_names(node: Any) -> None:
 # --- from data ------------------------------------------------------------------------------------
 
 
-def _node_of(data: Any, field: str = '', depth: int = 0) -> Any:
+def _node_of(data: Any, depth: int = 0) -> Any:
     """Return data as a syntax tree, or raise BundleError."""
     if depth > 200:
         raise BundleError('a function of the bundle is nested too deeply')
     if isinstance(data, list):
-        return [_node_of(each, field, depth + 1) for each in data]
+        return [_node_of(each, depth + 1) for each in data]
     if not isinstance(data, dict):
         return data
     name = data.get('is')
     if name not in _FIELDS:
         raise BundleError(f'{brief(name)} in the manifest is no node of a function')
-    fields = {each: _node_of(data.get(each), each, depth + 1) for each in _FIELDS[name]}
+    fields = {each: _node_of(data.get(each), depth + 1) for each in _FIELDS[name]}
     node = getattr(ast, name)(**fields)
-    if hasattr(node, 'ctx') or name in (
-        'Name',
-        'Attribute',
-        'Subscript',
-        'Starred',
-        'List',
-        'Tuple',
-    ):
+    if 'ctx' in node._fields:
         node.ctx = ast.Load()
     line = data.get('line', 1)
     if type(line) is not int or not 0 < line < 1 << 20:
@@ -218,28 +211,22 @@ def _node_of(data: Any, field: str = '', depth: int = 0) -> Any:
     except (NotData, AttributeError) as error:
         raise BundleError(f'a function of the bundle may not have {error}') from None
     if name in _STORED:
-        for target in ast.walk(node):
-            if target is not node and _is_stored(node, name, target):
-                target.ctx = ast.Store()  # type: ignore[attr-defined]
+        _assign_to(fields[_STORED[name]])
     if name == 'Delete':
         for each in fields['targets']:
             each.ctx = ast.Del()
     return node
 
 
-def _is_stored(node: Any, name: str, target: Any) -> bool:
-    """Return whether a node is among the targets of an assignment."""
-    waiting = getattr(node, _STORED[name])
-    waiting = list(waiting) if isinstance(waiting, list) else [waiting]
-    while waiting:
-        each = waiting.pop()
-        if each is target:
-            return hasattr(each, 'ctx')
-        if isinstance(each, (ast.Tuple, ast.List)):
-            waiting.extend(each.elts)
-        elif isinstance(each, ast.Starred):
-            waiting.append(each.value)
-    return False
+def _assign_to(target: Any) -> None:
+    """Let nodes be targets of an assignment."""
+    if isinstance(target, list):
+        for each in target:
+            _assign_to(each)
+    elif 'ctx' in getattr(target, '_fields', ()):
+        target.ctx = ast.Store()
+        _assign_to(getattr(target, 'elts', getattr(target, 'value', None))
+                   if isinstance(target, (ast.Tuple, ast.List, ast.Starred)) else None)  # fmt: skip
 
 
 class _WatchedCode(ast.NodeTransformer):

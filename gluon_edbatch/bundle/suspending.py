@@ -14,7 +14,6 @@ import numpy as np
 
 _READS = {'asnumpy': '', 'asscalar': '__scalar'}
 _LATER = ast.Lambda, ast.GeneratorExp  # run when others say so
-_COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp
 
 
 def finished(result: Any, codes: frozenset) -> Any:

@@ -196,6 +196,13 @@ def test_operators_between_cells(name, runtime, tmp_path):
     assert scope.batches <= 2 * len(found[0]) + 8
 
 
+def test_values_of_any_number_of_rows_share_a_batch(runtime):
+    with runtime.batching() as scope:
+        values = [runtime.nd.tanh(runtime.nd.ones((rows, 3))) for rows in (1, 2, 3)]
+    runtime.forward(values)
+    assert scope.batches == 1
+
+
 def test_operators_that_mix_rows(runtime):
     with runtime.batching():
         value = runtime.nd.ones((2, 3)) + runtime.nd.relu(runtime.nd.zeros((2, 3)))
