@@ -10,7 +10,7 @@ import numpy as np
 
 from .bundle.cell_program import CellProgram
 from .bundle.numpy_operators import OPERATORS
-from .calls import Form, Store, store_of
+from .calls import NUMBER, Form, Store, store_of
 from .errors import RecordError
 
 # All forms of the process, which recordings share, and what ``graph/collect.py`` reads of them.
@@ -115,6 +115,24 @@ def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Fo
         made = _operators.setdefault((key, new.outputs[0]), new)  # one type for all numbers of rows
         _tried[count, key] = made
     return made.form(count)
+
+
+def number_form(op: str, store: Store, turned: bool) -> Form:
+    """Return the form of an operator of a value of one row and a number, which is first if
+    `turned`. The number is an argument, so that calls with any numbers are of one type."""
+    key = (op, turned, store.arena)
+    made = _operators.get(key)
+    if made is None:
+        shape = [-1] + [1] * len(store.row_shape)
+        inputs = [[2, 0], [0, 0]] if turned else [[0, 0], [2, 0]]
+        nodes: list[dict[str, Any]] = [{'name': 'edb_input0'}, {'name': 'edb_input1'}]
+        nodes.append({'op': 'Reshape', 'attrs': {'shape': shape}, 'inputs': [[1, 0]]})
+        nodes.append({'op': op, 'attrs': {}, 'inputs': inputs})
+        arguments = [Argument('rows', store.arena), Argument('rows', NUMBER.arena)]
+        program = CellProgram(nodes, [(3, 0)], {})
+        new = CellType(f'{op} with a number', arguments, [Output(store.arena, 1)], 0, program)
+        made = _operators.setdefault(key, new)
+    return made.form(1)
 
 
 def _operator(

@@ -9,7 +9,7 @@ import numpy as np
 from .bundle.numpy_steps import Segments
 from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, recorded, store_of
 from .errors import BatchError, RecordError, StaleValueError
-from .forms import FORMS, OUTPUT_ROWS, SUMMARIES, CellType, operator_form, zeros_of
+from .forms import FORMS, OUTPUT_ROWS, SUMMARIES, CellType, number_form, operator_form, zeros_of
 from .graph.collect import Calls, FormTable, Pending, ancestors, form_table, to_graph
 from .graph.edges import kinds_of
 from .graph.graph import Graph, expand
@@ -104,6 +104,15 @@ class Recording(CallLog):
     def with_number(cls, op: str, of_number: str, value: Value, other: Any) -> Any:
         """Record an operator of two values; `of_number` is its name if one is a number."""
         if isinstance(other, (int, float, np.number)):
+            scope, is_first = CURRENT.get(), of_number.startswith('r')
+            if (
+                scope is not None
+                and value.log is scope
+                and value.store.rows == 1
+                and (value.store.dtype == np.float32)
+            ):
+                form = number_form(f'broadcast_{op}', value.store, is_first)
+                return recorded(scope, form, (value, float(other)))
             return cls.operate(f'_{of_number}_scalar', value, scalar=float(other))
         if not isinstance(other, (Value, np.ndarray)):
             raise RecordError(f'{op} of a value and {other!r}, which is no number and no value')

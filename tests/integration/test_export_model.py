@@ -203,6 +203,18 @@ def test_values_of_any_number_of_rows_share_a_batch(runtime):
     assert scope.batches == 1
 
 
+def test_numbers_that_vary_share_a_batch(runtime):
+    with runtime.batching() as scope:
+        starts = [runtime.nd.relu(runtime.nd.full((1, 2), number)) for number in range(5)]
+        values = [3 - start * (0.5 * place) for place, start in enumerate(starts)]
+        powers = [(start + place) ** 2 for place, start in enumerate(starts)]
+    found, squares = runtime.forward((values, powers))
+    for place in range(5):
+        np.testing.assert_allclose(found[place], np.full((1, 2), 3 - 0.5 * place * place))
+        np.testing.assert_allclose(squares[place], np.full((1, 2), 4 * place * place))
+    assert scope.batches == 5
+
+
 def test_operators_that_mix_rows(runtime):
     with runtime.batching():
         value = runtime.nd.ones((2, 3)) + runtime.nd.relu(runtime.nd.zeros((2, 3)))
