@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from . import nd, scope
 from .bundle.exported_model import ExportedModel, modules_of
@@ -31,8 +31,14 @@ class Model:
         How many times the last list of samples was evaluated: more than once if values are read.
     """
 
-    def __init__(self, folder: Path, content: dict[str, Any], cells: Cells, model: ExportedModel):
-        self._folder, self._content, self._model = folder, content, model
+    def __init__(
+        self,
+        folder: Path,
+        content: dict[str, Any],
+        cells: Cells,
+        make: Callable[[], ExportedModel],
+    ):
+        self._folder, self._content, self._make, self._model = folder, content, make, make()
         self.cells, self.examples, self.evaluations = cells, content['examples'], 0
 
     def __repr__(self) -> str:
@@ -89,7 +95,7 @@ class Model:
         return how many. Raise BundleError if a result differs from that of MXNet."""
         few = self.examples[:most]
         try:
-            found = load(self._folder, self._model.steps.most, check=False)(few)
+            found = Model(self._folder, self._content, self.cells, self._make)(few)
         except Exception as error:
             raise BundleError(
                 f'{self._folder}: the examples of the export cannot be run here: '
@@ -130,10 +136,13 @@ def load(folder: Union[str, Path], most_steps: Optional[int] = None, check: bool
     try:
         cells, by_name = loaded_cells(bundle)
         arrays = [bundle.array(entry) for entry in bundle.content['arrays']]
-        model = ExportedModel(
-            bundle.content, by_name.__getitem__, arrays, modules_of(scope, nd), most_steps
-        )
-        loaded = Model(bundle.folder, bundle.content, cells, model)
+
+        def make() -> ExportedModel:
+            own = [array.copy() for array in arrays]  # the code may write to them
+            modules = modules_of(scope, nd)
+            return ExportedModel(bundle.content, by_name.__getitem__, own, modules, most_steps)
+
+        loaded = Model(bundle.folder, bundle.content, cells, make)
     except (RecordError, *WHILE_READ) as error:
         if isinstance(error, EdbError):
             raise
