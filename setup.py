@@ -21,7 +21,8 @@ except ImportError:
 
 
 # What Cython has for memoryviews, once: it would be half of what is compiled for most modules.
-MEMORYVIEWS = 'gluon_edbatch._memoryviews'
+MEMORYVIEWS = 'gluon_edbatch_core._memoryviews'
+ACTIVATIONS = 'gluon_edbatch_runtime._activations'
 
 
 def load(path):
@@ -32,7 +33,7 @@ def load(path):
     return module
 
 
-compiled = load('gluon_edbatch/compiled.py')
+compiled = load('gluon_edbatch_core/compiled.py')
 compiler = load('gluon_edbatch/execute/native/compiler.py')
 
 
@@ -53,7 +54,7 @@ class BuildExt(build_ext):
     def run(self):
         super().run()
         for ext in self.extensions:
-            is_module = ext.name != MEMORYVIEWS  # which has no form in Python
+            is_module = ext.name in compiled.NAMES  # the others have no form in Python
             if is_module and not Path(self.get_ext_fullpath(ext.name)).exists():
                 self.warn(f'{ext.name} was not compiled: it runs as Python, slower')
         if not self.inplace:  # in a checkout they are compiled at first use, as sources change
@@ -144,7 +145,7 @@ class BdistWheel(bdist_wheel):
 
     def write_wheelfile(self, wheelfile_base, **arguments):
         super().write_wheelfile(wheelfile_base, **arguments)
-        libraries = list(Path(self.bdist_dir, 'gluon_edbatch').rglob('*.so'))
+        libraries = list(Path(self.bdist_dir).rglob('*.so'))
         is_native = {path.parent.name == compiler.BUILT.name for path in libraries}
         names = ['Cython'] * (False in is_native) + ['mxnet'] * (True in is_native)
         if libraries and 'ziglang' in os.environ.get('CC', ''):
@@ -167,13 +168,11 @@ def component(name, its_version):
     return {'type': 'library', 'name': name, 'version': its_version, 'purl': address}
 
 
-sources = {
-    name: Path('gluon_edbatch', *name.split('.')).with_suffix('.py') for name in compiled.NAMES
-}
-headers = 'gluon_edbatch/graph', 'gluon_edbatch/mx', 'gluon_edbatch/record'
+sources = {name: Path(*name.split('.')).with_suffix('.py') for name in compiled.NAMES}
+headers = 'gluon_edbatch_core/graph', 'gluon_edbatch/mx', 'gluon_edbatch/record'
 extensions = [
     Extension(
-        f'gluon_edbatch.{name}',
+        name,
         [str(path)],
         include_dirs=[str(path.parent), *headers],
         extra_compile_args=['-g0'],
@@ -181,6 +180,15 @@ extensions = [
     )
     for name, path in sources.items()
 ]
+extensions.append(
+    Extension(
+        ACTIVATIONS,
+        [ACTIVATIONS.replace('.', '/') + '.pyx'],
+        include_dirs=['gluon_edbatch_runtime'],
+        extra_compile_args=['-g0', '-O3', '-fno-math-errno', '-fno-trapping-math'],
+        optional=True,
+    )
+)
 extensions.append(
     Extension(
         MEMORYVIEWS,

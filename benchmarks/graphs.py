@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import gluon_edbatch as edb
-from gluon_edbatch.graph.graph import Graph
+from gluon_edbatch_core.graph.graph import Graph
 
 from .settings import Settings
 from .workloads import load_workload

@@ -120,8 +120,8 @@ def parts(options: argparse.Namespace) -> int:
     import mxnet as mx
 
     import gluon_edbatch as edb
-    from gluon_edbatch.branching.program_interpreter import ControlFlowProgram
     from gluon_edbatch.program.mxnet_host import MXNetHost
+    from gluon_edbatch_core.branching.program_interpreter import ControlFlowProgram
 
     print('ms for 64 samples     all    networks   ratio   runs')
     for name in networks_of(options):

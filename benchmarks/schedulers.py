@@ -9,8 +9,8 @@ from typing import Any, Optional
 import numpy as np
 
 from example.lattice.data import Lattice
-from gluon_edbatch.graph.graph import Graph
-from gluon_edbatch.schedule import (
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import (
     FSMScheduler,
     Policy,
     QLearningConfig,
@@ -21,7 +21,7 @@ from gluon_edbatch.schedule import (
     learn_policy,
     lower_bound,
 )
-from gluon_edbatch.schedule.optimum import Fewest
+from gluon_edbatch_core.schedule.optimum import Fewest
 
 from .graphs import GraphSource
 

@@ -1,22 +1,14 @@
 """Automatic batching of dynamic neural networks for Apache MXNet Gluon."""
 
-from . import compiled
+from gluon_edbatch_core import compiled
+from gluon_edbatch_core import schedule as schedule
+
 from .mx.require import require_mxnet
 
 require_mxnet()
 compiled.load(f'{__name__}.mx.arrays')
 
-from . import data, distributed, estimator, rnn, serving, testing
-from .api import nd
-from .api.concurrent import run_concurrently, value
-from .api.export import export_cells
-from .api.export_model import export
-from .api.functional import add_n, concat, each, forward, ragged, stack
-from .api.mixin import AutoBatchMixin
-from .api.reuse import Reuse
-from .api.scope import batching
-from .effects import pure
-from .errors import (
+from gluon_edbatch_core.errors import (
     BatchError,
     BundleError,
     DeadlineError,
@@ -33,17 +25,7 @@ from .errors import (
     StaleValueError,
     StepsError,
 )
-from .execute.native.library import available as native_available
-from .execute.native.threads import get_num_threads, set_num_threads
-from .fold import Fold, Unfold, fold_unroll
-from .program.network_program import Program, compile_program
-from .program.program_bundle import load_program
-from .record.lazy import LazyArray
-from .report import visualize
-from .report.about import About, about
-from .report.counters import Report
-from .report.explain import Cause, Explanation
-from .schedule import (
+from gluon_edbatch_core.schedule import (
     AgendaScheduler,
     BeamScheduler,
     CachedScheduler,
@@ -58,8 +40,29 @@ from .schedule import (
     learn_policy,
     lower_bound,
 )
+from gluon_edbatch_core.version import __version__ as __version__
+
+from . import data, distributed, estimator, rnn, serving, testing
+from .api import nd
+from .api.concurrent import run_concurrently, value
+from .api.export import export_cells
+from .api.export_model import export
+from .api.functional import add_n, concat, each, forward, ragged, stack
+from .api.mixin import AutoBatchMixin
+from .api.reuse import Reuse
+from .api.scope import batching
+from .effects import pure
+from .execute.native.library import available as native_available
+from .execute.native.threads import get_num_threads, set_num_threads
+from .fold import Fold, Unfold, fold_unroll
+from .program.network_program import Program, compile_program
+from .program.program_bundle import load_program
+from .record.lazy import LazyArray
+from .report import visualize
+from .report.about import About, about
+from .report.counters import Report
+from .report.explain import Cause, Explanation
 from .subgraph.options import CompileOptions, compile_options
-from .version import __version__ as __version__
 
 COMPILED = compiled.all_compiled()
 compiled.say_what_is_slower()

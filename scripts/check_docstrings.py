@@ -13,7 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = 'gluon_edbatch', 'runtime', 'benchmarks', 'example', 'scripts', 'tests'
+SOURCES = (
+    'gluon_edbatch', 'gluon_edbatch_core', 'gluon_edbatch_runtime',
+    'benchmarks', 'example', 'scripts', 'tests',
+)  # fmt: skip
 LEANING = 'The same', 'Of', 'Those', 'Its', 'That of', 'Such', 'These', 'As', 'It', 'They'
 BEGINNING = re.compile(rf'({"|".join(LEANING)})\b')
 

@@ -47,7 +47,7 @@ groups=,test,benchmark,lint,docs,   # of pyproject.toml; what else is asked for 
 # So do the sources that are compiled, and whether there is a compiler.
 fingerprint() {
     { echo "$root"; command -v ${CC:-cc} || true; readlink -f "$python"; cat "$root"/{pyproject.toml,setup.{cfg,py}}
-      find "$root/gluon_edbatch" -name '*.pxd' | sort | while read -r types; do
+      find "$root"/gluon_edbatch* -name '*.pxd' | sort | while read -r types; do
           cat "$types" "${types%.pxd}.py"
           cat "${types%/*}"/*.h 2>/dev/null || true
       done; } | cksum

@@ -50,7 +50,7 @@ fi
 few_enough_lines() {
     local most lines
     most="$(cat scripts/lines.txt)"
-    lines="$(git ls-files gluon_edbatch runtime | grep -E '\.(py|pxd|pyx|h|cc)$' | xargs cat | wc -l)"
+    lines="$(git ls-files gluon_edbatch gluon_edbatch_core gluon_edbatch_runtime | grep -E '\.(py|pxd|pyx|h|cc)$' | xargs cat | wc -l)"
     if ((lines > most)); then
         echo "the package has $lines lines, and $most are its budget: remove some, or raise"
         echo "scripts/lines.txt in a commit that says what the lines are worth"
@@ -62,7 +62,7 @@ run() {
     case "$1" in
         ruff) "$bin/ruff" "${check[@]}" . ;;
         format) "$bin/ruff" "${format[@]}" . ;;
-        mypy) "$bin/python" runtime/shared.py && "$bin/mypy" ;;
+        mypy) "$bin/mypy" ;;
         imports) "$bin/lint-imports" ;;
         clang-format)
             git ls-files -z --cached --others --exclude-standard '*.cc' '*.h' |

@@ -6,13 +6,13 @@ usage() {
     cat <<'EOT'
 usage: bash scripts/test_runtime.sh [--python VERSION] [--compiled] [--sdist] DIR
 
-Makes an environment of its own, installs ./runtime there with the newest NumPy that it takes, and
+Makes an environment of its own, installs the package there with the newest NumPy that it takes, and
 runs what `python tests/runtime/exported.py write DIR` has left in DIR; and if there is DIR/programs, of
 `python tests/runtime/forced_paths.py write DIR/programs`, that with ONNX Runtime. Python warnings are
 errors. The last line says what ran; the exit status is 3 if there is no such Python, and another than 0 if
 anything differs.
 
-  --python VERSION  such as 3.12 (default: the newest of 3.13, 3.12, 3.11 and 3.10 that is there)
+  --python VERSION  such as 3.12 (default: the newest of 3.14 to 3.9 that is there)
   --compiled        with Cython, so that what can be compiled is (about a minute)
   --sdist           from a source distribution, away from the checkout
 
@@ -21,7 +21,7 @@ or a folder that pip knows, for NumPy, setuptools and ONNX Runtime.
 EOT
 }
 
-versions=(3.13 3.12 3.11 3.10) compiled=no sdist=no folder=
+versions=(3.14 3.13 3.12 3.11 3.10 3.9) compiled=no sdist=no folder=
 while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage; exit 0 ;;
@@ -62,11 +62,11 @@ tools=(numpy 'setuptools>=77')
 [[ ! -d "$folder/programs" ]] || tools+=(onnxruntime)
 "$python" -m pip install --quiet "${tools[@]}"
 bash "$root/scripts/copy_checkout.sh" "$work/checkout"   # builds at the same time are none of ours
-source="$work/checkout/runtime"
+source="$work/checkout"
 if [[ $sdist == yes ]]; then
     (cd "$source" && "$python" setup.py --quiet sdist --dist-dir "$work")
     mkdir "$work/apart"
-    source="$(ls "$work"/gluon_edbatch_runtime-*.tar.gz)"
+    source="$(ls "$work"/gluon_edbatch-*.tar.gz)"
 fi
 "$python" -m pip install --quiet --no-build-isolation --no-deps "$source"
 cd "$work"

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 
 import gluon_edbatch as edb
-from gluon_edbatch.errors import QueueFullError
 from gluon_edbatch.serving.requests import Request
+from gluon_edbatch_core.errors import QueueFullError
 
 from .models import Model
 from .systems import throughput_together

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
-from gluon_edbatch.errors import DeadlineError, QueueFullError
+from gluon_edbatch_core.errors import DeadlineError, QueueFullError
 
 __all__ = ['ANSWERED', 'FAILED', 'LATE', 'REFUSED', 'REPLY', 'REQUEST', 'Configuration', 'answer']
 

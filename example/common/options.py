@@ -7,7 +7,7 @@ from typing import Optional
 
 import mxnet as mx
 
-from gluon_edbatch.schedule import get_scheduler
+from gluon_edbatch_core.schedule import get_scheduler
 
 from . import checkpoint as checkpoints
 from .errors import DataError, OptionError

@@ -10,7 +10,7 @@ from typing import Optional
 import mxnet as mx
 
 from gluon_edbatch.distributed import Workers, connect
-from gluon_edbatch.errors import DistributedError
+from gluon_edbatch_core.errors import DistributedError
 
 from .checkpoint import Checkpoint, CheckpointError
 from .errors import DataError, OptionError

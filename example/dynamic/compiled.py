@@ -22,7 +22,7 @@ from .network import DynamicNetwork
 __all__ = ['HOSTS', 'Host', 'Likeness', 'host_of', 'likeness', 'run_compiled']
 
 _NO_RUNTIME = (
-    "--host onnx: {missing} is not installed: `pip install './runtime[programs]'` in the checkout. "
+    "--host onnx: {missing} is not installed: `pip install '.[programs]'` in the checkout. "
     'Or, where there is no MXNet, gluon_edbatch_runtime.load_program(FOLDER) runs what --export '
     'FOLDER has written'
 )

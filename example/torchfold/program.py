@@ -14,7 +14,7 @@ from mxnet.ndarray import NDArray
 
 from example.common.errors import DataError
 from example.common.options import parse_context, positive_int, seed_number
-from gluon_edbatch.errors import DistributedError
+from gluon_edbatch_core.errors import DistributedError
 
 from .data import LAYOUT
 

@@ -20,7 +20,8 @@ from typing import Any, Callable, Optional
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError, SampleError
+from gluon_edbatch_core.errors import RecordError, SampleError
+
 from ..mx.parameters import context_of
 from ..mx.run_ahead import last_under_way
 from ..record.hooks import current_recording, local

@@ -11,17 +11,18 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import CachedOp
 
-from ..bundle.cell_program import CellProgram, NotInNumPy
-from ..bundle.manifest import BundleWriter
-from ..bundle.numpy_steps import Segments
-from ..errors import BundleError
+from gluon_edbatch_core.bundle.cell_program import CellProgram, NotInNumPy
+from gluon_edbatch_core.bundle.manifest import BundleWriter
+from gluon_edbatch_core.bundle.numpy_steps import Segments
+from gluon_edbatch_core.errors import BundleError
+from gluon_edbatch_core.schedule import FSMScheduler, Scheduler
+
 from ..mx.blocks import names_of_blocks
 from ..mx.modes import modes
 from ..ops.attrs import Attrs
 from ..record.hooks import suspended
 from ..record.recording import Recording
 from ..record.sites import site_at
-from ..schedule import FSMScheduler, Scheduler
 from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.node_type import Kind, NodeType, used_only
 from ..subgraph.structure import LEAF
@@ -338,7 +339,7 @@ def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarra
     except NotInNumPy as missing:
         raise BundleError(
             f'{kind} cannot be exported: outside of MXNet there is no {missing}. Write it with '
-            'other operators, or add it to gluon_edbatch/bundle/numpy_operators.py'
+            'other operators, or add it to gluon_edbatch_core/bundle/numpy_operators.py'
         ) from None
     given = _given(kind, ragged, _fewest_rows(entry['nodes'], weights))
     counts = [sum(length > rank for length in _TRIED) for rank in range(max(_TRIED))]

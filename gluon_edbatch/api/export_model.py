@@ -16,16 +16,23 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..bundle.exported_model import VALUE_METHODS, ExportedModel, modules_of
-from ..bundle.functions import METHODS, SAFE, NotData, data_of
-from ..bundle.manifest import BundleWriter
-from ..bundle.sample_schema import SchemaBuilder, are_close, json_of, json_of_result, merged
+from gluon_edbatch_core.bundle.exported_model import VALUE_METHODS, ExportedModel, modules_of
+from gluon_edbatch_core.bundle.functions import METHODS, SAFE, NotData, data_of
+from gluon_edbatch_core.bundle.manifest import BundleWriter
+from gluon_edbatch_core.bundle.sample_schema import (
+    SchemaBuilder,
+    are_close,
+    json_of,
+    json_of_result,
+    merged,
+)
+from gluon_edbatch_core.errors import BundleError
+from gluon_edbatch_core.short_repr import brief
+
 from ..effects import is_users
 from ..effects.source import node_of
-from ..errors import BundleError
 from ..mx.blocks import children_of, names_of_blocks
 from ..record.sites import Site
-from ..short_repr import brief
 from . import functional
 from . import nd as operators
 from .export import cells_content

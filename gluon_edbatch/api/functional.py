@@ -8,7 +8,9 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.short_repr import brief
+
 from ..mx.arrays import alias, keep_on_tape, new_array
 from ..mx.host import upload
 from ..mx.modes import modes
@@ -31,7 +33,6 @@ from ..record.lazy import (
 from ..record.recording import Recording
 from ..record.sites import current_site
 from ..record.stores import Store
-from ..short_repr import brief
 from ..subgraph.spec import spec_of
 from ..subgraph.structure import flatten, unflatten
 from .scope import batching

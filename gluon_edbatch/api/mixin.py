@@ -3,11 +3,12 @@
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Optional, Union
 
-from ..errors import SampleError
+from gluon_edbatch_core.errors import SampleError
+from gluon_edbatch_core.schedule import Scheduler
+
 from ..mx.parameters import context_of
 from ..record import hooks
 from ..record.refused import model_codes, refused_eagerly
-from ..schedule import Scheduler
 from .concurrent import run_samples, suspension_of
 from .eagerly import eagerly
 from .functional import forward

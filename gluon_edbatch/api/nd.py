@@ -10,7 +10,8 @@ from typing import Any, Callable
 import mxnet as mx
 import numpy as np
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..record.each import for_each, holds_each
 from ..record.hooks import current_recording
 from ..record.lazy import LazyArray

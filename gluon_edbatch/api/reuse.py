@@ -5,7 +5,8 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any, Callable, Optional
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..record.hooks import current_recording
 from ..record.recording import Recording
 from ..record.replay import Mark, PortableForms, ReplayFragment

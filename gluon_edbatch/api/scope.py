@@ -8,14 +8,15 @@ from typing import Any, Optional, Union
 import mxnet as mx
 import numpy as np
 
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import Schedule, Scheduler, get_scheduler
+from gluon_edbatch_core.short_repr import brief
+
 from ..execute.evaluate import Evaluator
-from ..graph.graph import Graph
 from ..record import hooks
 from ..record.recording import Recording
 from ..report.counters import Report, make_report
 from ..report.explain import Explanation, explain
-from ..schedule import Schedule, Scheduler, get_scheduler
-from ..short_repr import brief
 from ..subgraph.options import CompileOptions, current_options
 
 DEFAULT_SCHEDULER = 'fsm'

@@ -8,7 +8,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..errors import DistributedError
+from gluon_edbatch_core.errors import DistributedError
+
 from ..mx.parameters import arrays_of, has_new_gradient, note_new_gradient
 from ..mx.pool import rounded
 from .workers import Workers

@@ -11,7 +11,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import DistributedError
+from gluon_edbatch_core.errors import DistributedError
+
 from ..mx import kvstore
 from ..mx.pool import rounded
 from .launch import RANK

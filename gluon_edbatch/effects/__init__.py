@@ -1,6 +1,6 @@
 """Tell from a program's source whether its samples may take turns, unseen by each other."""
 
-from ..compiled import load
+from gluon_edbatch_core.compiled import load
 
 load(f'{__name__}.resolved')
 load(f'{__name__}.sample_objects')

@@ -9,9 +9,10 @@ from mxnet import autograd, gluon
 from mxnet.gluon.contrib import estimator as gluon_estimator
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch_core.schedule import Scheduler
+
 from ..api.functional import concat
 from ..api.scope import DEFAULT_SCHEDULER, batching
-from ..schedule import Scheduler
 
 Outcome = tuple[list[Any], list[NDArray], list[NDArray], list[NDArray]]
 

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple, Optional
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from ..errors import StaleValueError
+from gluon_edbatch_core.errors import StaleValueError
+
 from ..mx.arrays import copy_into, keep_on_tape, rows_of
 from ..mx.custom_function import record_function
 from ..mx.modes import modes

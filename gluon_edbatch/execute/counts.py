@@ -6,12 +6,13 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from ..graph.collect import Calls, Edges, FormTable, Sums, to_graph
-from ..graph.graph import Graph
+from gluon_edbatch_core.graph.collect import Calls, Edges, FormTable, Sums, to_graph
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import Schedule
+
 from ..plan.plan import Group, Plan
 from ..plan.plan_cache import PlanCache
 from ..record.sites import Site
-from ..schedule import Schedule
 from ..subgraph.node_type import NodeType
 from .clock import Clock
 from .executable import executable

@@ -14,7 +14,8 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import CachedOp, NDArray
 
-from ..graph.collect import Calls, Edges
+from gluon_edbatch_core.graph.collect import Calls, Edges
+
 from ..mx.arrays import alias, concatenated, detached
 from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle

@@ -10,9 +10,8 @@ from typing import Callable, Optional, Union
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from .. import debug
-from ..errors import BatchError, EdbError
-from ..graph.collect import (
+from gluon_edbatch_core.errors import BatchError, EdbError
+from gluon_edbatch_core.graph.collect import (
     LEFT_OUT,
     Calls,
     FormTable,
@@ -22,8 +21,11 @@ from ..graph.collect import (
     form_table,
     to_graph,
 )
-from ..graph.edges import kinds_of
-from ..graph.graph import Graph
+from gluon_edbatch_core.graph.edges import kinds_of
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import Schedule, Scheduler
+
+from .. import debug
 from ..mx.modes import modes
 from ..mx.run_ahead import under_way, wait_for_engine
 from ..plan.layout import make_plan
@@ -35,7 +37,6 @@ from ..record.recording import Recording
 from ..record.scopes import place
 from ..record.sites import Site, site_at
 from ..record.stores import Arena, EagerArena, forgotten
-from ..schedule import Schedule, Scheduler
 from ..subgraph.node_type import NodeType
 from ..subgraph.spec import ArenaKey
 from .backward import BackwardPass, origins
@@ -310,7 +311,7 @@ class Evaluator:
 def is_ours(scheduler: Scheduler) -> bool:
     """Return whether a scheduler, and an inner one if there is any, is of this package."""
     inner = getattr(scheduler, 'scheduler', None)
-    return type(scheduler).__module__.startswith('gluon_edbatch.') and (
+    return type(scheduler).__module__.startswith('gluon_edbatch_core.') and (
         inner is None or is_ours(inner)
     )
 

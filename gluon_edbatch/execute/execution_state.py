@@ -9,7 +9,8 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..graph.collect import Calls
+from gluon_edbatch_core.graph.collect import Calls
+
 from ..mx.arrays import detached, rows_of, wait_for
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory

@@ -14,7 +14,8 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ..errors import EdbError
+from gluon_edbatch_core.errors import EdbError
+
 from ..mx.arrays import concatenated, values_read
 from ..mx.modes import modes
 from ..plan.plan import Batch

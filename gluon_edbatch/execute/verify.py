@@ -11,7 +11,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import RowDependenceError
+from gluon_edbatch_core.errors import RowDependenceError
+
 from ..mx.modes import modes
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.sentences import lengths_first

@@ -10,15 +10,16 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch_core.errors import EdbError, RecordError
+from gluon_edbatch_core.schedule import Scheduler
+from gluon_edbatch_core.short_repr import brief
+
 from ..api.functional import compute
 from ..api.scope import DEFAULT_SCHEDULER, batching, check_ctx
-from ..errors import EdbError, RecordError
 from ..mx.parameters import context_of
 from ..record.hooks import current_recording
 from ..record.interpreter import code_of, instruction_of, user_frame
 from ..record.lazy import LazyArray
-from ..schedule import Scheduler
-from ..short_repr import brief
 from .handles import Handle, NotedCall, Virtual, key_of_op, note, resolve, summary
 from .joined import check_exact, joined
 from .targets import Targets

@@ -14,9 +14,10 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.short_repr import brief
+
 from ..record.sites import Site, site_at
-from ..short_repr import brief
 from ..subgraph.trace import describe
 
 

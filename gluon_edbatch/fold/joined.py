@@ -7,9 +7,10 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.short_repr import brief
+
 from ..api.functional import concat, forward
-from ..errors import RecordError
-from ..short_repr import brief
 from .handles import Handle
 
 _EXACT = 2**24  # all integers up to it are exact in float32

@@ -7,8 +7,9 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch_core.errors import RecordError
+
 from ..api import nd
-from ..errors import RecordError
 from ..mx.mutation_guard import GuardedArray
 from .handles import NotedCall
 

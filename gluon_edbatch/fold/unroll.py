@@ -7,8 +7,9 @@ import mxnet as mx
 from mxnet.gluon.rnn import RecurrentCell
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
-from ..short_repr import brief
+from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.short_repr import brief
+
 from .fold import Fold
 from .handles import Handle
 

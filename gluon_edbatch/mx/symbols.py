@@ -7,7 +7,8 @@ from typing import Any, Callable, Optional
 import mxnet as mx
 from mxnet.symbol.register import _symbol_creator
 
-from ..errors import UnrecordableError
+from gluon_edbatch_core.errors import UnrecordableError
+
 from .invoke import count_attribute, operator_handle, operator_name
 
 NUMPY = ('_np_', '_npi_', '_npx_')  # begin names of operators of NumPy mode

@@ -1,7 +1,7 @@
 # Types of layout.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
-cimport gluon_edbatch.graph.columns as columns
+cimport gluon_edbatch_core.graph.columns as columns
 
 cdef extern from "../record/references.h":
     pass

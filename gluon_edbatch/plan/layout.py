@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import columns
-from ..graph.collect import Calls, FormTable
+from gluon_edbatch_core.graph import columns
+from gluon_edbatch_core.graph.collect import Calls, FormTable
+from gluon_edbatch_core.schedule.protocol import Schedule
+
 from ..record.inputs import SCALAR_DTYPE
 from ..record.stores import Arena
-from ..schedule.protocol import Schedule
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.spec import ArenaKey, spec_of
 from .plan import ArenaPlan, Capabilities, Group, Import, Plan, Read, Write

@@ -13,8 +13,9 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.program_graph import NumberSpec, Spec, TensorSpec
-from ..errors import ProgramError
+from gluon_edbatch_core.branching.program_graph import NumberSpec, Spec, TensorSpec
+from gluon_edbatch_core.errors import ProgramError
+
 from .abstract_values import Dynamic, SampleNumber, SampleTensor
 from .flow import CodeBlock, Flow
 

@@ -9,8 +9,9 @@ from typing import Any, Callable, NoReturn
 import mxnet as mx
 import numpy as np
 
-from ..branching.host_arithmetic import ARITHMETIC, COMPARED
-from ..errors import ProgramError
+from gluon_edbatch_core.branching.host_arithmetic import ARITHMETIC, COMPARED
+from gluon_edbatch_core.errors import ProgramError
+
 from ..record.indexing import basic_index
 
 _DECIDED = (

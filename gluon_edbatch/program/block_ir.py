@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Union
 
 import numpy as np
 
-from ..branching.program_graph import (
+from gluon_edbatch_core.branching.program_graph import (
     READ_MANY,
     READ_ONE,
     Calculate,
@@ -17,6 +17,7 @@ from ..branching.program_graph import (
     read_by,
     written_by,
 )
+
 from ..subgraph.ir import Subgraph
 
 Place = Union[int, tuple[Any]]  # a value of the block, or a constant number

@@ -8,8 +8,9 @@ from typing import Any, Callable, NamedTuple, Optional
 import mxnet as mx
 from mxnet import gluon
 
-from ..branching.program_graph import Spec
-from ..errors import ProgramError
+from gluon_edbatch_core.branching.program_graph import Spec
+from gluon_edbatch_core.errors import ProgramError
+
 from ..subgraph.structure import unflatten
 from .abstract_state import (
     Activation,

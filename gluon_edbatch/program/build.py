@@ -7,7 +7,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from ..branching.program_graph import (
+from gluon_edbatch_core.branching.program_graph import (
     Calculate,
     End,
     FillTensor,
@@ -19,7 +19,8 @@ from ..branching.program_graph import (
     read_by,
     spec_of_array,
 )
-from ..errors import ProgramError, RecordError
+from gluon_edbatch_core.errors import ProgramError, RecordError
+
 from ..mx.symbols import symbol_function
 from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.structure import flatten, unflatten

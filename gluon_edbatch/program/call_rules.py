@@ -12,7 +12,8 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from ..errors import ProgramError
+from gluon_edbatch_core.errors import ProgramError
+
 from ..mx.symbols import registered
 from ..ops.attrs import Attrs
 from ..ops.registry import op_of

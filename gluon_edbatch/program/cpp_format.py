@@ -16,8 +16,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.host_arithmetic import NUMBERS
-from ..branching.program_graph import (
+from gluon_edbatch_core.branching.host_arithmetic import NUMBERS
+from gluon_edbatch_core.branching.program_graph import (
     Calculate,
     Choose,
     GiveTensor,
@@ -33,9 +33,10 @@ from ..branching.program_graph import (
     TensorSpec,
     read_by,
 )
-from ..branching.pytree import LEAF
-from ..bundle.manifest import BundleWriter
-from ..errors import BundleError
+from gluon_edbatch_core.branching.pytree import LEAF
+from gluon_edbatch_core.bundle.manifest import BundleWriter
+from gluon_edbatch_core.errors import BundleError
+
 from ..subgraph.trace import INPUT
 from .lower import PARAMETER
 

@@ -7,7 +7,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from ..branching.program_graph import (
+from gluon_edbatch_core.branching.program_graph import (
     FillTensor,
     GiveTensor,
     Network,
@@ -20,6 +20,7 @@ from ..branching.program_graph import (
     read_by,
     written_by,
 )
+
 from ..ops.attrs import Attrs
 from ..ops.whole import NoRule
 from ..subgraph.ir import Entry, Node, Subgraph

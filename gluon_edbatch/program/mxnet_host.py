@@ -7,8 +7,9 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd
 
-from ..branching.program_graph import Network, ProgramGraph, RunNetwork
-from ..branching.program_host import Host
+from gluon_edbatch_core.branching.program_graph import Network, ProgramGraph, RunNetwork
+from gluon_edbatch_core.branching.program_host import Host
+
 from ..execute.cached.compiled_graph import InTurns, cached_op
 from ..mx.arrays import rows_of
 from ..mx.host import upload

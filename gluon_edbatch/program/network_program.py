@@ -7,11 +7,16 @@ from typing import Any, Union
 import mxnet as mx
 from mxnet import autograd, gluon
 
-from ..branching.program_graph import spec_of_array
-from ..branching.program_interpreter import ControlFlowProgram, ProgramRun, as_arguments
-from ..branching.program_report import ProgramReport
-from ..branching.pytree import flatten
-from ..errors import ProgramError
+from gluon_edbatch_core.branching.program_graph import spec_of_array
+from gluon_edbatch_core.branching.program_interpreter import (
+    ControlFlowProgram,
+    ProgramRun,
+    as_arguments,
+)
+from gluon_edbatch_core.branching.program_report import ProgramReport
+from gluon_edbatch_core.branching.pytree import flatten
+from gluon_edbatch_core.errors import ProgramError
+
 from .lower import lowered
 from .mxnet_host import MXNetHost
 from .optimise import optimise

@@ -7,9 +7,18 @@ anything.
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from ..branching.host_arithmetic import calculate
-from ..branching.program_graph import Calculate, Choose, End, Finish, Goto, gotos, read_by
-from ..branching.pytree import exact
+from gluon_edbatch_core.branching.host_arithmetic import calculate
+from gluon_edbatch_core.branching.program_graph import (
+    Calculate,
+    Choose,
+    End,
+    Finish,
+    Goto,
+    gotos,
+    read_by,
+)
+from gluon_edbatch_core.branching.pytree import exact
+
 from .block_ir import IRBlock, IRBlocks, Made, Place, needed, renamed
 from .flow import in_order
 

@@ -14,17 +14,18 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..branching.program_graph import Network, ProgramGraph, RunNetwork
-from ..branching.program_interpreter import ControlFlowProgram
-from ..branching.pytree import deserialised, serialised
-from ..branching.serialisation import (
+from gluon_edbatch_core.branching.program_graph import Network, ProgramGraph, RunNetwork
+from gluon_edbatch_core.branching.program_interpreter import ControlFlowProgram
+from gluon_edbatch_core.branching.pytree import deserialised, serialised
+from gluon_edbatch_core.branching.serialisation import (
     deserialised_blocks,
     deserialised_network,
     serialised_block,
     serialised_network,
 )
-from ..bundle.manifest import Bundle, BundleWriter, read_bundle
-from ..errors import BundleError
+from gluon_edbatch_core.bundle.manifest import Bundle, BundleWriter, read_bundle
+from gluon_edbatch_core.errors import BundleError
+
 from ..subgraph.ir import Subgraph
 from ..subgraph.trace import INPUT
 from .cpp_format import Pair, add_cpp

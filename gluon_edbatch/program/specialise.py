@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import mxnet as mx
 from mxnet import gluon
 
-from ..branching.program_graph import Choose, End, Finish, Goto, Spec
-from ..branching.pytree import exact
-from ..errors import ProgramError
+from gluon_edbatch_core.branching.program_graph import Choose, End, Finish, Goto, Spec
+from gluon_edbatch_core.branching.pytree import exact
+from gluon_edbatch_core.errors import ProgramError
+
 from ..subgraph.structure import flatten
 from ..subgraph.trace import describe
 from .abstract_state import Path, State, StateParts

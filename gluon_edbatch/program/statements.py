@@ -15,7 +15,8 @@ from functools import cache
 from types import FunctionType
 from typing import Any, NoReturn
 
-from ..errors import ProgramError
+from gluon_edbatch_core.errors import ProgramError
+
 from .flow import Branch, CodeBlock, End, Flow, Invoke, Jump, Return, Statement, connected, site
 
 # Functions that rewritten code calls; no name in Python has a point in it.

@@ -1,8 +1,7 @@
 """Recording: the user's code runs once per sample, and its calls become nodes."""
 
-from ..compiled import load
+from gluon_edbatch_core.compiled import load
 
-load('gluon_edbatch.recorded_columns')
 load(f'{__name__}.indexing')
 load(f'{__name__}.stores')
 load(f'{__name__}.scopes')

@@ -6,7 +6,7 @@ cimport gluon_edbatch.record.interpreter as interpreter
 cimport gluon_edbatch.mx.ndarray_memory as ndarray_memory
 cimport gluon_edbatch.record.scopes as scopes
 cimport gluon_edbatch.record.stores as stores
-from gluon_edbatch.recorded_columns cimport Ints
+from gluon_edbatch_core.recorded_columns cimport Ints
 from gluon_edbatch.record.scopes cimport Entered, current_recording
 from gluon_edbatch.record.stores cimport Store
 

@@ -18,13 +18,14 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch_core.recorded_columns import Ints
+
 from ..mx import ndarray_memory
 from ..mx.blocks import RECURRENT_LAYERS, is_recorded
 from ..mx.invoke import invoke
 from ..mx.methods import unhooked
 from ..mx.mutation_guard import GuardedArray, GuardedNumpyArray
 from ..mx.ndarray_memory import IN_C
-from ..recorded_columns import Ints
 from ..subgraph.fingerprint import contents, exact
 from ..subgraph.structure import unflatten
 from . import interpreter, lazy

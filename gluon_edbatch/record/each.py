@@ -4,8 +4,9 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
-from ..errors import RecordError
-from ..short_repr import brief
+from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.short_repr import brief
+
 from .lazy import ARITHMETIC, METHODS
 from .sites import current_site
 

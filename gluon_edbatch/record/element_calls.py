@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..ops.attrs import Attrs
 from ..subgraph.elements import SubgraphPart
 from ..subgraph.node_type import Kind

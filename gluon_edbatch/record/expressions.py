@@ -20,7 +20,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..ops import op_of
 from ..ops.attrs import Attrs
 from ..ops.whole import NoRule

@@ -10,7 +10,8 @@ from typing import Any, Callable, Optional
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..errors import EdbError
+from gluon_edbatch_core.errors import EdbError
+
 from ..ops import op_of
 from ..ops.attrs import Shape
 from ..ops.numbers import Numbered

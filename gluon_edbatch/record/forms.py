@@ -10,7 +10,8 @@ from mxnet import autograd, gluon
 from mxnet.base import NotImplementedForSymbol
 from mxnet.ndarray import NDArray
 
-from ..errors import EdbError, RecordError
+from gluon_edbatch_core.errors import EdbError, RecordError
+
 from ..mx.numpy_compat import attribute_text
 from ..mx.parameters import contexts
 from ..ops.numbers import Numbered

@@ -20,7 +20,8 @@ from typing import Any, Callable
 import mxnet as mx
 from mxnet import autograd, gluon
 
-from ..errors import ControlFlowError, RecordError
+from gluon_edbatch_core.errors import ControlFlowError, RecordError
+
 from ..mx.invoke import INVOKE, invoke
 from ..mx.methods import calling, unhooked
 from ..mx.modes import set_recording, set_training

@@ -10,7 +10,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..mx.arrays import alias, detached
 from ..mx.modes import modes
 from ..mx.mutation_guard import PLAIN_OR_GUARDED, MutationGuard

@@ -14,7 +14,8 @@ from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..mx.arrays import alias, as_numpy, copy_into, new_array
 from ..mx.modes import modes
 from ..mx.numpy_compat import attribute_text

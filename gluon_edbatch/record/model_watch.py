@@ -7,7 +7,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..mx.arrays import detached
 from ..mx.mutation_guard import MutationGuard, release_all
 from ..mx.parameters import arrays_of

@@ -6,7 +6,8 @@ from typing import Any, Callable
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
-from ..errors import UnrecordableError
+from gluon_edbatch_core.errors import UnrecordableError
+
 from ..mx.invoke import invoke, operator_name
 from ..mx.numpy_compat import attribute_text
 from .lazy import VALUES, LazyArray, writing_refused

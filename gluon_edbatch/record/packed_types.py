@@ -8,7 +8,8 @@ from weakref import WeakSet
 import mxnet as mx
 import numpy as np
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..ops.attrs import Shape
 from ..ops.whole import NoRule
 from ..subgraph.elements import by_position, does_the_same_to_rows

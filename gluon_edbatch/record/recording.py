@@ -12,13 +12,14 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..errors import ControlFlowError, RecordError, StaleValueError
+from gluon_edbatch_core.errors import ControlFlowError, RecordError, StaleValueError
+from gluon_edbatch_core.recorded_columns import Ints, Locations
+from gluon_edbatch_core.short_repr import brief
+
 from ..mx.modes import numpy_shapes
 from ..mx.mutation_guard import release_all
 from ..mx.ndarray_memory import node_offset
 from ..ops import op_of
-from ..recorded_columns import Ints, Locations
-from ..short_repr import brief
 from ..subgraph.empty import WithoutValues
 from ..subgraph.fingerprint import exact, state_of
 from ..subgraph.node_type import NodeType

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Optional
 
 from mxnet import gluon
 
-from ..short_repr import brief
+from gluon_edbatch_core.short_repr import brief
+
 from ..subgraph.trace import WITHOUT_ARRAY, argument_names, describe
 from .calls import NUMBERS
 from .inputs import is_array

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Optional
 
 from mxnet import gluon
 
-from ..errors import EdbError
+from gluon_edbatch_core.errors import EdbError
+
 from ..subgraph.fingerprint import Fingerprint
 from .calls import Prefix
 from .shared import SharedTypes

@@ -10,7 +10,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from ..recorded_columns import Ints
+from gluon_edbatch_core.recorded_columns import Ints
+
 from ..subgraph.fingerprint import contents, has_hooks
 from ..subgraph.node_type import NodeType
 from ..subgraph.structure import LEAF, builder, flatten

@@ -6,8 +6,9 @@ from typing import Any, Optional
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from ..errors import RecordError
-from ..short_repr import brief
+from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.short_repr import brief
+
 from ..subgraph.additions import SUM
 from ..subgraph.node_type import Kind
 from ..subgraph.spec import Spec, spec_of

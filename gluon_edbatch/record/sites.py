@@ -18,9 +18,13 @@ from typing import Any, NamedTuple, Optional
 import mxnet
 from greenlet import getcurrent
 
+import gluon_edbatch_core
+
 USER, PASSED, LIBRARY = 0, 1, 2  # kinds of code; what is passed is in nobody's line
 _MXNET = os.path.dirname(os.path.abspath(mxnet.__file__)) + os.sep
-_PASSED = (_MXNET, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_CORE = os.path.dirname(os.path.abspath(gluon_edbatch_core.__file__))
+_PASSED = (_MXNET, _PACKAGE + os.sep, _CORE + os.sep)
 _GLUON = os.path.join(_MXNET, 'gluon') + os.sep  # layers, cells and losses, which call others
 _BLOCK = os.path.join(_GLUON, 'block.py')  # which calls all of them
 _INSTALLED = 'site-packages', 'dist-packages'

@@ -7,12 +7,13 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from ..errors import StaleValueError
+from gluon_edbatch_core.errors import StaleValueError
+from gluon_edbatch_core.recorded_columns import Locations
+
 from ..mx.arrays import alias, concatenated, copy_of_rows, detached, keep_on_tape, rows_of
 from ..mx.host import upload
 from ..mx.modes import modes, set_recording
 from ..mx.pool import Memory
-from ..recorded_columns import Locations
 from ..subgraph.sentences import inverse, lengths_first
 from ..subgraph.spec import Spec
 from .sites import Site, current_site

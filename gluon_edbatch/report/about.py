@@ -6,10 +6,11 @@ from typing import NamedTuple, Optional
 import mxnet as mx
 import numpy as np
 
-from ..compiled import why_not
+from gluon_edbatch_core.compiled import why_not
+from gluon_edbatch_core.version import __version__
+
 from ..execute.native.library import level
 from ..execute.native.threads import get_num_threads
-from ..version import __version__
 
 
 class About(NamedTuple):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..branching.program_graph import (
+from gluon_edbatch_core.branching.program_graph import (
     Calculate,
     Choose,
     Finish,
@@ -14,7 +14,12 @@ from ..branching.program_graph import (
     RunNetwork,
     gotos,
 )
-from ..branching.program_report import pretty_block, pretty_calculation, pretty_values
+from gluon_edbatch_core.branching.program_report import (
+    pretty_block,
+    pretty_calculation,
+    pretty_values,
+)
+
 from .page import LINE, Page, colour
 
 TRUE, FALSE, ON, NEVER = '#2a7a4b', '#b5482e', '#777777', '#c4c4c4'

@@ -8,9 +8,10 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..schedule import lower_bound
-from ..schedule.protocol import Schedule
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import lower_bound
+from gluon_edbatch_core.schedule.protocol import Schedule
+
 from .explain import Explanation, SiteReport
 from .explain.explanation import headline, reason_text, site_text
 from .page import LINE, Page, colour, draw

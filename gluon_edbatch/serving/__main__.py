@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from ..errors import FolderError
+from gluon_edbatch_core.errors import FolderError
+
 from .folder import name_of
 
 DRAINING_S = 0.5  # seconds in which the ending server still listens, and refuses requests

@@ -14,10 +14,11 @@ from itertools import cycle, islice
 from time import monotonic, perf_counter
 from typing import Any, Callable, Optional, Union
 
-from ..branching.program_interpreter import ControlFlowProgram
-from ..errors import DeadlineError, EngineClosedError
+from gluon_edbatch_core.branching.program_interpreter import ControlFlowProgram
+from gluon_edbatch_core.errors import DeadlineError, EngineClosedError
+from gluon_edbatch_core.schedule import FSMScheduler, Scheduler, get_scheduler
+
 from ..program.network_program import Program
-from ..schedule import FSMScheduler, Scheduler, get_scheduler
 from ..subgraph.options import CompileOptions, current_options
 from .continuous_batching import ContinuousBatching
 from .metrics import Metrics

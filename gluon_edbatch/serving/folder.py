@@ -8,7 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Union
 
-from ..errors import FolderError
+from gluon_edbatch_core.errors import FolderError
 
 Tensors = Mapping[str, tuple[str, Sequence[int]]]
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from itertools import count, filterfalse, islice
 from typing import Optional, Union
 
+from gluon_edbatch_core.branching.program_interpreter import ControlFlowProgram
+
 from ..api.concurrent import contents_of
-from ..branching.program_interpreter import ControlFlowProgram
 from ..program.network_program import Program
 from .requests import Request
 

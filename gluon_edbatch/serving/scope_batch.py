@@ -19,11 +19,12 @@ from typing import Any, Callable, Optional
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch_core.errors import BatchError, SampleError, StaleValueError, StepsError
+from gluon_edbatch_core.schedule import Scheduler
+
 from ..api.concurrent import AdvancingSample, answers_for, hand_over, suspension_of
 from ..api.scope import lasting
-from ..errors import BatchError, SampleError, StaleValueError, StepsError
 from ..record.hooks import collect, current_recording
-from ..schedule import Scheduler
 from ..subgraph.options import CompileOptions
 from ..subgraph.structure import flatten
 from .requests import Request

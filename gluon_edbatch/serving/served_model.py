@@ -10,7 +10,8 @@ from prometheus_client import Counter, Histogram
 from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
-from ..errors import DeadlineError, EngineClosedError, QueueFullError
+from gluon_edbatch_core.errors import DeadlineError, EngineClosedError, QueueFullError
+
 from .engine import Engine
 from .folder import load_folder, whose_fault
 from .metrics import OUTCOMES, SECONDS, SIZES

@@ -1,5 +1,5 @@
 """Static subgraphs: a HybridBlock's call as a graph, analysed, rewritten and split."""
 
-from ..compiled import load
+from gluon_edbatch_core.compiled import load
 
 load(f'{__name__}.fingerprint')

@@ -11,7 +11,8 @@ from typing import NamedTuple, Optional, Union
 
 import mxnet as mx
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..ops import Arithmetic, op_of
 from ..ops.attrs import Shape
 from ..ops.axis_rules import At, AxisCall, AxisEntry, Unproved

@@ -22,7 +22,9 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from ..branching.pytree import EQUAL_IF_SAME, exact
+import gluon_edbatch_core
+from gluon_edbatch_core.branching.pytree import EQUAL_IF_SAME, exact
+
 from . import versions
 
 Fingerprint = tuple[tuple[str, Hashable], ...]
@@ -467,7 +469,7 @@ def _names_in(code: types.CodeType) -> _Names:
 
 _LIBRARIES = tuple(
     os.path.dirname(os.path.abspath(path)) + os.sep
-    for path in (mx.__file__, np.__file__, os.path.dirname(__file__))
+    for path in (mx.__file__, np.__file__, os.path.dirname(__file__), gluon_edbatch_core.__file__)
 )
 _STANDARD = sysconfig.get_paths()['stdlib'] + os.sep
 _INSTALLED = tuple(os.path.join(sysconfig.get_paths()[name], '') for name in ('purelib', 'platlib'))

@@ -18,7 +18,8 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
-from ..errors import StaleValueError
+from gluon_edbatch_core.errors import StaleValueError
+
 from ..ops.attrs import Shape
 from .fingerprint import Fingerprint, Same, changed, fingerprint_of_function
 from .ir import Subgraph

@@ -21,7 +21,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
-from ..errors import RecordError, RowDependenceError, UnrecordableError
+from gluon_edbatch_core.errors import RecordError, RowDependenceError, UnrecordableError
+
 from ..mx.symbols import infer_shape, infer_type
 from ..ops import op_of
 from ..ops.attrs import Shape

@@ -4,7 +4,7 @@ import threading
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ..short_repr import brief
+from gluon_edbatch_core.short_repr import brief
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from typing import Any, Optional
 import mxnet as mx
 import numpy as np
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..ops import op_of
 from ..ops.attrs import Shape, unlike
 from ..ops.whole import NoRule, as_rows

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Callable, Optional
 
-from ..branching.pytree import LEAF, flatten, unflatten
+from gluon_edbatch_core.branching.pytree import LEAF, flatten, unflatten
+
 from .fingerprint import PLAIN
 
 __all__ = ['LEAF', 'builder', 'flatten', 'objects_in', 'unflatten']

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Optional, Union
 import mxnet as mx
 from mxnet import gluon
 
-from ..errors import ControlFlowError, RecordError, UnrecordableError
+from gluon_edbatch_core.errors import ControlFlowError, RecordError, UnrecordableError
+
 from ..mx.blocks import RECURRENT_LAYERS
 from ..mx.symbols import symbol_function
 from ..ops import op_of

@@ -3,7 +3,8 @@
 from math import prod
 from typing import Any, Optional
 
-from ..errors import RecordError
+from gluon_edbatch_core.errors import RecordError
+
 from ..ops.attrs import Attrs, Shape
 from .ir import Subgraph
 from .rewrite import NodeView, Operand, Rewriter, Rule, rewrite

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from ..short_repr import brief
+from gluon_edbatch_core.short_repr import brief
 
 # Relative to the largest magnitude in an array: a sum over a batch has another order than eager's.
 _TOLERANCE = {'float16': 1e-2, 'float32': 1e-5, 'float64': 1e-10}

@@ -15,13 +15,14 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch_core.schedule import Scheduler
+from gluon_edbatch_core.short_repr import brief
+
 from ..api.eagerly import eagerly
 from ..api.functional import forward
 from ..api.scope import batching
 from ..mx.parameters import context_of
 from ..record.lazy import LazyArray
-from ..schedule import Scheduler
-from ..short_repr import brief
 from ..subgraph.options import compile_options, current_options
 from .closeness import (
     KNOBS,

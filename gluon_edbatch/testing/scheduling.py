@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph.graph import Graph
-from ..schedule.bound import lower_bound
-from ..schedule.protocol import Schedule, Scheduler
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule.bound import lower_bound
+from gluon_edbatch_core.schedule.protocol import Schedule, Scheduler
+
 from .closeness import ensure
 
 

@@ -17,7 +17,6 @@ from example.dynamic.network import ALWAYS, NEVER
 from example.dynamic.networks import NETWORKS, SAMPLE, build, draw_samples, samples
 from example.dynamic.task import Figures
 from example.dynamic.train import main
-from tests.support.runtime import import_runtime
 
 CRITERION = gluon.loss.SoftmaxCrossEntropyLoss()
 EXITS = ['mobilenet', 'vgg', 'resnet', 'wideresnet']
@@ -376,9 +375,8 @@ def test_exported_and_run_in_a_host(tmp_path, capsys):
     assert closing(capsys)[1:3] == [equal, ran]
 
 
-def test_run_by_onnx_runtime(tmp_path, capsys):
+def test_run_by_onnx_runtime(capsys):
     pytest.importorskip('onnxruntime')
-    import_runtime(tmp_path)
     options = ['--network', 'mobilenet', '--mode', 'infer', *FEW_IMAGES, '--threshold', '0.2']
     assert main([*options, '--host', 'onnx']) == 0
     how, equal, *_ = closing(capsys)

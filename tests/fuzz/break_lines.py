@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 ROOT = Path(__file__).parents[2]
-PARTS = ('gluon_edbatch', 'runtime/gluon_edbatch_runtime')
+PARTS = ('gluon_edbatch', 'gluon_edbatch_core', 'gluon_edbatch_runtime')
 LONGEST = 1800  # seconds for the tests of a line; a line whose tests hang is found
 SWAPPED = {
     ast.Add: ast.Sub,
@@ -312,7 +312,7 @@ def tests_find(line: Line, place, copy: Path, tests: set[str]) -> str:
 
 def pytest_in(copy: Path, words, variables, seconds) -> tuple[Optional[int], str]:
     """Exit status, None after too long, and output of pytest in a copy."""
-    paths = os.pathsep.join(map(str, (copy, copy / 'runtime', copy / 'tests', copy / 'scripts')))
+    paths = os.pathsep.join(map(str, (copy, copy / 'tests', copy / 'scripts')))
     environment = {**os.environ, 'OMP_NUM_THREADS': '1', 'PYTHONPATH': paths, **variables}
     command = [sys.executable, '-m', 'pytest', '-p', 'no:cacheprovider', *words]
     try:

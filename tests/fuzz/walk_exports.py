@@ -24,8 +24,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn
 
-from gluon_edbatch.bundle.sample_schema import are_close, json_of_result
-from tests.support.runtime import import_runtime
+import gluon_edbatch_runtime as runtime
+from gluon_edbatch_core.bundle.sample_schema import are_close, json_of_result
 
 SIZE, WORDS = 3, 5
 
@@ -340,7 +340,6 @@ def main(arguments=None):
         numbers = [number]
     said, wrong, parts = Counter(), 0, blocks()
     with tempfile.TemporaryDirectory() as folder:
-        runtime = import_runtime(Path(folder))
         for number in numbers:
             difference = compare(seed, number, parts, runtime, Path(folder), said)
             if difference:

@@ -12,8 +12,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.pytree import exact
 from gluon_edbatch.testing import assert_matches_eager
+from gluon_edbatch_core.branching.pytree import exact
 from tests.support.cases import in_one_test
 from tests.support.models import EMBED, VOCAB, arrays, ndarrays, started
 

@@ -13,8 +13,10 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.host_arithmetic import KNOWN, calculate
-from gluon_edbatch.branching.program_graph import (
+from gluon_edbatch.program.cpp_format import _CALCULATED
+from gluon_edbatch.program.program_bundle import write_program
+from gluon_edbatch_core.branching.host_arithmetic import KNOWN, calculate
+from gluon_edbatch_core.branching.program_graph import (
     Calculate,
     Choose,
     Finish,
@@ -25,9 +27,7 @@ from gluon_edbatch.branching.program_graph import (
     ReadNumber,
     TensorSpec,
 )
-from gluon_edbatch.branching.pytree import LEAF, flatten
-from gluon_edbatch.program.cpp_format import _CALCULATED
-from gluon_edbatch.program.program_bundle import write_program
+from gluon_edbatch_core.branching.pytree import LEAF, flatten
 from tests.support.cases import in_one_test
 from tests.support.damage import damaged, truncated
 from tests.support.processes import run

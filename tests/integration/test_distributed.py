@@ -18,8 +18,8 @@ from mxnet import gluon
 from gluon_edbatch.distributed import Trainer, connect
 from gluon_edbatch.distributed import process_guard as guard
 from gluon_edbatch.distributed.launch import _address, _reserved, read_hosts
-from gluon_edbatch.errors import DistributedError
 from gluon_edbatch.mx.pool import rounded
+from gluon_edbatch_core.errors import DistributedError
 from tests.support.jobs import LAUNCHER, is_alive, processes_of, run_job, start_job
 from tests.support.processes import HANG, run, run_python, start
 from tests.support.sshd import start_sshd

@@ -10,9 +10,9 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluon_edbatch as edb
-from gluon_edbatch.bundle.manifest import NAME, _digest
+import gluon_edbatch_runtime
+from gluon_edbatch_core.bundle.manifest import NAME, _digest
 from tests.support.lines import Line
-from tests.support.runtime import import_runtime
 
 H = 3
 WAYS = ['native', 'cached', 'outside']
@@ -471,6 +471,6 @@ def test_exported_cells(tmp_path, runtime):
                 np.testing.assert_allclose(result, REDUCED[name][1](x), rtol=2e-5)
 
 
-@pytest.fixture(scope='module')
-def runtime(tmp_path_factory):
-    return import_runtime(tmp_path_factory.mktemp('runtime'))
+@pytest.fixture
+def runtime():
+    return gluon_edbatch_runtime

@@ -16,8 +16,8 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.record import hooks
-from gluon_edbatch.schedule import Schedule
-from gluon_edbatch.short_repr import brief
+from gluon_edbatch_core.schedule import Schedule
+from gluon_edbatch_core.short_repr import brief
 from tests.support.aftermath import assert_hooks_gone, assert_minibatch_right, assert_unguarded
 from tests.support.cases import in_one_test
 from tests.support.lines import Line

@@ -10,6 +10,7 @@ import pytest
 from mxnet import gluon
 
 import gluon_edbatch as edb
+import gluon_edbatch_runtime
 from example.adaptive.task import AdaptiveTask
 from example.beam_search.beam import Search
 from example.beam_search.task import VowelTask
@@ -22,19 +23,18 @@ from example.tagger.model import BiLSTMTagger
 from example.transition_parser.task import ParserTask
 from example.tree_lstm.model import SICKModel
 from example.tree_sst.model import MVRNN, TreeLSTM, TwoCellTreeLSTM
-from gluon_edbatch.bundle.manifest import NAME, _digest
-from gluon_edbatch.bundle.sample_schema import are_close, json_of_result
+from gluon_edbatch_core.bundle.manifest import NAME, _digest
+from gluon_edbatch_core.bundle.sample_schema import are_close, json_of_result
 from tests.fuzz import walk_exports
 from tests.runtime import exported
 from tests.runtime import exported_models as models
 from tests.runtime.exported_models import Net, samples_of
 from tests.support import plain_examples
-from tests.support.runtime import import_runtime
 
 
-@pytest.fixture(scope='module')
-def runtime(tmp_path_factory):
-    return import_runtime(tmp_path_factory.mktemp('runtime'))
+@pytest.fixture
+def runtime():
+    return gluon_edbatch_runtime
 
 
 @pytest.fixture(scope='module')
@@ -507,7 +507,7 @@ def test_inner_objects_are_out_of_reach(name, runtime, folder, tmp_path):
 
 
 def test_getattr_reaches_nothing_more(runtime):
-    from gluon_edbatch_runtime.bundle.functions import _IN_PLACE
+    from gluon_edbatch_core.bundle.functions import _IN_PLACE
 
     with pytest.raises(AttributeError, match='is no attribute'):
         _IN_PLACE['getattr'](3, '__class__')

@@ -11,20 +11,20 @@ import pytest
 from mxnet import autograd, gluon
 
 import gluon_edbatch as edb
+import gluon_edbatch_runtime
 from example.lattice import encode as encode_lattice
 from example.tagger import encode as encode_tagger
 from example.tree_sst import encode as encode_tree
-from gluon_edbatch.bundle.manifest import NAME, _digest
+from gluon_edbatch_core.bundle.manifest import NAME, _digest
 from tests.runtime import exported
 from tests.support.cases import in_one_test
-from tests.support.runtime import import_runtime
 
 RECORDS = edb.CompileOptions(at_once=False)
 
 
-@pytest.fixture(scope='module')
-def runtime(tmp_path_factory):
-    return import_runtime(tmp_path_factory.mktemp('runtime'))
+@pytest.fixture
+def runtime():
+    return gluon_edbatch_runtime
 
 
 @pytest.fixture
@@ -568,7 +568,7 @@ def test_scopes_without_calls(tmp_path):
 
 
 def test_numpy_that_comes_to_something_else_is_refused(tmp_path, monkeypatch):
-    from gluon_edbatch.bundle import numpy_operators
+    from gluon_edbatch_core.bundle import numpy_operators
 
     monkeypatch.setitem(numpy_operators.ACTIVATIONS, 'tanh', lambda x, out=None: x + 0.1)
     net, (x,) = Net(gluon.nn.Dense(4, activation='tanh', in_units=4)), rows(1)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from mxnet import autograd, gluon, nd
 
 import gluon_edbatch as edb
-from gluon_edbatch.errors import StaleValueError
 from gluon_edbatch.testing import assert_matches_eager
 from gluon_edbatch.testing.float64 import computing_in_float64, recording_in_float64
+from gluon_edbatch_core.errors import StaleValueError
 
 H, LENGTHS = 6, (3, 1, 5, 2, 2, 9, 4)
 

@@ -10,7 +10,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.program_graph import (
+from gluon_edbatch_core.branching.program_graph import (
     FillTensor,
     Finish,
     Network,
@@ -19,10 +19,10 @@ from gluon_edbatch.branching.program_graph import (
     RunNetwork,
     TensorSpec,
 )
-from gluon_edbatch.branching.program_host import Host
-from gluon_edbatch.branching.program_interpreter import ControlFlowProgram
-from gluon_edbatch.branching.pytree import LEAF, deserialised, flatten, serialised
-from gluon_edbatch.branching.serialisation import deserialised_blocks, serialised_block
+from gluon_edbatch_core.branching.program_host import Host
+from gluon_edbatch_core.branching.program_interpreter import ControlFlowProgram
+from gluon_edbatch_core.branching.pytree import LEAF, deserialised, flatten, serialised
+from gluon_edbatch_core.branching.serialisation import deserialised_blocks, serialised_block
 
 Pair = namedtuple('Pair', 'first second')
 

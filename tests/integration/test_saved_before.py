@@ -10,9 +10,9 @@ from mxnet import gluon
 
 import gluon_edbatch as edb
 from example.common import checkpoint as checkpoints
-from gluon_edbatch.graph import Graph
 from gluon_edbatch.subgraph import trace
 from gluon_edbatch.subgraph.node_type import NodeType
+from gluon_edbatch_core.graph import Graph
 from tests.support.models import VOCAB, binary_trees, started
 from tests.support.processes import ROOT
 

@@ -178,9 +178,7 @@ def serving(*arguments, shell='', **environment):
     command += [each for option in options for each in option]
     if shell:
         command = ['bash', '-c', f'{shell}; exec "$@"', 'bash', *command]
-    with start(
-        command, PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / 'runtime')]), **environment
-    ) as process:
+    with start(command, PYTHONPATH=str(ROOT), **environment) as process:
         server = Server(process, ports)
         line = process.stdout.readline()
         assert re.match('serve: .* (is|are) ready at', line), process.stderr.read()

@@ -9,10 +9,10 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.errors import BatchError
 from gluon_edbatch.execute import backward, sparse_tables
 from gluon_edbatch.execute.sparse_tables import with_dense_gradient
 from gluon_edbatch.testing import assert_matches_eager
+from gluon_edbatch_core.errors import BatchError
 from tests.support.models import (
     EMBED,
     HIDDEN,

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from mxnet import gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.branching.program_graph import gotos
-from gluon_edbatch.graph.graph import Graph
 from gluon_edbatch.report import program_picture
 from gluon_edbatch.report.page import colour
 from gluon_edbatch.report.visualize import _Placement
-from gluon_edbatch.schedule import get_scheduler
+from gluon_edbatch_core.branching.program_graph import gotos
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import get_scheduler
 from tests.support.models import TreeLSTM, random_trees, started
 from tests.support.processes import run_python
 from tests.support.strategies import graphs

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gluon_edbatch.branching import host_arithmetic as calculate
 from gluon_edbatch.program import call_rules
+from gluon_edbatch_core.branching import host_arithmetic as calculate
 from tests.fuzz.programs.case import DIFFERS, SAME, judged
 from tests.fuzz.programs.constructs import constructs
 from tests.fuzz.programs.shrink import shrunk

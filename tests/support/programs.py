@@ -14,8 +14,8 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.schedule import Frontier, Schedule
 from gluon_edbatch.testing import check_schedule
+from gluon_edbatch_core.schedule import Frontier, Schedule
 from tests.support.models import started
 
 WIDTH = 3

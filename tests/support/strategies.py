@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from gluon_edbatch.graph.graph import Graph
+from gluon_edbatch_core.graph.graph import Graph
 
 Inputs = list[list[int]]
 

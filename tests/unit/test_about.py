@@ -47,11 +47,13 @@ def test_it_tells_why_modules_run_as_python(monkeypatch):
 
 @pytest.mark.skipif(not edb.COMPILED, reason='nothing is compiled here')
 def test_all_modules_run_as_python_if_one_was_changed(monkeypatch):
-    contents, changed = compiled.contents, 'gluon_edbatch.schedule.frontier'
+    contents, changed = compiled.contents, 'gluon_edbatch_core.schedule.frontier'
     monkeypatch.setattr(compiled, 'contents', lambda name: contents(name) * (name != changed))
     compiled._changed.cache_clear()
     try:
-        assert f'as {changed} was changed' in compiled._load_compiled('gluon_edbatch.graph.edges')
+        assert f'as {changed} was changed' in compiled._load_compiled(
+            'gluon_edbatch_core.graph.edges'
+        )
     finally:
         compiled._changed.cache_clear()
 

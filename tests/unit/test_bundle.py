@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch.bundle.manifest import NAME, VERSION, BundleWriter, _digest, read_bundle
+from gluon_edbatch_core.bundle.manifest import NAME, VERSION, BundleWriter, _digest, read_bundle
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.graph.collect import Calls, FormTable, Pending, ancestors
-from gluon_edbatch.recorded_columns import Ints, Locations
+from gluon_edbatch_core.graph.collect import Calls, FormTable, Pending, ancestors
+from gluon_edbatch_core.recorded_columns import Ints, Locations
 
 FORMS = FormTable(
     *map(

@@ -10,9 +10,9 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch import FSMScheduler, Policy, PolicyError, QLearningConfig, learn_policy
-from gluon_edbatch.schedule import Run
-from gluon_edbatch.schedule.sufficient import SufficientCondition
 from gluon_edbatch.testing.scheduling import check_scheduler
+from gluon_edbatch_core.schedule import Run
+from gluon_edbatch_core.schedule.sufficient import SufficientCondition
 from tests.support.damage import damaged, edited_json, truncated
 from tests.support.models import VOCAB, binary_trees, started
 

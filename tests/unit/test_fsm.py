@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gluon_edbatch.errors import PolicyError
-from gluon_edbatch.graph.graph import Graph
-from gluon_edbatch.schedule import (
+from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
+from gluon_edbatch_core.errors import PolicyError
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import (
     BaseEncoding,
     BeamScheduler,
     CachedScheduler,
@@ -28,11 +29,10 @@ from gluon_edbatch.schedule import (
     learn_policy,
     lower_bound,
 )
-from gluon_edbatch.schedule.bound import CostToGo
-from gluon_edbatch.schedule.fsm import run_policy
-from gluon_edbatch.schedule.policy import UNSEEN
-from gluon_edbatch.schedule.sufficient import SufficientCondition
-from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
+from gluon_edbatch_core.schedule.bound import CostToGo
+from gluon_edbatch_core.schedule.fsm import run_policy
+from gluon_edbatch_core.schedule.policy import UNSEEN
+from gluon_edbatch_core.schedule.sufficient import SufficientCondition
 from tests.support.cases import in_one_test
 from tests.support.strategies import graphs
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gluon_edbatch.graph.edges import Countdown
-from gluon_edbatch.graph.graph import Graph, expand, stable_argsort
+from gluon_edbatch_core.graph.edges import Countdown
+from gluon_edbatch_core.graph.graph import Graph, expand, stable_argsort
 from tests.support.cases import in_one_test
 from tests.support.strategies import graphs
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gluon_edbatch.plan.padded_batches import without_much_padding
-from gluon_edbatch.schedule.protocol import Schedule
+from gluon_edbatch_core.schedule.protocol import Schedule
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,17 @@ import pytest
 from mxnet import gluon
 
 import gluon_edbatch as edb
+import gluon_edbatch_core
 from tests.support.processes import ROOT, run_python
 from tests.support.sources import nodes_of
 
 PACKAGE = Path(edb.__file__).parent
-SOURCES = {path.relative_to(PACKAGE): path for path in sorted(PACKAGE.rglob('*.py'))}
+CORE = Path(gluon_edbatch_core.__file__).parent
+SOURCES = {
+    path.relative_to(package): path
+    for package in (CORE, PACKAGE)
+    for path in sorted(package.rglob('*.py'))
+}
 ERRORS = {'MXNetError', 'NotImplementedForSymbol'}  # MXNet has no other place for them
 MODULES = {'mx', 'mxnet', 'autograd', 'gluon', 'NDArray'}
 # Private names of MXNet's objects that other rooms look at, and why.
@@ -163,7 +169,7 @@ def test_one_class_one_name(nodes):
 def test_each_file_has_a_name_of_its_own():
     """A .pxd or .h beside its .py is one with it."""
     named = defaultdict(set)
-    for path in Path(edb.__file__).parent.rglob('*'):
+    for path in [*PACKAGE.rglob('*'), *CORE.rglob('*')]:
         if path.suffix in ('.py', '.pxd', '.h', '.cc') and not path.stem.startswith('__'):
             named[path.stem].add(path.with_suffix(''))
     assert not {stem: paths for stem, paths in named.items() if len(paths) > 1}

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gluon_edbatch.graph.graph import Graph
-from gluon_edbatch.schedule import (
+from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import (
     AgendaScheduler,
     BeamScheduler,
     DepthScheduler,
@@ -28,8 +29,7 @@ from gluon_edbatch.schedule import (
     lower_bound,
     optimum,
 )
-from gluon_edbatch.schedule.optimum import Fewest, fewest_batches
-from gluon_edbatch.testing.scheduling import check_schedule, check_scheduler
+from gluon_edbatch_core.schedule.optimum import Fewest, fewest_batches
 from tests.support.cases import in_one_test
 from tests.support.strategies import graphs
 

@@ -5,7 +5,8 @@ from typing import Callable, NamedTuple, Optional, Union
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from ...errors import BatchError
+from gluon_edbatch_core.errors import BatchError
+
 from ...mx.modes import modes
 from ...plan.plan import Batch, Capabilities, Read
 from ...subgraph.node_type import NO_LENGTHS, NodeType

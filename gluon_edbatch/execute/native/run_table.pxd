@@ -1,7 +1,7 @@
 # Types of run_table.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
-cimport gluon_edbatch.graph.columns as columns
+cimport gluon_edbatch_core.graph.columns as columns
 
 @cython.final
 cdef class Table:

@@ -7,9 +7,10 @@ from typing import Optional
 import numpy as np
 from mxnet import gluon
 
+from gluon_edbatch_core.schedule import get_scheduler
+
 from ...execute.counts import EvaluationCounts
 from ...ops.registry import Arithmetic, op_of
-from ...schedule import get_scheduler
 from ...subgraph.node_type import NodeType
 from .differences import ARRAY, COLUMN, DATA, NUMBER_OF_ARRAYS, Difference
 from .explanation import Cause

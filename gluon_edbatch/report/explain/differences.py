@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 from mxnet import gluon
 
+from gluon_edbatch_core.short_repr import brief
+
 from ...record.packed_types import is_packed
-from ...short_repr import brief
 from ...subgraph.node_type import Argument, Kind, Mode, NodeType
 from ...subgraph.trace import argument_names
 from .explanation import Cause

@@ -6,11 +6,12 @@ from typing import NamedTuple, Optional
 import numpy as np
 from mxnet import gluon
 
-from ...graph.collect import form_table
-from ...graph.graph import Graph
+from gluon_edbatch_core.graph.collect import form_table
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule.bound import ranks
+
 from ...record.recording import Recording
 from ...record.sites import Site, site_at
-from ...schedule.bound import ranks
 from ...subgraph.node_type import NodeType
 
 

@@ -6,11 +6,12 @@ from typing import Optional
 
 import numpy as np
 
+from gluon_edbatch_core.schedule import Scheduler, lower_bound
+from gluon_edbatch_core.schedule.bound import least_batches
+
 from ...execute.counts import EvaluationCounts
 from ...record.recording import Recording
 from ...record.sites import Site
-from ...schedule import Scheduler, lower_bound
-from ...schedule.bound import least_batches
 from ...subgraph.node_type import NodeType
 from ..analysed import analysed
 from .advice import advice_for_scheduler

@@ -22,10 +22,10 @@ from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
 import gluon_edbatch as edb
-from gluon_edbatch.errors import BatchError, EdbError
 from gluon_edbatch.mx.symbols import symbol_function
 from gluon_edbatch.ops import op_of
 from gluon_edbatch.record.lazy import LazyArray
+from gluon_edbatch_core.errors import BatchError, EdbError
 
 from .cases import Case, Input
 from .registry import handle

@@ -11,8 +11,9 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
+from gluon_edbatch_core.errors import RecordError
+
 from .calls import METHODS
-from .errors import RecordError
 from .recording import Recording
 
 # Operator in `bundle.numpy_operators`, how many values it takes (0: any number), its attributes in

@@ -7,13 +7,14 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from .branching.pytree import flatten, unflatten
+from gluon_edbatch_core.branching.pytree import flatten, unflatten
+from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.schedule import Schedule, Scheduler, get_scheduler
+
 from .calls import CURRENT, Ragged, Value, new_ragged, plain_ragged, recorded, store_of
-from .errors import RecordError
 from .forms import concat_form
-from .graph.graph import Graph
 from .recording import Recording
-from .schedule import Schedule, Scheduler, get_scheduler
 
 
 class batching:

@@ -1,7 +1,7 @@
 # Types of frontier.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
-from gluon_edbatch.graph.edges cimport Countdown
+from gluon_edbatch_core.graph.edges cimport Countdown
 
 cdef Py_ssize_t _FEW
 

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from .bundle.numpy_steps import Segments
-from .errors import RecordError
+from gluon_edbatch_core.bundle.numpy_steps import Segments
+from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.graph.collect import Calls, FormTable
+from gluon_edbatch_core.graph.graph import expand, stable_argsort
+
 from .forms import CellType
-from .graph.collect import Calls, FormTable
-from .graph.graph import expand, stable_argsort
 
 Writes = list[tuple[tuple, list[tuple[int, int]]]]
 

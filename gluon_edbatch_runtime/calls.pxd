@@ -1,7 +1,7 @@
 # The types of calls.py for Cython; without it the module is ordinary Python.
 cimport cython
 
-from gluon_edbatch_runtime.recorded_columns cimport Ints
+from gluon_edbatch_core.recorded_columns cimport Ints
 
 cdef object _current, _RAGGED, _NOTHING, _BEGIN, _END, _NUMBER
 

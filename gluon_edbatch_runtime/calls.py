@@ -10,8 +10,8 @@ from typing import Any, Optional
 
 import numpy as np
 
-from .bundle.suspending import scalar_of
-from .recorded_columns import Ints
+from gluon_edbatch_core.bundle.suspending import scalar_of
+from gluon_edbatch_core.recorded_columns import Ints
 
 # Methods of values beside those of the class; `nd` fills it.
 METHODS: dict[str, Any] = {}

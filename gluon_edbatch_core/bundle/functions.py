@@ -45,7 +45,6 @@ _REFUSED = frozenset(
 # Attributes of this package's objects that lead to what reads and writes files. Objects of the
 # user's classes may have them.
 _INNER = frozenset('first form forms load log policies policy program save scheduler types'.split())
-_PACKAGE = __name__.partition('.')[0]
 USERS = 'exported'  # the module that classes of the user have
 _PYTHON = (
     'abs all any bool chr dict divmod enumerate filter float frozenset getattr hasattr int '
@@ -75,7 +74,7 @@ METHODS = frozenset(
 def _attribute(owner: Any, name: Any, *default: Any) -> Any:
     if not isinstance(name, str) or name.startswith('__') or name in _REFUSED:
         raise AttributeError(f'{brief(name)} is no attribute in an exported model')
-    is_inner = type(owner).__module__.partition('.')[0] == _PACKAGE
+    is_inner = type(owner).__module__.startswith('gluon_edbatch')
     if name in _INNER and is_inner and not isinstance(owner, Namespace):
         raise AttributeError(f'{name} is no attribute of a {type(owner).__name__} here')
     return getattr(owner, name, *default)

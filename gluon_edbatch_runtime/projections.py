@@ -11,9 +11,10 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from .bundle.numpy_steps import Joined, Segments
+from gluon_edbatch_core.bundle.numpy_steps import Joined, Segments
+from gluon_edbatch_core.graph.collect import Calls
+
 from .forms import CellType, zeros_of
-from .graph.collect import Calls
 from .layout import Group, Layout
 
 _MOST_BYTES = 1 << 28  # of one table of products; then it begins anew

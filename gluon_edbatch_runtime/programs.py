@@ -6,13 +6,13 @@ from typing import Any, Union
 
 import numpy as np
 
-from .branching.program_graph import ProgramGraph, RunNetwork
-from .branching.program_host import Host
-from .branching.program_interpreter import ControlFlowProgram
-from .branching.pytree import deserialised
-from .branching.serialisation import deserialised_blocks, deserialised_network
-from .bundle.manifest import Bundle, read_bundle
-from .errors import BundleError
+from gluon_edbatch_core.branching.program_graph import ProgramGraph, RunNetwork
+from gluon_edbatch_core.branching.program_host import Host
+from gluon_edbatch_core.branching.program_interpreter import ControlFlowProgram
+from gluon_edbatch_core.branching.pytree import deserialised
+from gluon_edbatch_core.branching.serialisation import deserialised_blocks, deserialised_network
+from gluon_edbatch_core.bundle.manifest import Bundle, read_bundle
+from gluon_edbatch_core.errors import BundleError
 
 KIND = 'program'
 _WITHOUT = 'this bundle has no networks in the format of ONNX: export it with onnx=True'

@@ -4,14 +4,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
+from gluon_edbatch_core.bundle.exported_model import ExportedModel, modules_of
+from gluon_edbatch_core.bundle.manifest import read_bundle
+from gluon_edbatch_core.bundle.sample_schema import are_close, json_of_result
+from gluon_edbatch_core.bundle.suspending import finished
+from gluon_edbatch_core.errors import BundleError, EdbError, RecordError
+from gluon_edbatch_core.schedule import Scheduler
+
 from . import nd, scope
-from .bundle.exported_model import ExportedModel, modules_of
-from .bundle.manifest import read_bundle
-from .bundle.sample_schema import are_close, json_of_result
-from .bundle.suspending import finished
 from .cells import WHILE_READ, Cells, loaded_cells
-from .errors import BundleError, EdbError, RecordError
-from .schedule import Scheduler
 from .scope import batching, forward
 
 KIND = 'model'

@@ -1,7 +1,7 @@
 # Types of sufficient.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
-from gluon_edbatch.schedule.frontier cimport Frontier, Rule
+from gluon_edbatch_core.schedule.frontier cimport Frontier, Rule
 
 cdef Py_ssize_t _NONE, _LAST
 

@@ -3,17 +3,13 @@
 Cells need NumPy only; ONNX Runtime runs the networks of programs.
 """
 
-from . import compiled
+from gluon_edbatch_core import compiled
 
-compiled.load(f'{__name__}.recorded_columns')
 compiled.load(f'{__name__}.calls')
 
-from . import nd
-from .bundle.cell_program import NotInNumPy
-from .bundle.numpy_operators import ACTIVATIONS
-from .calls import Ragged, Value
-from .cells import load_cells
-from .errors import (
+from gluon_edbatch_core.bundle.cell_program import NotInNumPy
+from gluon_edbatch_core.bundle.numpy_operators import ACTIVATIONS
+from gluon_edbatch_core.errors import (
     BatchError,
     BundleError,
     EdbError,
@@ -23,11 +19,15 @@ from .errors import (
     StaleValueError,
     StepsError,
 )
+from gluon_edbatch_core.schedule import FSMScheduler, Policy, Scheduler
+from gluon_edbatch_core.version import __version__
+
+from . import nd
+from .calls import Ragged, Value
+from .cells import load_cells
 from .models import Model, load
 from .programs import load_program
-from .schedule import FSMScheduler, Policy, Scheduler
 from .scope import batching, concat, forward, ragged, stack
-from .version import __version__
 
 COMPILED = compiled.all_compiled()
 

@@ -6,17 +6,25 @@ from typing import Any, Optional
 
 import numpy as np
 
-from .bundle.numpy_steps import Segments
+from gluon_edbatch_core.bundle.numpy_steps import Segments
+from gluon_edbatch_core.errors import BatchError, RecordError, StaleValueError
+from gluon_edbatch_core.graph.collect import (
+    Calls,
+    FormTable,
+    Pending,
+    ancestors,
+    form_table,
+    to_graph,
+)
+from gluon_edbatch_core.graph.edges import kinds_of
+from gluon_edbatch_core.graph.graph import Graph, expand
+from gluon_edbatch_core.recorded_columns import Locations
+from gluon_edbatch_core.schedule import FSMScheduler, Schedule, Scheduler
+
 from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, recorded, store_of
-from .errors import BatchError, RecordError, StaleValueError
 from .forms import FORMS, OUTPUT_ROWS, SUMMARIES, CellType, number_form, operator_form, zeros_of
-from .graph.collect import Calls, FormTable, Pending, ancestors, form_table, to_graph
-from .graph.edges import kinds_of
-from .graph.graph import Graph, expand
 from .layout import Group, Layout, Read, by_length
 from .projections import project, run_distinct
-from .recorded_columns import Locations
-from .schedule import FSMScheduler, Schedule, Scheduler
 
 
 class Arena:

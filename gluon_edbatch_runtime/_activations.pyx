@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from .bundle.numpy_operators import sigmoid as sigmoid_in_numpy
+from gluon_edbatch_core.bundle.numpy_operators import sigmoid as sigmoid_in_numpy
 
 cdef extern from 'activations.h' nogil:
     void edb_sigmoid(const float *x, Py_ssize_t x_step, float *y, Py_ssize_t y_step,

@@ -6,16 +6,17 @@ from typing import Any, Union
 
 import numpy as np
 
-from .branching.pytree import flatten, unflatten
-from .bundle.cell_program import CellProgram, NotInNumPy
-from .bundle.manifest import Bundle, items_of, read_bundle, shape_of
+from gluon_edbatch_core.branching.pytree import flatten, unflatten
+from gluon_edbatch_core.bundle.cell_program import CellProgram, NotInNumPy
+from gluon_edbatch_core.bundle.manifest import Bundle, items_of, read_bundle, shape_of
+from gluon_edbatch_core.errors import BundleError, RecordError
+from gluon_edbatch_core.schedule import FSMScheduler
+from gluon_edbatch_core.schedule.policy import policy_of
+from gluon_edbatch_core.short_repr import brief
+
 from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value, new_ragged, new_value
-from .errors import BundleError, RecordError
 from .forms import Argument, CellType, Output
 from .recording import Recording
-from .schedule import FSMScheduler
-from .schedule.policy import policy_of
-from .short_repr import brief
 
 KIND = 'cells'
 WHILE_READ = (  # what a manifest that does not make sense comes to

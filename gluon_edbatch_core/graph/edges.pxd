@@ -1,7 +1,7 @@
 # Types of edges.py that Cython does not infer; without it the module is ordinary Python.
 cimport cython
 
-cimport gluon_edbatch.graph.columns as columns
+cimport gluon_edbatch_core.graph.columns as columns
 
 @cython.locals(begin='long long', argument='long long', value=Py_ssize_t)
 cpdef number_calls(object forms, object ends, object table, tuple first, object rows, object taped)

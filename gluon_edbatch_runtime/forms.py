@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .bundle.cell_program import CellProgram
-from .bundle.numpy_operators import OPERATORS
+from gluon_edbatch_core.bundle.cell_program import CellProgram
+from gluon_edbatch_core.bundle.numpy_operators import OPERATORS
+from gluon_edbatch_core.errors import RecordError
+
 from .calls import NUMBER, Form, Store, store_of
-from .errors import RecordError
 
 # All forms of the process, which recordings share, and what ``graph/collect.py`` reads of them.
 FORMS: list[Form] = []

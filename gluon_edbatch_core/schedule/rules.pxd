@@ -2,7 +2,7 @@
 cimport cython
 cimport libc.math as math
 
-from gluon_edbatch.schedule.frontier cimport Frontier, Rule
+from gluon_edbatch_core.schedule.frontier cimport Frontier, Rule
 
 cdef Py_ssize_t _FORGOTTEN
 cdef Py_ssize_t _STEPS, _TRIED, _NEAR, _MANY

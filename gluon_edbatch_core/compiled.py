@@ -18,31 +18,33 @@ from pathlib import Path
 from typing import Optional
 
 NAMES = (
-    'mx.arrays',
-    'subgraph.fingerprint',
-    'recorded_columns',
-    'graph.edges',
-    'plan.rows',
-    'plan.layout',
-    'execute.native.run_table',
-    'record.indexing',
-    'record.stores',
-    'record.scopes',
-    'record.calls',
-    'record.expressions',
-    'record.sample_greenlets',
-    'effects.resolved',
-    'effects.sample_objects',
-    'schedule.frontier',
-    'schedule.rules',
-    'schedule.sufficient',
+    'gluon_edbatch.mx.arrays',
+    'gluon_edbatch.subgraph.fingerprint',
+    'gluon_edbatch_core.recorded_columns',
+    'gluon_edbatch_core.graph.edges',
+    'gluon_edbatch.plan.rows',
+    'gluon_edbatch.plan.layout',
+    'gluon_edbatch.execute.native.run_table',
+    'gluon_edbatch.record.indexing',
+    'gluon_edbatch.record.stores',
+    'gluon_edbatch.record.scopes',
+    'gluon_edbatch.record.calls',
+    'gluon_edbatch.record.expressions',
+    'gluon_edbatch.record.sample_greenlets',
+    'gluon_edbatch.effects.resolved',
+    'gluon_edbatch.effects.sample_objects',
+    'gluon_edbatch_core.schedule.frontier',
+    'gluon_edbatch_core.schedule.rules',
+    'gluon_edbatch_core.schedule.sufficient',
+    'gluon_edbatch_runtime.calls',
 )
 
 _NOT_COMPILED = (
     'was not compiled: installing needs a C compiler, and a checkout `python setup.py build_ext '
     '--inplace`. If the package is installed, run Python in another folder than the checkout'
 )
-_ROOT = Path(__file__).parent
+_PACKAGES = 'gluon_edbatch', 'gluon_edbatch_core', 'gluon_edbatch_runtime'
+_ROOT = Path(__file__).parent.parent
 _why_not: dict[str, Optional[str]] = {}  # by module, why it is not the compiled form
 
 
@@ -82,7 +84,7 @@ def say_what_is_slower() -> None:
 @cache
 def contents(name: str) -> str:
     """Return a digest of what a module is compiled from: its source and all type declarations."""
-    types = sorted(_ROOT.rglob('*.pxd'))
+    types = sorted(path for name in _PACKAGES for path in (_ROOT / name).rglob('*.pxd'))
     headers = sorted({header for path in types for header in path.parent.glob('*.h')})
     digest = hashlib.sha256()
     for path in [_source(name), *types, *headers]:
@@ -96,7 +98,8 @@ def stamp_of(extension: str) -> Path:
 
 
 def _source(name: str) -> Path:
-    return _ROOT.joinpath(*name.split('.')[1:]).with_suffix('.py')
+    path = _ROOT.joinpath(*name.split('.'))
+    return path.with_suffix('.py' if path.with_suffix('.py').exists() else '.pyx')
 
 
 def _is_switched_off() -> bool:
@@ -124,7 +127,7 @@ def _load_compiled(name: str) -> Optional[str]:
 def _changed() -> str:
     """Return the first module that was changed since it was compiled. The others must not run in
     their compiled form then, as they read each other's C attributes."""
-    for name in [f'{_ROOT.name}.{each}' for each in NAMES]:
+    for name in NAMES:
         for extension in map(_source(name).with_suffix, EXTENSION_SUFFIXES):
             stamp = stamp_of(str(extension))
             if extension.exists() and not (
