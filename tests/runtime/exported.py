@@ -297,8 +297,8 @@ def run_batch(
 def schedules(graphs: int = 12) -> dict[str, list[Any]]:
     """What each scheduler makes of graphs by chance, and the policies that are learned of them:
     the same with every Python and NumPy."""
-    room, rng = import_module(f'{edb.__name__}.schedule'), random.Random(0)
-    graph_of = import_module(f'{edb.__name__}.graph').Graph.from_lists
+    room, rng = import_module('gluon_edbatch_core.schedule'), random.Random(0)
+    graph_of = import_module('gluon_edbatch_core.graph').Graph.from_lists
     found: dict[str, list[Any]] = {}
     for number in range(graphs):
         count = rng.randrange(2, 120)
