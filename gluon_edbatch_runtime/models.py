@@ -1,10 +1,11 @@
 """Run whole models that ``gluon_edbatch.export`` wrote: their cells, functions and samples."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from gluon_edbatch_core.bundle.exported_model import ExportedModel, modules_of
+from gluon_edbatch_core.bundle.json_schema import json_schema
 from gluon_edbatch_core.bundle.manifest import read_bundle
 from gluon_edbatch_core.bundle.sample_schema import are_close, json_of_result
 from gluon_edbatch_core.bundle.suspending import finished
@@ -68,28 +69,40 @@ class Model:
         RecordError
             If a sample is not like those that were exported: the message names the field.
         """
-        given = [
-            self._model.read(sample, f'samples[{place}]') for place, sample in enumerate(samples)
-        ]
+        given = [self.read(sample, f'samples[{place}]') for place, sample in enumerate(samples)]
         self._model.steps.again()
-        with batching(scheduler) as scope:
-            results = forward(self._run(given))
-        self.evaluations = len(scope.schedules())
-        return results
+        run = RunningSamples(self._model, scheduler)
+        error: Optional[BaseException] = None
+        try:
+            for place, each in enumerate(given):
+                run.begin(place, each)
+            results: dict[int, Any] = {}
+            while len(results) < len(given):
+                ended, answers = run.evaluate()
+                results.update(ended)
+                for place, answer in answers.items():
+                    run.advance(place, answer)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            run.close(error)
+        self.evaluations = len(run.scope.schedules())
+        return [results[place] for place in range(len(given))]
 
-    def _run(self, samples: Sequence[tuple]) -> list[Any]:
-        """Return the results of all samples. Those that read values wait for each other."""
-        results = [finished(self._model.net(*each), self._model.generators) for each in samples]
-        waiting: dict[int, Any] = dict.fromkeys(range(len(results)))
-        while waiting:
-            for place, value in list(waiting.items()):
-                try:
-                    waiting[place] = results[place].send(value)
-                except StopIteration as stopped:
-                    results[place] = stopped.value
-                    del waiting[place]
-            waiting = dict(zip(waiting, forward(list(waiting.values()))))
-        return results
+    def read(self, sample: Any, name: str = 'sample') -> tuple:
+        """Return the arguments of the model for a sample. Raises RecordError, which names the
+        field, if the sample is not like those that were exported."""
+        return self._model.read(sample, name)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of a sample."""
+        return json_schema(self._content)
+
+    def running(self) -> 'RunningSamples':
+        """Enter a scope, and return the samples that run together in it: none yet."""
+        return RunningSamples(self._model)
 
     def check(self, most: Optional[int] = None) -> int:
         """Run the examples of the bundle, or the first of them, as if it had just been loaded, and
@@ -108,6 +121,53 @@ class Model:
                     f'{self._folder}: examples[{place}] comes to another result than with MXNet'
                 )
         return len(few)
+
+
+class RunningSamples:
+    """Samples that record into one scope, each under a key. Those that read values wait for each
+    other."""
+
+    def __init__(self, model: ExportedModel, scheduler: Union[str, Scheduler, None] = None):
+        self._model, self.steps = model, model.steps
+        self._waiting: dict[Any, tuple[Generator[Any, Any, Any], Any]] = {}
+        self._ended: dict[Any, Any] = {}
+        self.scope = batching(scheduler)
+        self.scope.__enter__()
+
+    def start(self, key: Any, sample: Any) -> None:
+        """Read a sample, and run it until it waits for a value or ends."""
+        self.begin(key, self._model.read(sample, 'sample'))
+
+    def begin(self, key: Any, arguments: tuple) -> None:
+        """Run a sample of these arguments until it waits for a value or ends."""
+        steps = finished(self._model.net(*arguments), self._model.generators)
+        self._waiting[key] = steps, None
+        self.advance(key, None)
+
+    def advance(self, key: Any, answer: Any) -> None:
+        """Run a sample with what it waited for."""
+        steps, _ = self._waiting.pop(key)
+        try:
+            self._waiting[key] = steps, steps.send(answer)
+        except StopIteration as stopped:
+            self._ended[key] = stopped.value
+
+    def evaluate(self) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Return the results of samples that ended, and what the others wait for."""
+        ended, self._ended = self._ended, {}
+        waited = [value for _, value in self._waiting.values()]
+        results, answers = forward([list(ended.values()), waited])
+        return dict(zip(ended, results)), dict(zip(self._waiting, answers))
+
+    def drop(self, key: Any) -> None:
+        """Forget a sample."""
+        self._waiting.pop(key, None)
+        self._ended.pop(key, None)
+
+    def close(self, error: Optional[BaseException] = None) -> None:
+        """Leave the scope."""
+        self._waiting, self._ended = {}, {}
+        self.scope.__exit__(error and type(error), error, None)
 
 
 def load(folder: Union[str, Path], most_steps: Optional[int] = None, check: bool = True) -> Model:

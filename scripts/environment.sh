@@ -17,7 +17,7 @@ The environment is, in this order: $EDB_VENV, the active one ($VIRTUAL_ENV), .ve
   EDB_VENV    directory of the virtual environment; made if it is not there
   EDB_PYTHON  interpreter to make it with (default: the first of python3.11, 3.12, 3.10, 3.9)
   EDB_EXTRAS  extras and dependency groups to install (default: cpu,nlp,test,example,benchmark,serve,lint,docs); on a CUDA machine
-              put cu112 or cu117 in the place of cpu
+              put cu112 or cu117 in the place of cpu; without either there is no MXNet, for exported models
   EDB_WHEEL   a folder where another script builds a wheel of this checkout, or leaves something else
               if it cannot: what is compiled there is taken, and not compiled again
 EOF
@@ -158,6 +158,9 @@ drop_cpu_for_cuda() {
     fi
 }
 
+# Whoever runs exported models only asks for no MXNet.
+has_mxnet() { "$python" -I -c 'import importlib.util as find; assert find.find_spec("mxnet")' 2>/dev/null; }
+
 # Where NumPy before 2 has no wheels, MXNet is installed without it.
 mxnet_with_later_numpy() {
     [[ ",$extras," == *,cpu,* ]] || return 0
@@ -227,9 +230,15 @@ install() {
     done
     pip_install ${named[@]+"${named[@]}"} "gluon-edbatch[${chosen#,}]"
     [[ $compiled == yes ]] || compile_modules
-    "$python" -I -W ignore -c 'import gluon_edbatch' >&2 || die "gluon_edbatch does not import in $venv"
-    say 'compiling native operators'
-    "$python" -I -m gluon_edbatch.native >/dev/null || say 'going on without native operators'
+    if has_mxnet; then
+        "$python" -I -W ignore -c 'import gluon_edbatch' >&2 ||
+            die "gluon_edbatch does not import in $venv"
+        say 'compiling native operators'
+        "$python" -I -m gluon_edbatch.native >/dev/null || say 'going on without native operators'
+    else
+        "$python" -I -c 'import gluon_edbatch_runtime' >&2 ||
+            die "gluon_edbatch_runtime does not import in $venv"
+    fi
     { fingerprint; echo "$extras"; } >"$stamp.part"
     mv -f "$stamp.part" "$stamp"           # last: an interrupted run is no finished one
     say "ready after $SECONDS s"

@@ -9,9 +9,10 @@ usage: bash scripts/serve.sh [--folder DIR] [OPTION]...
 
 Serves a Tree-LSTM that tells the sentiment of every phrase of a sentence. When it is warm, it says
 where, and prints a request for curl. The folder is what is served; without --folder it is
-build/served in the checkout, made at first by training for seconds on the embedded sample.
+build/served in the checkout, made at first by training for seconds on the embedded sample. A folder
+that edb.export wrote is served without MXNet.
 
-Options go to `python -m gluon_edbatch.serving`:
+Options go to `python -m gluon_edbatch_core.serving`:
   --host HOST  --port N  --grpc-port N  --metrics-port N  --workers N  --max-bytes N  --verbose
   --model-control  --allowed-host NAME  and what `--help` tells
 
@@ -34,11 +35,13 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 
+wanted=cpu,example,serve
+[[ -f "$folder/model.py" || ! -f "$folder/manifest.json" ]] || wanted=serve
 export EDB_VENV="${EDB_VENV:-$root/.venv-serve}"
-export EDB_EXTRAS="${EDB_EXTRAS:-cpu,example,serve}"
+export EDB_EXTRAS="${EDB_EXTRAS:-$wanted}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 python="$(bash "$root/scripts/environment.sh")"
 if [[ -z "$given" && ! -d "$folder" ]]; then
     "$python" "$root/example/tree_sst/make_served.py" --out "$folder" >&2
 fi
-exec "$python" -m gluon_edbatch.serving "$folder" ${options[@]+"${options[@]}"}
+exec "$python" -m gluon_edbatch_core.serving "$folder" ${options[@]+"${options[@]}"}

@@ -85,7 +85,7 @@ import json, sys, threading, time
 from pathlib import Path
 from pydantic import TypeAdapter
 import gluon_edbatch as edb
-from gluon_edbatch.serving.folder import load_folder
+from gluon_edbatch_core.serving.folder import load_folder
 
 served = load_folder(Path(sys.argv[1]))
 check = TypeAdapter(served.request).validate_json

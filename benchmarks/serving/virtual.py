@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving.requests import Request
 from gluon_edbatch_core.errors import QueueFullError
+from gluon_edbatch_core.serving.requests import Request
 
 from .models import Model
 from .systems import throughput_together
@@ -108,9 +108,9 @@ def engine_arrivals(
         come()  # while those that are done were on their way
         answered(done)
 
-    with patch('gluon_edbatch.serving.engine.monotonic', clock), \
+    with patch('gluon_edbatch_core.serving.sample_engine.monotonic', clock), \
             patch('gluon_edbatch.serving.scope_batch.monotonic', clock), \
-            patch('gluon_edbatch.serving.engine.perf_counter', clock), \
+            patch('gluon_edbatch_core.serving.sample_engine.perf_counter', clock), \
             patch.object(engine, '_answer', answer):  # fmt: skip
         while arrivals.left:
             come()
@@ -159,7 +159,7 @@ def compare(
     """Print percentiles of the engine and the best of windows (milliseconds, size) at loads, each
     the median of some rounds, in turns; return rows for a picture."""
     engine = edb.serving.Engine(model.predict, warm_up=model.samples[:64], max_queue=10**6)
-    with patch('gluon_edbatch.serving.engine.perf_counter', time.process_time):
+    with patch('gluon_edbatch_core.serving.sample_engine.perf_counter', time.process_time):
         engine._get_warm()
     engine._queue.open()
     gc.collect()

@@ -6,10 +6,10 @@ from itertools import count, filterfalse, islice
 from typing import Optional, Union
 
 from gluon_edbatch_core.branching.program_interpreter import ControlFlowProgram
+from gluon_edbatch_core.serving.requests import Request
 
 from ..api.concurrent import contents_of
 from ..program.network_program import Program
-from .requests import Request
 
 PASSED_OVER = 8  # runs in a row that a waiting sample may miss; beyond that, the batch is full
 

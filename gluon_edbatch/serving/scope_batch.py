@@ -21,13 +21,13 @@ from mxnet.ndarray import NDArray
 
 from gluon_edbatch_core.errors import BatchError, SampleError, StaleValueError, StepsError
 from gluon_edbatch_core.schedule import Scheduler
+from gluon_edbatch_core.serving.requests import Request
 
 from ..api.concurrent import AdvancingSample, answers_for, hand_over, suspension_of
 from ..api.scope import lasting
 from ..record.hooks import collect, current_recording
 from ..subgraph.options import CompileOptions
 from ..subgraph.structure import flatten
-from .requests import Request
 
 # Limits of a scope, some 150 MB each: beyond them, new samples go to another one.
 MOST_CALLS = 100_000  # recorded calls that have results

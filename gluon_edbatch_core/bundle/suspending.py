@@ -6,7 +6,7 @@ Properties and functions that are handed on, as to ``map``, read in place, and s
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import GeneratorType
 from typing import Any
 
@@ -16,7 +16,7 @@ _READS = {'asnumpy': '', 'asscalar': '__scalar'}
 _LATER = ast.Lambda, ast.GeneratorExp  # run when others say so
 
 
-def finished(result: Any, codes: frozenset) -> Any:
+def finished(result: Any, codes: frozenset) -> Generator[Any, Any, Any]:
     """Yield what a function reads that was made a generator, and return what it returns."""
     if isinstance(result, GeneratorType) and result.gi_code in codes:
         result = yield from result

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving.folder import load_folder
+from gluon_edbatch_core.serving.folder import load_folder
 from tests.support.jobs import run_job
 from tests.support.processes import run_python
 from tests.support.public import MODULES

@@ -17,12 +17,13 @@ from mxnet.base import MXNetError
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving import continuous_batching, scope_batch
 from gluon_edbatch.serving import engine as engines
-from gluon_edbatch.serving.continuous_batching import ContinuousBatching
-from gluon_edbatch.serving.engine import INTERVAL_S, short_gil_intervals
+from gluon_edbatch.serving import scope_batch
 from gluon_edbatch.serving.program_batch import PASSED_OVER, ProgramBatch
-from gluon_edbatch.serving.requests import LatencyEstimator, Request, RequestQueue
+from gluon_edbatch_core.serving import continuous_batching
+from gluon_edbatch_core.serving.continuous_batching import ContinuousBatching
+from gluon_edbatch_core.serving.requests import LatencyEstimator, Request, RequestQueue
+from gluon_edbatch_core.serving.sample_engine import INTERVAL_S, short_gil_intervals
 from tests.support.models import HIDDEN, TreeLSTM, random_trees, started
 from tests.support.processes import ROOT, start
 

@@ -26,8 +26,8 @@ import numpy as np
 import pytest
 
 import gluon_edbatch as edb
-from gluon_edbatch.serving.__main__ import _JsonFormatter, _options, request_of
-from gluon_edbatch.serving.folder import load_folder, name_of
+from gluon_edbatch_core.serving.__main__ import _JsonFormatter, _options, request_of
+from gluon_edbatch_core.serving.folder import load_folder, name_of
 from tests.support.processes import ROOT, free_ports, run, start
 
 needs_serve = pytest.mark.skipif(
@@ -167,18 +167,19 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(*arguments, shell='', **environment):
+def serving(*arguments, shell='', module='gluon_edbatch.serving', path=ROOT, **environment):
     """Start a server and return when it says where it listens. It has no worker processes unless a
     test asks for some, as one process starts sooner than two."""
     if '--workers' not in arguments:
         arguments = (*arguments, '--workers', '0')
     ports = free_ports(3)
     options = zip(['--port', '--grpc-port', '--metrics-port'], map(str, ports))
-    command = [sys.executable, '-m', 'gluon_edbatch.serving', *arguments]
+    command = [sys.executable, '-m', module, *arguments]
     command += [each for option in options for each in option]
     if shell:
         command = ['bash', '-c', f'{shell}; exec "$@"', 'bash', *command]
-    with start(command, PYTHONPATH=str(ROOT), **environment) as process:
+    paths = os.pathsep.join([str(path), str(ROOT)])
+    with start(command, PYTHONPATH=paths, **environment) as process:
         server = Server(process, ports)
         line = process.stdout.readline()
         assert re.match('serve: .* (is|are) ready at', line), process.stderr.read()
@@ -878,8 +879,8 @@ def test_who_goes_away_is_not_waited_for(tmp_path):
 
 @needs_serve
 def test_a_bug_of_the_server_is_told_to_its_log(caplog):
-    from gluon_edbatch.serving import worker_processes
-    from gluon_edbatch.serving.open_inference import Call
+    from gluon_edbatch_core.serving import worker_processes
+    from gluon_edbatch_core.serving.open_inference import Call
 
     class Broken:
         async def infer(self, *_):
@@ -918,7 +919,7 @@ class FakePool:
 @needs_serve
 def test_more_requests_than_can_be_done_while_one_waits_are_refused(monkeypatch):
     """A hundred a second, of which a second is waited for."""
-    from gluon_edbatch.serving import front as fronts
+    from gluon_edbatch_core.serving import front as fronts
 
     now = [0.0]
     monkeypatch.setattr(fronts, 'monotonic', lambda: now[0])
@@ -953,7 +954,7 @@ def test_more_requests_than_can_be_done_while_one_waits_are_refused(monkeypatch)
 
 @needs_serve
 def test_binary_data():
-    from gluon_edbatch.serving import open_inference as protocol
+    from gluon_edbatch_core.serving import open_inference as protocol
 
     def read(body, length):
         return protocol.read(protocol.Call('http', 'any/1', 'id', body, length))

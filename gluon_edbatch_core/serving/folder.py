@@ -1,14 +1,16 @@
-"""Load a folder to serve, whose ``model.py`` describes the model."""
+"""Load a folder to serve: an exported model, or one whose ``model.py`` describes the model."""
 
 import json
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Union
 
-from gluon_edbatch_core.errors import FolderError
+from ..bundle.manifest import NAME
+from ..errors import FolderError
 
 Tensors = Mapping[str, tuple[str, Sequence[int]]]
 
@@ -20,9 +22,10 @@ class Served(NamedTuple):
     ----------
     predict : callable or Program
         Computes the result of one sample; see `Engine`.
-    request : type or None
-        The type that pydantic checks the JSON of one sample against, such as a `BaseModel`. None if
-        samples are arrays (`inputs`).
+    request : type, dict or None
+        The type that pydantic checks the JSON of one sample against, such as a `BaseModel`. Or the
+        JSON Schema of a sample, which clients are told, and `read` checks. None if samples are
+        arrays (`inputs`).
     read : callable
         Makes a sample from a checked request, or from a dict of arrays. It raises ValueError for
         errors that types cannot express.
@@ -33,6 +36,9 @@ class Served(NamedTuple):
         Requests like those to come: JSON values, or dicts of arrays if samples are arrays.
     options : dict
         Further arguments of `Engine`.
+    engine : type, optional
+        The class of the engine, which gets `predict`, `warm_up` and `options`. By default
+        ``gluon_edbatch.serving.Engine``.
     inputs, outputs : dict of str to tuple
         The protocol's datatype (``FP32``, ``INT64``, …) and the shape of each array of a sample,
         and of an answer; -1 is any size. Empty if these are JSON.
@@ -46,16 +52,23 @@ class Served(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012
     inputs: Tensors = {}  # noqa: RUF012
     outputs: Tensors = {}  # noqa: RUF012
+    engine: Any = None
 
 
 def load_folder(folder: Union[str, Path]) -> Served:
     """Execute a folder's ``model.py`` and return its `Served`: load only folders that you trust.
-    Raises FolderError, with one sentence, if something is missing or damaged."""
+    The folder of an exported model is data, and is not executed. Raises FolderError, with one
+    sentence, if something is missing or damaged."""
     folder = Path(folder)
     path = folder / 'model.py'
-    if not path.is_file():
-        raise FolderError(f'{folder}: is no folder of a model, as it has no model.py')
+    if not path.is_file() and not (folder / NAME).is_file():
+        raise FolderError(
+            f'{folder}: is no folder of a model, as it has no model.py, and none of edb.export'
+        )
     with whose_fault(folder, 'does not load'):
+        if not path.is_file():  # another package runs it, which this one may not need
+            found: Served = import_module('gluon_edbatch_runtime.serving').load_served(folder)
+            return found
         spec: Any = spec_from_file_location(f'edb_served_{abs(hash(str(path)))}', path)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)

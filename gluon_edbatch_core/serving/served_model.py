@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -10,9 +11,7 @@ from prometheus_client import Counter, Histogram
 from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
-from gluon_edbatch_core.errors import DeadlineError, EngineClosedError, QueueFullError
-
-from .engine import Engine
+from ..errors import DeadlineError, EngineClosedError, QueueFullError
 from .folder import load_folder, whose_fault
 from .metrics import OUTCOMES, SECONDS, SIZES
 from .open_inference import DATATYPE_OF, DTYPES, Inference, RequestError, first_fault
@@ -29,13 +28,15 @@ class ServedModel:
         self._inputs = served.inputs or {'samples': ('BYTES', ())}
         self._outputs = served.outputs or {'answers': ('BYTES', ())}
         with whose_fault(folder, 'does not warm up'):
-            self._check = TypeAdapter(Any if served.request is None else served.request)
+            is_type = served.request is not None and not isinstance(served.request, dict)
+            self._check = TypeAdapter(served.request if is_type else Any)
             warm_up = served.warm_up
             if not served.inputs:
                 warm_up = [{'samples': to_json(each)} for each in warm_up]
             options = {'observe': _observer(name), **served.options}
             self._most = options.get('max_queue', 512)
-            self._engine = Engine(served.predict, list(map(self._read, warm_up)), **options)
+            engine = served.engine or import_module('gluon_edbatch.serving').Engine
+            self._engine = engine(served.predict, list(map(self._read, warm_up)), **options)
             self._engine.start()
         self.metadata = self._metadata(name)
 
@@ -122,7 +123,9 @@ class ServedModel:
         if not self._served.inputs:
             texts = map(to_json, self._served.warm_up)
             example = from_json(min(texts, key=len, default=b'null'))
-            found['parameters'] = {'schema': self._check.json_schema(), 'example': example}
+            told = self._served.request
+            schema = told if isinstance(told, dict) else self._check.json_schema()
+            found['parameters'] = {'schema': schema, 'example': example}
         return found
 
 

@@ -23,8 +23,7 @@ import numpy as np
 import uvloop
 from pydantic_core import to_json
 
-from gluon_edbatch_core.errors import FolderError
-
+from ..errors import FolderError
 from .open_inference import Answer, Call, RequestError, check_model, error, read, write
 from .served_model import ServedModel
 

@@ -7,7 +7,7 @@ from itertools import count
 from threading import Condition
 from typing import Any, Callable, Optional
 
-from gluon_edbatch_core.errors import EngineClosedError, QueueFullError
+from ..errors import EngineClosedError, QueueFullError
 
 PATIENCE = 1.0  # seconds; a request without a deadline ranks as if it had this one
 GROUPS = 2  # if more wait than fit, they join once 1 / GROUPS of all places is free
