@@ -21,6 +21,7 @@ NAMES = (
     'gluon_edbatch.mx.arrays',
     'gluon_edbatch.subgraph.fingerprint',
     'gluon_edbatch_core.recorded_columns',
+    'gluon_edbatch_core.bundle.sample_reader',
     'gluon_edbatch_core.graph.edges',
     'gluon_edbatch.plan.rows',
     'gluon_edbatch.plan.layout',

@@ -3,3 +3,7 @@
 ``manifest`` writes and checks such folders; ``numpy_operators`` and ``cell_program`` run static
 subgraphs.
 """
+
+from ..compiled import load
+
+load(f'{__name__}.sample_reader')

@@ -14,7 +14,8 @@ from ..errors import RecordError
 from ..short_repr import brief
 from .sample_schema import ATOMS, Kind, shown
 
-_Read = Callable[[Any], Any]
+_Read = Callable[[Any, int], Any]  # of data, and how many things it is in
+_DEEPEST = 1000  # things in things: compiled, a recursion has no other limit
 _TYPES: dict[str, Any] = {name: each for each, name in ATOMS.items()}
 _NUMBERS: dict[str, Any] = {'int': np.integer, 'float': (np.floating, int, np.integer)}
 
@@ -53,7 +54,7 @@ class SampleReader:
 
         def read_named(data: Any, name: str) -> Any:
             try:
-                return read(data)
+                return read(data, 0)
             except _Wrong as wrong:
                 where = name + ''.join(reversed(wrong.place))
                 raise RecordError(f'{where} {wrong}') from None
@@ -69,11 +70,11 @@ class SampleReader:
             return _atom(kind)
         ((name, of),) = kind.items()
         if name == 'thing':
-            return lambda data: self._things[of](data)
+            return lambda data, depth: self._things[of](data, depth + 1)
         if name == 'any':
             return _first(kind, [(self._fits(each), self._read(each)) for each in of])
         if name == 'array':
-            return lambda data: _array(of, data)
+            return lambda data, depth: _array(of, data)
         if name == 'list':
             return _list(kind, self._read(of))
         readers = list(map(self._read, of))
@@ -86,7 +87,9 @@ class SampleReader:
         fields = {name: self._read(kind) for name, kind in self._kinds[number].items()}
         is_tuple = issubclass(cls, tuple)
 
-        def read(data: Any) -> Any:
+        def read(data: Any, depth: int) -> Any:
+            if depth > _DEEPEST:
+                raise RecursionError
             if type(data) is not dict:
                 data = _fields_of(data, fields)
             if is_tuple:
@@ -97,7 +100,7 @@ class SampleReader:
             name = ''
             try:
                 for name, read_field in fields.items():
-                    found[name] = read_field(data[name])
+                    found[name] = read_field(data[name], depth)
             except KeyError:
                 raise _Wrong(f'has no field {name!r}, which {cls.__name__} needs') from None
             except _Wrong as wrong:
@@ -129,7 +132,7 @@ class SampleReader:
         return lambda data: isinstance(data, kinds)
 
 
-def _nothing(data: Any) -> Any:
+def _nothing(data: Any, depth: int) -> Any:
     raise _Wrong('is in a list that was empty in all samples of the export')
 
 
@@ -143,7 +146,7 @@ def _fields_of(data: Any, names: Any) -> dict[str, Any]:
 def _atom(kind: str) -> _Read:
     wanted = _TYPES[kind]
 
-    def read(data: Any) -> Any:
+    def read(data: Any, depth: int) -> Any:
         if type(data) is not wanted:
             data = data.item() if isinstance(data, np.generic) else data
             if kind == 'float' and type(data) is int:
@@ -163,12 +166,12 @@ def _atom(kind: str) -> _Read:
 def _first(kind: Kind, readers: Sequence[tuple[Callable[[Any], bool], _Read]]) -> _Read:
     as_they_are = {each for each, name in ATOMS.items() if name in kind['any'] and name != 'float'}
 
-    def read(data: Any) -> Any:
+    def read(data: Any, depth: int) -> Any:
         if type(data) in as_they_are:
             return data
         for fits, each in readers:
             if fits(data):
-                return each(data)
+                return each(data, depth)
         raise _expected(kind, data)
 
     return read
@@ -185,13 +188,13 @@ def _array(of: Sequence[Any], data: Any) -> np.ndarray:
 
 
 def _list(kind: Kind, item: _Read) -> _Read:
-    def read(data: Any) -> list[Any]:
+    def read(data: Any, depth: int) -> list[Any]:
         if not isinstance(data, (list, tuple)):
             raise _expected(kind, data)
         found: list[Any] = []
         try:
             for each in data:
-                found.append(item(each))  # noqa: PERF401  its length says where an error was
+                found.append(item(each, depth))  # noqa: PERF401  its length says where an error was
         except _Wrong as wrong:
             wrong.place.append(f'[{len(found)}]')
             raise
@@ -201,13 +204,13 @@ def _list(kind: Kind, item: _Read) -> _Read:
 
 
 def _tuple(kind: Kind, items: Sequence[_Read]) -> _Read:
-    def read(data: Any) -> tuple:
+    def read(data: Any, depth: int) -> tuple:
         if not isinstance(data, (list, tuple)) or len(data) != len(items):
             raise _expected(kind, data)
         found: list[Any] = []
         try:
             for item, each in zip(items, data):
-                found.append(item(each))
+                found.append(item(each, depth))
         except _Wrong as wrong:
             wrong.place.append(f'[{len(found)}]')
             raise
@@ -217,7 +220,7 @@ def _tuple(kind: Kind, items: Sequence[_Read]) -> _Read:
 
 
 def _dict(kind: Kind, key: _Read, value: _Read, has_numbers: bool) -> _Read:
-    def read(data: Any) -> dict:
+    def read(data: Any, depth: int) -> dict:
         try:
             pairs = list(data.items()) if isinstance(data, dict) else [(k, v) for k, v in data]
         except (TypeError, ValueError):
@@ -227,7 +230,7 @@ def _dict(kind: Kind, key: _Read, value: _Read, has_numbers: bool) -> _Read:
             if has_numbers and isinstance(name, str) and name.lstrip('-').isdecimal():
                 name = int(name)  # JSON has no other keys than texts
             try:
-                found[key(name)] = value(each)
+                found[key(name, depth)] = value(each, depth)
             except _Wrong as wrong:
                 wrong.place.append(f'[{brief(name)}]')
                 raise
