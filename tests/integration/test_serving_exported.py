@@ -62,7 +62,7 @@ def answers(engine, samples):
 def test_results_are_those_of_the_model(max_batch, parser):
     model = runtime.load(parser)
     wanted = expected(model)
-    with ModelEngine(model, max_batch=max_batch) as engine:
+    with ModelEngine(model, max_batch=max_batch, max_wait=60) as engine:
         found = answers(engine, model.examples * 3)
         assert engine.metrics().outcomes['answered'] == 3 * len(wanted)
     assert all(map(are_close, found, wanted * 3))
