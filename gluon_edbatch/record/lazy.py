@@ -382,6 +382,15 @@ class LazyArray(NDArray):
         self.__class__ = self._settled_class()
         return self._array
 
+    def settle_in(self, rows: NDArray) -> None:
+        """Turn this value into an array as `settled` does; `rows` are its contents, in memory that
+        nobody else has."""
+        self._array = self._of_mode(rows)
+        self.__class__ = self._settled_class()
+
+    def _of_mode(self, rows: NDArray) -> NDArray:
+        return rows if rows.shape == self.shape else rows.reshape(self.shape)
+
     def _settled_class(self) -> type:
         return SettledArray
 
@@ -639,7 +648,10 @@ class LazyNumpyArray(LazyArray, mx.np.ndarray):
         return np.dtype(self._store.spec.dtype)
 
     def _compute(self) -> NDArray:
-        return as_numpy(super()._compute(), self.shape)
+        return self._of_mode(super()._compute())
+
+    def _of_mode(self, rows: NDArray) -> NDArray:
+        return as_numpy(rows, self.shape)
 
     def _settled_class(self) -> type:
         return SettledNumpyArray

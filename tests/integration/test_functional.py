@@ -147,6 +147,27 @@ def test_forward_hands_on_what_cannot_be_hashed():
     assert plain[:2] == [7, True] and plain[2] is numbers and plain[3]['names'][0] is names
 
 
+def test_what_forward_gives_in_the_scope_is_written_to_apart():
+    """Values of several heights have one copy of their rows, and none of them is another's."""
+    net, xs = started(nn.Dense(3, in_units=4)), ndarrays(6, (1, 4))
+    right = [net(x).asnumpy() for x in xs]
+    with edb.batching():
+        ys = [net(x) for x in xs]
+        joined = [edb.concat(ys[:2]), edb.concat(ys[2:])]
+        later = [y * 2 for y in ys]
+        found = edb.forward([*ys, *joined, ys[0]])
+        assert found[8] is found[0] is not found[1]
+        for k, array in enumerate(found[:8]):
+            array[:] = k
+        again = [y + 1 for y in ys]  # read what was written
+    expected = [*map(float, range(6)), 6.0, 7.0]
+    for array, number in zip(found, expected):
+        assert (array.asnumpy() == number).all()
+    for k in range(6):
+        np.testing.assert_allclose(later[k].asnumpy(), 2 * right[k], rtol=1e-5)
+        assert (again[k].asnumpy() == k + 1).all()
+
+
 def test_forward_of_values_of_two_scopes():
     net = started(nn.Dense(4, in_units=4))
     xs = ndarrays(2, (1, 4))
