@@ -6,7 +6,9 @@ from gluon_edbatch_core.schedule.frontier cimport Frontier, Rule
 
 cdef Py_ssize_t _FORGOTTEN
 cdef Py_ssize_t _STEPS, _TRIED, _NEAR, _MANY
-cdef double _ROUNDED, _EQUAL
+cdef double _ROUNDED, _EQUAL, _CLEAR
+ctypedef unsigned long long Types
+cdef Types _BIT
 
 cdef class LeastDeep(Rule):
     cdef Frontier _frontier
@@ -39,11 +41,11 @@ cdef class LookAhead(LongestWay):
     cdef double _best
     cpdef Py_ssize_t choose(self) except -1
     @cython.locals(kind=Py_ssize_t)
-    cdef void _search(self, Py_ssize_t step, double gained) noexcept
+    cdef void _search(self, Py_ssize_t step, double gained, Types tried) noexcept
     @cython.locals(found=Py_ssize_t)
     cdef Py_ssize_t _following(self, Py_ssize_t row, Py_ssize_t before) noexcept
     cdef void _judge(self, double gained) noexcept
-    cdef void _run(self, Py_ssize_t step, Py_ssize_t kind, double gained) noexcept
+    cdef void _run(self, Py_ssize_t step, Py_ssize_t kind, double gained, Types tried) noexcept
     cdef void _count_down(self, Py_ssize_t place, Py_ssize_t row, int by) noexcept
     cdef void _push(self, Py_ssize_t row, Py_ssize_t node) noexcept
     cdef _weigh(self, Py_ssize_t kind, Py_ssize_t node)

@@ -16,9 +16,11 @@ from .frontier import Frontier, Rule
 _FORGOTTEN = 350  # a way that is so many nodes shorter weighs nothing at all
 _WEIGHTS = np.array([exp(-2.0 * behind) for behind in range(_FORGOTTEN)])
 _STEPS, _TRIED = 4, 4  # batches that are looked ahead, and types that are tried for each
-_NEAR = 8  # nodes: ways that are shorter by more are not looked at
+_NEAR = 6  # nodes: ways that are shorter by more are not looked at
 _MANY = 256  # nodes: with more of them, nothing is tried
+_CLEAR = 0.01  # nor if the second type weighs less than this share of the heaviest
 _EQUAL = 1.0 + 1e-9
+_BIT = 1  # of a set of types
 _ROUNDED = 1e9  # sums of the same numbers in another order are to be the same
 
 
@@ -158,9 +160,9 @@ class LongestWay(Rule):
 class LookAhead(LongestWay):
     """Choose the first type of the heaviest sequence of a few batches, found by a search.
 
-    Nodes much nearer to the end than the farthest do not count. If many are about as far, the
-    heaviest type is chosen, which is cheaper to find. The search undoes its changes, so `Frontier`
-    stays as it was.
+    Nodes much nearer to the end than the farthest do not count. If many are about as far, or one
+    type outweighs all others, the heaviest type is chosen, which is cheaper to find. The search
+    undoes its changes, so `Frontier` stays as it was.
     """
 
     def __init__(self, run: Any) -> None:
@@ -194,14 +196,20 @@ class LookAhead(LongestWay):
             while node >= 0:
                 self._push(0, node)
                 node = self._near_before[node]
-        if self._used > _MANY:
-            return self._following(0, -1)
+        heaviest = self._following(0, -1)
+        second = self._following(0, heaviest)
+        if self._used > _MANY or second < 0 or self._gain[second] < _CLEAR * self._gain[heaviest]:
+            return heaviest
         self._best = -1.0
-        self._search(0, 0.0)
+        self._search(0, 0.0, 0)
         return self._choice
 
-    def _search(self, step: int, gained: float) -> None:
-        """Try the heaviest types at this step, after earlier ones of total weight `gained`."""
+    def _search(self, step: int, gained: float, tried: int) -> None:
+        """Try the heaviest types at this step, after earlier ones of total weight `gained`.
+
+        The bits of `tried` are types that ran earlier in another sequence, with the same nodes, so
+        to run them now cannot be better.
+        """
         row, total, kind = step * self._count, 0.0, -1
         for other in range(self._count):
             total += self._gain[row + other]
@@ -212,10 +220,13 @@ class LookAhead(LongestWay):
                 or gained + self._gain[row + kind] + (_STEPS - 1 - step) * total <= self._best
             ):
                 break
+            if tried >> kind & 1:
+                continue
             if step == 0:
                 self._first = kind
             if step + 1 < _STEPS:
-                self._run(step, kind, gained)
+                self._run(step, kind, gained, tried)
+                tried |= _BIT << kind
             else:
                 self._judge(gained + self._gain[row + kind])
         if total == 0.0:  # nothing is left
@@ -241,15 +252,18 @@ class LookAhead(LongestWay):
         if gained > self._best * _EQUAL:
             self._best, self._choice = gained, self._first
 
-    def _run(self, step: int, kind: int, gained: float) -> None:
-        """Continue the search as if a type had run."""
+    def _run(self, step: int, kind: int, gained: float, tried: int) -> None:
+        """Continue the search as if a type had run, which may add nodes to `tried` types."""
         row, following, used = step * self._count, (step + 1) * self._count, self._used
         for other in range(self._count):
             self._head[following + other] = self._head[row + other]
             self._gain[following + other] = self._gain[row + other]
         self._head[following + kind], self._gain[following + kind] = -1, 0.0
         self._count_down(row + kind, following, -1)
-        self._search(step + 1, gained + self._gain[row + kind])
+        for other in range(self._count):
+            if self._head[following + other] != self._head[row + other]:
+                tried &= ~(_BIT << other)
+        self._search(step + 1, gained + self._gain[row + kind], tried)
         self._count_down(row + kind, following, 1)
         self._used = used
 
