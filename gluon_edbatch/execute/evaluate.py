@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Callable, Optional, Union
 
@@ -260,7 +261,8 @@ class Evaluator:
     def _evaluate(self, recording: Recording, work: Work) -> None:
         locations = recording.locations
         calls, edges, _, kinds, types, asked_by, started, _ = work
-        graph = to_graph(kinds, edges, types)
+        overheads = [capabilities_of(kind).overhead for kind in types]
+        graph = replace(to_graph(kinds, edges, types), overheads=overheads)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         if not is_ours(self.scheduler):

@@ -19,6 +19,10 @@ _number = itertools.count()
 WHY = 'to copy their arrays into batches would take longer'
 _CALL = 128 << 10  # what Python and MXNet do for a call
 _OPERATOR = 16 << 10  # and for each of its operators
+_NATIVE = 5 << 10  # what a native run does for a batch
+_IN_CACHE = 16  # times as fast as a copy: reading weights that the batch before read, too
+_MICROSECOND = 10 << 10
+_BACKWARD = 3  # with backward, a batch takes so many times as long
 
 
 class Executable:
@@ -79,11 +83,23 @@ def is_faster_eagerly(node_type: NodeType, calls: int, rows: int) -> bool:
     copied = rows * known.row_bytes
     if not known.may_run_eagerly or copied <= calls * _CALL:  # most often
         return False
-    operators = sum(not node.is_variable for node in node_type.graph.subgraph.nodes)
     return copied > (
-        calls * (_CALL + _OPERATOR * operators)
+        calls * _eager_cost(node_type)
         + (calls - 1) * known.parameter_bytes  # which a batch reads once
     )
+
+
+def _eager_cost(node_type: NodeType) -> int:
+    operators = sum(not node.is_variable for node in node_type.graph.subgraph.nodes)
+    return _CALL + _OPERATOR * operators
+
+
+def overhead(node_type: NodeType, is_native: bool) -> float:
+    """Return the microseconds that a batch takes besides its rows, estimated by shapes. A cached
+    batch takes about as long as an eager call. Backward counts if autograd records."""
+    cost = _NATIVE if is_native else _eager_cost(node_type)
+    cost += executable(node_type).parameter_bytes // _IN_CACHE
+    return cost / _MICROSECOND * (_BACKWARD if node_type.mode.recording else 1)
 
 
 def executable(node_type: NodeType) -> Executable:

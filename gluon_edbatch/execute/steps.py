@@ -10,7 +10,7 @@ from ..plan.plan import Capabilities, Group, Plan
 from ..subgraph.node_type import NodeType
 from . import function_batches
 from .cached import cached_backend
-from .executable import executable
+from .executable import executable, overhead
 from .execution_state import ExecutionState
 from .native import native_run
 from .verify import needs_verification
@@ -28,6 +28,7 @@ def capabilities_of(node_type: NodeType) -> Capabilities:
     if known.capabilities is None:
         own = native_run.capabilities(node_type) or cached_backend.capabilities(node_type)
         assert own is not None  # else its calls would not be recorded
+        own = own._replace(overhead=overhead(node_type, is_native=known.native is not None))
         whole = node_type.alone or node_type.whole or not node_type.options.hoisting
         known.capabilities = own._replace(hoisted_below=0) if whole else own
     return known.capabilities

@@ -23,6 +23,7 @@ class Capabilities(NamedTuple):
     hoisted_below: float  # what can run ahead for all batches pays below so many rows on average
     fused_up_to: float  # products with the same input are one in batches of so many rows at most
     shares: bool = False  # what can run ahead pays for a few rows that are then read by index
+    overhead: float = 0.0  # estimated microseconds of a batch besides its rows, with backward
 
 
 class Read(NamedTuple):

@@ -49,6 +49,8 @@ class Graph:
         (num_types,) bool, types whose nodes must run one by one.
     type_names : sequence of str
         The name of each type in policies.
+    overheads : sequence of float
+        Microseconds that a batch of each type takes besides its rows, estimated; empty if unknown.
     """
 
     types: np.ndarray
@@ -57,6 +59,7 @@ class Graph:
     num_types: int
     alone: np.ndarray
     type_names: Sequence[str] = ()
+    overheads: Sequence[float] = ()
 
     def __len__(self) -> int:
         return len(self.types)

@@ -9,14 +9,26 @@ README.md lists differences from ED-Batch (Chen et al., 2023), and their effect.
 import sys
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Optional, Union
+from typing import Any, Optional, Union
+
+import numpy as np
 
 from ..graph.graph import Graph
 from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
 from .fixed_rules import DepthScheduler
 from .frontier import Frontier, Run
-from .policy import COMPARED, UNSEEN, Policy, QLearningConfig, Reached, names_of, numbered
+from .policy import (
+    COMPARED,
+    COSTS,
+    ESTIMATED,
+    UNSEEN,
+    Policy,
+    QLearningConfig,
+    Reached,
+    names_of,
+    numbered,
+)
 from .rules import LookUp
 from .sufficient import SufficientCondition
 
@@ -72,7 +84,10 @@ def learn_policy(
         for place, graph in enumerate(graphs)
     ]
     judges = [lesson for lesson in lessons if not lesson.taught] or lessons
-    rule = min(UNSEEN, key=lambda name: _taken(lessons, name))
+    # By time if the graphs tell what batches take, else by the number of batches.
+    is_timed = all(len(graph.overheads) for graph in graphs)
+    rule = min(UNSEEN, key=lambda name: _cost(lessons, name, is_timed))
+    costs = {name: _cost(judges, name, is_timed) for name in UNSEEN}
     compared = {name: _taken(judges, name) for name in judges[0].taken}
     target = config.tolerance * sum(lesson.bound for lesson in judges)
     learners = []
@@ -86,6 +101,11 @@ def learn_policy(
     compared['table'] = best.batches
     # Rules at the bound may fail on other graphs, where no table did; above it, rules hold better.
     is_better = len(lessons) > 1 and best.batches < compared[rule]
+    if is_timed:  # a batch of the table takes as long as the rule's do on average
+        nodes = sum(len(lesson.graph) for lesson in judges)
+        took = costs[rule] - COSTS[rule] * nodes
+        costs['table'] = took * best.batches / compared[rule] + COSTS['table'] * nodes
+        is_better = is_better and costs['table'] < costs[rule]
     if encoding or is_better or best.batches <= target:
         rule, table, batches = 'sufficient', best.table, best.count(best.table, lessons)
     else:
@@ -97,13 +117,23 @@ def learn_policy(
         sum(lesson.bound for lesson in lessons),
         _taken(lessons, 'sufficient'),
     )
-    parameters = {COMPARED: {'minibatches': len(judges), **compared}}
+    parameters: dict[str, Any] = {COMPARED: {'minibatches': len(judges), **compared}}
+    if is_timed:
+        parameters[ESTIMATED] = costs
     return Policy(best.encoding, types, table, config, reached, 0, rule, parameters)
 
 
 def _taken(lessons: Sequence['_Lesson'], name: str) -> int:
     """Return the batches of a fixed rule on graphs."""
     return sum(lesson.taken[name] for lesson in lessons)
+
+
+def _cost(lessons: Sequence['_Lesson'], name: str, is_timed: bool) -> float:
+    """Return the batches of a rule; or the microseconds that they and choosing them take, without
+    those of rows, which are equal for all rules."""
+    if not is_timed:
+        return _taken(lessons, name)
+    return sum(lesson.time[name] + COSTS[name] * len(lesson.graph) for lesson in lessons)
 
 
 class _Effort:
@@ -132,6 +162,10 @@ class _Lesson:
         # Types in the order in which they ran: the best run first, then that of each rule.
         runs.insert(0, min(runs, key=len))
         self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
+        overheads = np.resize([*graph.overheads] or [0.0], graph.num_types)
+        self.time = {
+            name: float(overheads[choices].sum()) for name, choices in zip(UNSEEN, self.choices[1:])
+        }
 
 
 class _Learner:

@@ -23,6 +23,7 @@ from .sufficient import SufficientCondition
 
 FORMAT, VERSION = 'gluon_edbatch policy', 3
 COMPARED = 'held out'  # the parameter with what was compared on held-out minibatches
+ESTIMATED = 'held out us'  # and their times
 _GONE = ('beam_width', 'min_visits')  # of configurations in files of version 0.1
 _LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
 _FEW_TYPES = 64  # with more of them, to look ahead takes long
@@ -40,6 +41,8 @@ UNSEEN: dict[str, Callable[[Run], Rule]] = {
     'look ahead': _look_ahead,
     'sufficient': SufficientCondition,
 }
+# Microseconds a node to choose by each, with all that a run does (64 lattices, 64 two-type trees).
+COSTS = dict(zip([*UNSEEN, 'table'], [0.026, 0.029, 0.054, 0.106, 0.080]))
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ class Policy:
     parameters : dict of str to number, list or dict, optional
         What is learned besides the table, by name: finite numbers, or lists and dicts of them, at
         most 8 levels deep. ``"held out"`` has the batches of each rule, and of the table if one was
-        learned, on held-out ``minibatches``. Files keep names that a release ignores.
+        learned, on held-out ``minibatches``; ``"held out us"`` has their microseconds, if they
+        decided. Files keep names that a release ignores.
 
     Raises
     ------
@@ -199,7 +203,13 @@ class Policy:
             for count, name in sorted((count, name) for name, count in found.items())
             if name not in ('minibatches', self.decides)
         ]
-        return f'{self.decides} ({found.get(self.decides)} batches; {", ".join(others)})'
+        verdict = f'{self.decides} ({found.get(self.decides)} batches; {", ".join(others)})'
+        us: Any = self.parameters.get(ESTIMATED)
+        if not isinstance(us, dict) or not all(isinstance(each, float) for each in us.values()):
+            return verdict
+        rival = min(set(us) & set(found), key=lambda name: (found[name], us[name], name))
+        times = [f'{name} {us[name] / 1e3:.2f} ms' for name in dict.fromkeys((self.decides, rival))]
+        return f'{verdict}; estimated {", ".join(times)}'
 
     def number(self, graph: Graph) -> Graph:
         """Return the graph with its types numbered as in the policy; unknown ones follow.
@@ -330,7 +340,10 @@ def numbered(graph: Graph, types: tuple[str, ...]) -> Graph:
         return graph
     alone = np.zeros(count, bool)
     alone[mapping] = graph.alone
-    return Graph(mapping.take(graph.types), graph.offsets, graph.inputs, count, alone)
+    overheads = np.zeros(count if len(graph.overheads) else 0)
+    overheads[mapping[: len(overheads)]] = graph.overheads
+    types_of = mapping.take(graph.types)
+    return Graph(types_of, graph.offsets, graph.inputs, count, alone, (), overheads.tolist())
 
 
 @lru_cache(maxsize=_SAME_NAMES)

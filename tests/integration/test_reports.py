@@ -64,6 +64,21 @@ def test_a_report_has_both_bounds_and_says_what_chose_the_batches():
         assert report.as_dict()['tighter_bound'] == bounds[2] and 'above' not in report.as_dict()
 
 
+def test_overheads_of_batches_depend_on_the_backend_the_weights_and_backward():
+    def overhead(units, native=True, train=False):
+        net = started(nn.Dense(units, in_units=64))
+        options = edb.CompileOptions(native=native, at_once=False)
+        recorded = autograd.record() if train else nullcontext()
+        with recorded, edb.batching(compile_options=options) as scope:
+            values = [net(mx.nd.ones((1, 64))) for _ in range(3)]
+        edb.forward(values)
+        ((graph, _),) = scope.schedules()
+        return max(graph.overheads)
+
+    assert 0 < overhead(8) < overhead(4096) < overhead(4096, native=False)
+    assert overhead(8, train=True) == 3 * overhead(8)
+
+
 def look(scope: edb.batching, results: list[list[Any]], folder: Any) -> None:
     """Ask a scope and its values for all that they tell of themselves."""
     report, explanation = scope.report(), scope.explain()

@@ -318,6 +318,41 @@ def test_the_rule_or_table_with_the_fewest_batches_on_held_out_graphs_decides():
     assert f'depth {found["depth"]}' in decided
 
 
+def test_the_least_estimated_time_decides_if_overheads_of_batches_are_known(tmp_path):
+    some = [two_kinds(seed, trees=60, leaves=20) for seed in range(5, 11)]
+    fewest = learn_policy(some, config=QUICK)
+    assert fewest.decides == 'look ahead' and 'held out us' not in fewest.parameters
+
+    def learned(overhead):
+        known = [replace(graph, overheads=[overhead] * 4) for graph in some]
+        return learn_policy(known, config=QUICK)
+
+    # To look ahead takes longer than a few short batches, but not than long ones.
+    quick, slow = learned(1.0), learned(1e3)
+    assert slow.decides == 'look ahead' and slow.verdict.startswith(fewest.verdict + '; estimated')
+    assert quick.decides == 'longest way' and quick.reached.batches > slow.reached.batches
+    times, found = quick.parameters['held out us'], quick.parameters['held out']
+    assert set(times) == {*UNSEEN, 'table'} and min(times, key=times.get) == 'longest way'
+    nodes = sum(map(len, some[1::2]))
+    assert times['look ahead'] == pytest.approx(found['look ahead'] + 0.054 * nodes)
+    assert (
+        f'; estimated longest way {times["longest way"] / 1e3:.2f} ms, look ahead ' in quick.verdict
+    )
+    # Types may have other numbers than in the policy, and batches of theirs other times.
+    turned = [
+        Graph(3 - graph.types, graph.offsets, graph.inputs, 4, graph.alone, graph.type_names[::-1])
+        for graph in some
+    ]
+    by_type = [0.1, 0.2, 0.3, 0.4]
+    policies = [
+        learn_policy([replace(graph, overheads=each) for graph in graphs])
+        for graphs, each in ((some, by_type), (turned, by_type[::-1]))
+    ]
+    assert policies[0].parameters == policies[1].parameters
+    quick.save(tmp_path / 'policy.json')
+    assert Policy.load(tmp_path / 'policy.json').verdict == quick.verdict
+
+
 def test_a_table_decides_if_its_encoding_is_named_or_if_it_is_better():
     some = [two_kinds(seed, trees=20, leaves=14) for seed in range(4)]
     policy = learn_policy(some, 'E_sort', QUICK)
