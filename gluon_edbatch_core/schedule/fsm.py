@@ -24,7 +24,7 @@ class FSMScheduler:
     """Run the types that a policy chooses, learned on the first minibatches of each model.
 
     A policy chooses which ready type runs next. It is a finite state machine like ED-Batch's [1]_,
-    or a fixed rule where that needs fewer batches (see `learn_policy`). Without a policy the
+    or a fixed rule where that takes less time (see `learn_policy`). Without a policy the
     sufficient condition decides, as in `SufficientConditionScheduler`.
 
     Each model, identified by the names of its types, has one policy for minibatches of any size.

@@ -1,4 +1,4 @@
-"""Learn a policy: a table, or the fixed rule that needs fewer batches.
+"""Learn a policy: a table, or the fixed rule that takes less.
 
 A table imitates the schedules of the rules, and is improved by Q-learning. The sufficient condition
 decides in unknown states.
@@ -50,7 +50,8 @@ def learn_policy(
     encoding : str or StateEncoding, optional
         What a state is, for a policy whose table decides, as in ED-Batch. By default tables of
         ``"E_base"``, ``"E_sort"`` and ``"E_path"`` are tried until one reaches the lower bound. A
-        fixed rule decides if it needs fewer batches on held-out graphs.
+        fixed rule decides if it takes less on held-out graphs: less estimated time if all graphs
+        have ``overheads``, as those of evaluations have, or else fewer batches.
     config : QLearningConfig
         Limits and rates.
 
