@@ -105,7 +105,8 @@ def learn_policy(
     if is_timed:  # a batch of the table takes as long as the rule's do on average
         nodes = sum(len(lesson.graph) for lesson in judges)
         took = costs[rule] - COSTS[rule] * nodes
-        costs['table'] = took * best.batches / compared[rule] + COSTS['table'] * nodes
+        choosing = COSTS.get(best.encoding.name, COSTS['table']) * nodes
+        costs['table'] = took * best.batches / max(compared[rule], 1) + choosing
         is_better = is_better and costs['table'] < costs[rule]
     if encoding or is_better or best.batches <= target:
         rule, table, batches = 'sufficient', best.table, best.count(best.table, lessons)

@@ -42,7 +42,7 @@ UNSEEN: dict[str, Callable[[Run], Rule]] = {
     'sufficient': SufficientCondition,
 }
 # Microseconds a node to choose by each, with all that a run does (64 lattices, 64 two-type trees).
-COSTS = dict(zip([*UNSEEN, 'table'], [0.026, 0.029, 0.054, 0.106, 0.080]))
+COSTS = dict(zip([*UNSEEN, 'E_base', 'table'], [0.026, 0.029, 0.054, 0.106, 0.026, 0.080]))
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,14 @@ class Policy:
         ]
         verdict = f'{self.decides} ({found.get(self.decides)} batches; {", ".join(others)})'
         us: Any = self.parameters.get(ESTIMATED)
-        if not isinstance(us, dict) or not all(isinstance(each, float) for each in us.values()):
+        if (
+            not isinstance(us, dict)
+            or not {self.decides} <= set(us) <= set(found)
+            or not all(isinstance(each, float) for each in us.values())
+        ):
             return verdict
-        rival = min(set(us) & set(found), key=lambda name: (found[name], us[name], name))
-        times = [f'{name} {us[name] / 1e3:.2f} ms' for name in dict.fromkeys((self.decides, rival))]
+        fewest = min(us, key=lambda name: (found[name], name != self.decides, us[name]))
+        times = [f'{name} {us[name] / 1e3:.2f} ms' for name in {self.decides: 0, fewest: 0}]
         return f'{verdict}; estimated {", ".join(times)}'
 
     def number(self, graph: Graph) -> Graph:

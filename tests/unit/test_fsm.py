@@ -351,6 +351,9 @@ def test_the_least_estimated_time_decides_if_overheads_of_batches_are_known(tmp_
     assert policies[0].parameters == policies[1].parameters
     quick.save(tmp_path / 'policy.json')
     assert Policy.load(tmp_path / 'policy.json').verdict == quick.verdict
+    for damaged in ([], {}, {'longest way': [1]}, {'longest way': 1.0, 'other': 1.0}):
+        parameters = {'held out': found, 'held out us': damaged}
+        assert 'estimated' not in replace(quick, parameters=parameters).verdict
 
 
 def test_a_table_decides_if_its_encoding_is_named_or_if_it_is_better():
