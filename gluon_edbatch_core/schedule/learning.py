@@ -18,17 +18,7 @@ from .bound import CostToGo, lower_bound
 from .encoding import State, StateEncoding, get_encoding
 from .fixed_rules import DepthScheduler
 from .frontier import Frontier, Run
-from .policy import (
-    COMPARED,
-    COSTS,
-    ESTIMATED,
-    UNSEEN,
-    Policy,
-    QLearningConfig,
-    Reached,
-    names_of,
-    numbered,
-)
+from .policy import COMPARED, COSTS, UNSEEN, Policy, QLearningConfig, Reached, names_of, numbered
 from .rules import LookUp
 from .sufficient import SufficientCondition
 
@@ -79,16 +69,16 @@ def learn_policy(
         raise ValueError('there must be a graph to learn from')
     types = tuple(sorted({name for graph in graphs for name in names_of(graph)}))
     effort = _Effort(config.effort)
+    # By time if the graphs tell what batches take, else by the number of batches.
+    is_timed = all(len(graph.overheads) for graph in graphs)
     # Every second graph only judges what was learned from the others.
     lessons = [
-        _Lesson(numbered(graph, types), effort, taught=not place % 2)
+        _Lesson(numbered(graph, types), effort, not place % 2, is_timed)
         for place, graph in enumerate(graphs)
     ]
     judges = [lesson for lesson in lessons if not lesson.taught] or lessons
-    # By time if the graphs tell what batches take, else by the number of batches.
-    is_timed = all(len(graph.overheads) for graph in graphs)
-    rule = min(UNSEEN, key=lambda name: _cost(lessons, name, is_timed))
-    costs = {name: _cost(judges, name, is_timed) for name in UNSEEN}
+    rule = min(UNSEEN, key=lambda name: sum(lesson.cost[name] for lesson in lessons))
+    costs = {name: sum(lesson.cost[name] for lesson in judges) for name in UNSEEN}
     compared = {name: _taken(judges, name) for name in judges[0].taken}
     target = config.tolerance * sum(lesson.bound for lesson in judges)
     learners = []
@@ -121,21 +111,13 @@ def learn_policy(
     )
     parameters: dict[str, Any] = {COMPARED: {'minibatches': len(judges), **compared}}
     if is_timed:
-        parameters[ESTIMATED] = costs
+        parameters[f'{COMPARED} us'] = costs
     return Policy(best.encoding, types, table, config, reached, 0, rule, parameters)
 
 
 def _taken(lessons: Sequence['_Lesson'], name: str) -> int:
     """Return the batches of a fixed rule on graphs."""
     return sum(lesson.taken[name] for lesson in lessons)
-
-
-def _cost(lessons: Sequence['_Lesson'], name: str, is_timed: bool) -> float:
-    """Return the batches of a rule; or the microseconds that they and choosing them take, without
-    those of rows, which are equal for all rules."""
-    if not is_timed:
-        return _taken(lessons, name)
-    return sum(lesson.time[name] + COSTS[name] * len(lesson.graph) for lesson in lessons)
 
 
 class _Effort:
@@ -152,7 +134,7 @@ class _Effort:
 class _Lesson:
     """A graph to learn from, and the schedule of each rule for it."""
 
-    def __init__(self, graph: Graph, effort: _Effort, taught: bool) -> None:
+    def __init__(self, graph: Graph, effort: _Effort, taught: bool, is_timed: bool) -> None:
         self.graph, self.taught, self.bound = graph, taught, lower_bound(graph)
         runs = []
         for rule in UNSEEN.values():
@@ -164,10 +146,11 @@ class _Lesson:
         # Types in the order in which they ran: the best run first, then that of each rule.
         runs.insert(0, min(runs, key=len))
         self.choices = [[int(graph.types[nodes[0]]) for nodes in run.batches] for run in runs]
-        overheads = np.resize([*graph.overheads] or [0.0], graph.num_types)
-        self.time = {
-            name: float(overheads[choices].sum()) for name, choices in zip(UNSEEN, self.choices[1:])
-        }
+        # Microseconds, but for those of rows, which are equal for all rules; or batches.
+        self.cost: dict[str, float] = dict(self.taken)
+        for name, choices in zip(UNSEEN, self.choices[1:] if is_timed else []):
+            spent = np.asarray(graph.overheads)[choices].sum()
+            self.cost[name] = float(spent) + COSTS[name] * len(graph)
 
 
 class _Learner:

@@ -23,7 +23,6 @@ from .sufficient import SufficientCondition
 
 FORMAT, VERSION = 'gluon_edbatch policy', 3
 COMPARED = 'held out'  # the parameter with what was compared on held-out minibatches
-ESTIMATED = 'held out us'  # and their times
 _GONE = ('beam_width', 'min_visits')  # of configurations in files of version 0.1
 _LARGEST = 1 << 26  # bytes; the tables of the shipped workloads take a few thousand
 _FEW_TYPES = 64  # with more of them, to look ahead takes long
@@ -204,12 +203,9 @@ class Policy:
             if name not in ('minibatches', self.decides)
         ]
         verdict = f'{self.decides} ({found.get(self.decides)} batches; {", ".join(others)})'
-        us: Any = self.parameters.get(ESTIMATED)
-        if (
-            not isinstance(us, dict)
-            or not {self.decides} <= set(us) <= set(found)
-            or not all(isinstance(each, float) for each in us.values())
-        ):
+        us: Any = self.parameters.get(f'{COMPARED} us')
+        is_whole = isinstance(us, dict) and {self.decides} <= set(us) <= set(found)
+        if not is_whole or not all(isinstance(each, float) for each in us.values()):
             return verdict
         fewest = min(us, key=lambda name: (found[name], name != self.decides, us[name]))
         times = [f'{name} {us[name] / 1e3:.2f} ms' for name in {self.decides: 0, fewest: 0}]

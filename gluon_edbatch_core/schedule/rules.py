@@ -205,11 +205,8 @@ class LookAhead(LongestWay):
         return self._choice
 
     def _search(self, step: int, gained: float, tried: int) -> None:
-        """Try the heaviest types at this step, after earlier ones of total weight `gained`.
-
-        The bits of `tried` are types that ran earlier in another sequence, with the same nodes, so
-        to run them now cannot be better.
-        """
+        """Try the heaviest types at this step, after earlier ones of total weight `gained`; not the
+        set `tried`, which ran before these with the same nodes. That cannot be worse."""
         row, total, kind = step * self._count, 0.0, -1
         for other in range(self._count):
             total += self._gain[row + other]

@@ -72,8 +72,7 @@ def test_overheads_of_batches_depend_on_the_backend_the_weights_and_backward():
         with recorded, edb.batching(compile_options=options) as scope:
             values = [net(mx.nd.ones((1, 64))) for _ in range(3)]
         edb.forward(values)
-        ((graph, _),) = scope.schedules()
-        return max(graph.overheads)
+        return max(scope.schedules()[0][0].overheads)
 
     assert 0 < overhead(8) < overhead(4096) < overhead(4096, native=False)
     assert overhead(8, train=True) == 3 * overhead(8)

@@ -236,11 +236,8 @@ def test_look_ahead_begins_the_batches_that_weigh_most(words):
     while run.settle():
         top = max(graph.height[run.frontier.ready(kind)].max() for kind in run.frontier.kinds())
         before, waiting = repr(run.frontier), run.frontier.copy()
-        weights = {
-            kind: np.exp(-2.0 * (top - graph.height[run.frontier.ready(kind)])).sum()
-            for kind in run.frontier.kinds()
-        }
-        second, first = sorted(weights.values())[-2:]
+        behind = [top - graph.height[run.frontier.ready(kind)] for kind in run.frontier.kinds()]
+        second, first = sorted([np.exp(-2.0 * each).sum() for each in behind])[-2:]
         steps = 4 if second >= 0.01 * first else 1  # one that outweighs the others needs no search
         kind = choose()
         assert kind in heaviest(graph, run.frontier, top, steps)[1]
@@ -333,22 +330,17 @@ def test_the_least_estimated_time_decides_if_overheads_of_batches_are_known(tmp_
     assert quick.decides == 'longest way' and quick.reached.batches > slow.reached.batches
     times, found = quick.parameters['held out us'], quick.parameters['held out']
     assert set(times) == {*UNSEEN, 'table'} and min(times, key=times.get) == 'longest way'
-    nodes = sum(map(len, some[1::2]))
-    assert times['look ahead'] == pytest.approx(found['look ahead'] + 0.054 * nodes)
+    spent = found['look ahead'] + 0.054 * sum(map(len, some[1::2]))
+    assert times['look ahead'] == pytest.approx(spent)
     assert (
         f'; estimated longest way {times["longest way"] / 1e3:.2f} ms, look ahead ' in quick.verdict
     )
     # Types may have other numbers than in the policy, and batches of theirs other times.
-    turned = [
-        Graph(3 - graph.types, graph.offsets, graph.inputs, 4, graph.alone, graph.type_names[::-1])
-        for graph in some
-    ]
-    by_type = [0.1, 0.2, 0.3, 0.4]
-    policies = [
-        learn_policy([replace(graph, overheads=each) for graph in graphs])
-        for graphs, each in ((some, by_type), (turned, by_type[::-1]))
-    ]
-    assert policies[0].parameters == policies[1].parameters
+    graph = replace(some[0], overheads=[0.1, 0.2, 0.3, 0.4])
+    turned = replace(graph, types=3 - graph.types, type_names=graph.type_names[::-1])
+    turned = replace(turned, overheads=graph.overheads[::-1])
+    one, other = (learn_policy([each], config=QUICK).parameters for each in (graph, turned))
+    assert one == other
     quick.save(tmp_path / 'policy.json')
     assert Policy.load(tmp_path / 'policy.json').verdict == quick.verdict
     for damaged in ([], {}, {'longest way': [1]}, {'longest way': 1.0, 'other': 1.0}):
