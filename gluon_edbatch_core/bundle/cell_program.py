@@ -15,7 +15,8 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-from .numpy_operators import BINARY, OPERATORS, Attrs, copied
+from .numpy_operators import BINARY, OPERATORS, copied
+from .numpy_shapes import Attrs
 from .numpy_steps import (
     NONE,
     REDUCTIONS,

@@ -1,17 +1,17 @@
-"""MXNet's operators that cells use, in NumPy, for batches of rows.
+"""MXNet's operators in NumPy: for arrays as they are, so that a batch of rows is one array.
 
 Attributes have the manifest's form: numbers, lists, text. A function takes arrays and, if it can
-write there, ``out``.
+write there, ``out``. `numpy_shapes` and `numpy_layers` have the longer ones.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-Attrs = Mapping[str, Any]
-Function = Callable[..., Any]
+from . import numpy_layers as layers
+from . import numpy_shapes as shapes
+from .numpy_shapes import Attrs, Function, axes_of
 
 
 class Operator(NamedTuple):
@@ -108,144 +108,27 @@ def _comparison(function: Function) -> Function:
     return compare
 
 
-def _axes(attrs: Attrs, rank: int) -> tuple[int, ...]:
-    """Return the axes of a reduction."""
-    axis = attrs.get('axis')
-    if axis is None or axis in ([], ()):
-        return tuple(range(rank))
-    named = {each % rank for each in (axis if isinstance(axis, list) else [axis])}
-    return tuple(set(range(rank)) - named if attrs.get('exclude') else named)
-
-
 def _reduction(function: Function) -> Operator:
     def make(attrs: Attrs) -> Function:
         keep = bool(attrs.get('keepdims'))
-        return lambda x: function(x, axis=_axes(attrs, x.ndim), keepdims=keep)
+        return lambda x: function(x, axis=axes_of(attrs, x.ndim), keepdims=keep)
 
     return Operator(make)
-
-
-def _position(function: Function) -> Operator:
-    def make(attrs: Attrs) -> Function:
-        axis, keep = attrs['axis'], bool(attrs.get('keepdims'))
-
-        def find(x: np.ndarray) -> np.ndarray:
-            found = function(x, axis=axis).astype(x.dtype)
-            return np.expand_dims(found, axis) if keep else found
-
-        return find
-
-    return Operator(make)
-
-
-def _softmax(log: bool) -> Operator:
-    def make(attrs: Attrs) -> Function:
-        if attrs.get('temperature') is not None or attrs.get('use_length'):
-            raise NotImplementedError('softmax with a temperature or lengths')
-        axis = attrs.get('axis', -1)
-
-        def softmax(x: np.ndarray) -> np.ndarray:
-            shifted = x - x.max(axis=axis, keepdims=True)
-            exps = np.exp(shifted)
-            total = exps.sum(axis=axis, keepdims=True)
-            return shifted - np.log(total) if log else np.divide(exps, total, out=exps)
-
-        return softmax
-
-    return Operator(make)
-
-
-def _reshape(attrs: Attrs) -> Function:
-    shape = attrs['shape']
-    shape = shape if isinstance(shape, list) else [shape]
-    if attrs.get('reverse') or any(size < -1 for size in shape):
-        raise NotImplementedError(f'Reshape to {shape}')
-    return lambda x: x.reshape(
-        [x.shape[axis] if size == 0 else size for axis, size in enumerate(shape)]
-    )
-
-
-def _slice_axis(attrs: Attrs) -> Function:
-    axis, begin, end = attrs['axis'], attrs['begin'], attrs.get('end')
-
-    def cut(x: np.ndarray) -> np.ndarray:
-        where: list[Any] = [slice(None)] * x.ndim
-        where[axis] = slice(begin, end)
-        return x[tuple(where)]
-
-    return cut
-
-
-def _slice(attrs: Attrs) -> Function:
-    steps = attrs.get('step') or [None] * len(attrs['begin'])
-    where = tuple(
-        [slice(*each) for each in zip(attrs['begin'], attrs['end'], steps)]  # None as in Python
-    )
-    return lambda x: x[where]
-
-
-def _split(attrs: Attrs) -> Function:
-    parts, axis, squeeze = attrs['num_outputs'], attrs.get('axis', 1), attrs.get('squeeze_axis')
-
-    def split(x: np.ndarray) -> list[np.ndarray]:  # np.split takes ten times as long
-        width, before = x.shape[axis] // parts, (slice(None),) * (axis % x.ndim)
-        found = [
-            x[(*before, slice(begin, begin + width))] for begin in range(0, x.shape[axis], width)
-        ]
-        return [each.squeeze(axis) for each in found] if squeeze else found
-
-    return split
-
-
-def _squeeze(attrs: Attrs) -> Function:
-    axis = attrs.get('axis')
-    axis = tuple(axis) if isinstance(axis, list) else axis
-    return lambda x: x.squeeze(axis)
-
-
-def _layer_norm(attrs: Attrs) -> Function:
-    axis, eps = attrs.get('axis', -1), float(attrs.get('eps', 1e-5))
-    if axis != -1:
-        raise NotImplementedError('LayerNorm along another axis than the last')
-
-    def normalise(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
-        x = x - x.mean(axis=-1, keepdims=True)
-        deviation = np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + x.dtype.type(eps))
-        return x / deviation * gamma + beta
-
-    return normalise
-
-
-def _batch_dot(attrs: Attrs) -> Function:
-    first, second = bool(attrs.get('transpose_a')), bool(attrs.get('transpose_b'))
-
-    def multiply(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.matmul(x.swapaxes(1, 2) if first else x, y.swapaxes(1, 2) if second else y)
-
-    return multiply
-
-
-def _sequence_mask(attrs: Attrs) -> Function:
-    axis, value = attrs.get('axis', 0), float(attrs.get('value', 0))
-
-    def mask(x: np.ndarray, lengths: Optional[np.ndarray] = None) -> np.ndarray:
-        if lengths is None:
-            return x.copy()
-        ranks = np.arange(x.shape[axis])
-        kept = ranks[:, None] < lengths if axis == 0 else ranks < lengths[:, None]
-        return np.where(kept.reshape(kept.shape + (1,) * (x.ndim - 2)), x, x.dtype.type(value))
-
-    return mask
 
 
 def _leaky(attrs: Attrs) -> Function:
     kind, slope = attrs.get('act_type', 'leaky'), float(attrs.get('slope', 0.25))
     if kind == 'leaky':
-        return lambda x, out=None: np.multiply(x, np.where(x > 0, 1, x.dtype.type(slope)), out=out)
+        return lambda x, out=None: np.multiply(
+            x, np.where(x > 0, x.dtype.type(1), x.dtype.type(slope)), out=out
+        )
     if kind == 'elu':
         return lambda x, out=None: copied(
             np.where(x > 0, x, x.dtype.type(slope) * np.expm1(np.minimum(x, 0))), out
         )
+    if kind == 'gelu':
+        half, root = np.float32(0.5), np.float32(2**0.5)
+        return lambda x, out=None: np.multiply(x, half * (1 + erf(x / root)), out=out)
     raise NotImplementedError(f'LeakyReLU of the kind {kind}')
 
 
@@ -256,20 +139,39 @@ def _dropout(attrs: Attrs) -> Function:
     return copied
 
 
-def _transpose(attrs: Attrs) -> Function:
-    axes = attrs.get('axes') or None
-    return lambda x: x.transpose(axes)
-
-
 def _clip(attrs: Attrs) -> Function:
     low, high = float(attrs['a_min']), float(attrs['a_max'])
     return lambda x, out=None: np.clip(x, x.dtype.type(low), x.dtype.type(high), out=out)
 
 
-def _take(attrs: Attrs) -> Function:
-    if attrs.get('axis', 0) != 0:
-        raise NotImplementedError('take along another axis than the first')
-    return look_up
+def erf(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    """Return the error function, up to 2e-7 (Abramowitz and Stegun, 7.1.26)."""
+    size = np.abs(x).astype(np.float64)
+    t = 1 / (1 + 0.3275911 * size)
+    terms = 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429
+    total = sum([factor * t ** (power + 1) for power, factor in enumerate(terms)])
+    return copied(np.copysign(1 - total * np.exp(-size * size), x).astype(x.dtype), out)
+
+
+def _modulo(x: Any, y: Any, out: Optional[np.ndarray] = None) -> Any:
+    """Return the rest with the sign of `y`; 0 where that is 0."""
+    with np.errstate(invalid='ignore', divide='ignore'):
+        found = np.mod(x, y)
+    return copied(np.where(np.equal(y, 0), found.dtype.type(0), found), out)
+
+
+def _smooth_l1(attrs: Attrs) -> Function:
+    square = float(attrs.get('scalar', 1)) ** 2
+
+    def smooth(x: np.ndarray) -> np.ndarray:
+        size, one = np.abs(x), x.dtype.type
+        return np.where(size < 1 / square, one(square / 2) * x * x, size - one(0.5 / square))
+
+    return smooth
+
+
+def _cast(attrs: Attrs) -> Function:
+    return lambda x: x.astype(attrs['dtype'])
 
 
 def _sum_of_all(*arrays: np.ndarray) -> np.ndarray:
@@ -280,16 +182,22 @@ def _sum_of_all(*arrays: np.ndarray) -> np.ndarray:
 
 
 _UNARY: dict[str, Function] = {
-    'abs': np.abs,
-    'negative': np.negative,
-    'exp': np.exp,
-    'log': np.log,
-    'sqrt': np.sqrt,
-    'square': np.square,
-    'reciprocal': np.reciprocal,
-    '_copy': copied,
-    'identity': copied,
-    'BlockGrad': copied,
+    **{name: getattr(np, name) for name in
+       'abs negative exp log sqrt square reciprocal sin cos tan arcsin arccos arctan sinh cosh '
+       'arcsinh arccosh arctanh floor ceil trunc rint sign log1p expm1 log2 log10 cbrt degrees '
+       'radians'.split()},
+    **dict.fromkeys(['_copy', 'identity', 'BlockGrad', 'make_loss'], copied),
+    'erf': erf,
+}  # fmt: skip
+_PLAIN: dict[str, Function] = {
+    'round': lambda x: np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x),
+    'fix': np.trunc,
+    'rsqrt': lambda x: 1 / np.sqrt(x),
+    'rcbrt': lambda x: 1 / np.cbrt(x),
+    'logical_not': lambda x: (x == 0).astype(x.dtype),
+    'hard_sigmoid': lambda x: np.clip(x * x.dtype.type(0.2) + x.dtype.type(0.5), 0, 1),
+    'zeros_like': np.zeros_like,
+    'ones_like': np.ones_like,
 }
 BINARY: dict[str, Function] = {
     'add': np.add,
@@ -297,6 +205,12 @@ BINARY: dict[str, Function] = {
     'mul': np.multiply,
     'div': np.divide,
 }
+
+
+def _logical(function: Function) -> Function:
+    return lambda x, y: function(x != 0, y != 0)
+
+
 _COMPARED: dict[str, Function] = {
     'equal': np.equal,
     'not_equal': np.not_equal,
@@ -304,67 +218,71 @@ _COMPARED: dict[str, Function] = {
     'greater_equal': np.greater_equal,
     'lesser': np.less,
     'lesser_equal': np.less_equal,
+    'logical_and': _logical(np.logical_and),
+    'logical_or': _logical(np.logical_or),
+    'logical_xor': _logical(np.logical_xor),
 }
+_MORE: dict[str, Function] = {
+    'maximum': np.maximum, 'minimum': np.minimum, 'power': np.power, 'mod': _modulo,
+    'hypot': np.hypot,
+}  # fmt: skip
+_WHOLE: dict[str, Callable[[Attrs], Function]] = {  # may mix rows; results are new arrays
+    'FullyConnected': layers.fully_connected, 'Convolution': layers.convolution,
+    'Pooling': layers.pooling, 'BatchNorm': layers.batch_norm, 'LayerNorm': layers.layer_norm,
+    'L2Normalization': layers.l2_normalization, 'softmax': layers.softmax(False),
+    'log_softmax': layers.softmax(True), 'softmin': layers.softmin, 'smooth_l1': _smooth_l1,
+    'RNN': layers.recurrent(lambda x: ACTIVATIONS['sigmoid'](x)), 'dot': shapes.dot,
+    'batch_dot': shapes.batch_dot, 'take': shapes.take, 'pick': shapes.pick,
+    'one_hot': shapes.one_hot, 'where': shapes.where, 'norm': shapes.norm, 'sort': shapes.sort,
+    'argsort': shapes.argsort, 'topk': shapes.topk, 'argmax': shapes.position(np.argmax),
+    'argmin': shapes.position(np.argmin), 'tile': shapes.tile, 'repeat': shapes.repeat,
+    'SequenceMask': shapes.sequence_mask, 'Cast': _cast,
+    'argmax_channel': lambda attrs: lambda x: x.argmax(1).astype(x.dtype),
+    'Concat': lambda attrs: lambda *arrays: np.concatenate(arrays, axis=attrs.get('dim', 1)),
+    'stack': lambda attrs: lambda *arrays: np.stack(arrays, axis=attrs.get('axis', 0)),
+    '_zeros': lambda attrs: lambda: np.zeros(attrs['shape'], attrs.get('dtype', 'float32')),
+    '_ones': lambda attrs: lambda: np.ones(attrs['shape'], attrs.get('dtype', 'float32')),
+    'add_n': lambda attrs: _sum_of_all,
+}  # fmt: skip
+_VIEWS: dict[str, Callable[[Attrs], Function]] = {
+    'expand_dims': lambda attrs: lambda x: np.expand_dims(x, attrs['axis']),
+    'Flatten': lambda attrs: lambda x: x.reshape(len(x), -1),
+    'SwapAxis': lambda attrs: lambda x: x.swapaxes(attrs.get('dim1', 0), attrs.get('dim2', 0)),
+    'Reshape': shapes.reshape, 'reshape_like': shapes.reshape_like, 'squeeze': shapes.squeeze,
+    'slice_axis': shapes.slice_axis, 'slice': shapes.slice_axes, 'slice_like': shapes.slice_like,
+    'SliceChannel': shapes.split, 'transpose': shapes.transpose, 'reverse': shapes.flip,
+    'broadcast_axis': shapes.broadcast_axis, 'broadcast_to': shapes.broadcast_to,
+    'broadcast_like': shapes.broadcast_like, 'item': shapes.item,
+}  # fmt: skip
+_TURNED = {'_rminus_scalar': 'sub', '_rdiv_scalar': 'div', '_rpower_scalar': 'power',
+           '_rmod_scalar': 'mod'}  # fmt: skip
+_SCALARS = {**BINARY, **_MORE, **{f'{name}': _comparison(each) for name, each in _COMPARED.items()}}
+_SCALARS.update(plus=np.add, minus=np.subtract)
 
 OPERATORS: dict[str, Operator] = {
     **{name: _activation(name) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
     **{name: _unary(function) for name, function in _UNARY.items()},
+    **{name: Operator(lambda attrs, f=each: f) for name, each in _PLAIN.items()},  # type: ignore
     **{f'elemwise_{name}': _binary(function) for name, function in BINARY.items()},
-    **{f'broadcast_{name}': _broadcast(function) for name, function in BINARY.items()},
+    **{f'broadcast_{name}': _broadcast(each) for name, each in {**BINARY, **_MORE}.items()},
     **{f'broadcast_{name}': _broadcast(_comparison(each)) for name, each in _COMPARED.items()},
-    **{f'_{name}_scalar': _number(_comparison(each)) for name, each in _COMPARED.items()},
-    'broadcast_maximum': _broadcast(np.maximum),
-    'broadcast_minimum': _broadcast(np.minimum),
-    '_maximum': _binary(np.maximum),
-    '_minimum': _binary(np.minimum),
-    '_plus_scalar': _number(np.add),
-    '_minus_scalar': _number(np.subtract),
-    '_rminus_scalar': _number(np.subtract, turned=True),
-    '_mul_scalar': _number(np.multiply),
-    '_div_scalar': _number(np.divide),
-    '_rdiv_scalar': _number(np.divide, turned=True),
-    '_power_scalar': _number(np.power),
-    'broadcast_power': _broadcast(np.power),
-    '_maximum_scalar': _number(np.maximum),
-    '_minimum_scalar': _number(np.minimum),
-    'add_n': Operator(lambda attrs: _sum_of_all),
+    **{f'_{name}': _broadcast(_comparison(each)) for name, each in _COMPARED.items()},
+    **{f'_{name}': _binary(each) for name, each in _MORE.items()},
+    **{f'_{name}_scalar': _number(each) for name, each in _SCALARS.items()},
+    **{name: _number(_SCALARS[each], turned=True) for name, each in _TURNED.items()},
+    **{name: Operator(make) for name, make in _WHOLE.items()},
+    **{name: Operator(make, view=True) for name, make in _VIEWS.items()},
+    **{name: _reduction(getattr(np, name)) for name in 'sum mean max min prod nansum'.split()},
     'Activation': Operator(
         lambda attrs: ACTIVATIONS[attrs['act_type']], elementwise=True, by_value=True
     ),
     'LeakyReLU': Operator(_leaky, elementwise=True, by_value=True),
     'Dropout': Operator(_dropout, elementwise=True, by_value=True),
     'clip': Operator(_clip, elementwise=True, by_value=True),
-    'batch_dot': Operator(_batch_dot),
-    'LayerNorm': Operator(_layer_norm),
     'Embedding': Operator(
         lambda attrs: lambda ids, table, out=None: look_up(table, ids, out), by_value=True
     ),
-    'take': Operator(_take),
-    'Concat': Operator(
-        lambda attrs: lambda *arrays: np.concatenate(arrays, axis=attrs.get('dim', 1))
+    '_rnn_param_concat': Operator(
+        lambda attrs: lambda *arrays: np.concatenate(arrays, axis=attrs.get('dim', 0))
     ),
-    'stack': Operator(lambda attrs: lambda *arrays: np.stack(arrays, axis=attrs.get('axis', 0))),
-    'where': Operator(lambda attrs: lambda c, x, y: np.where(c != 0, x, y)),
-    'SequenceMask': Operator(_sequence_mask),
-    'softmax': _softmax(False),
-    'log_softmax': _softmax(True),
-    'sum': _reduction(np.sum),
-    'mean': _reduction(np.mean),
-    'max': _reduction(np.max),
-    'min': _reduction(np.min),
-    'argmax': _position(np.argmax),
-    'argmin': _position(np.argmin),
-    'expand_dims': Operator(lambda attrs: lambda x: np.expand_dims(x, attrs['axis']), view=True),
-    'squeeze': Operator(_squeeze, view=True),
-    'Reshape': Operator(_reshape, view=True),
-    'Flatten': Operator(lambda attrs: lambda x: x.reshape(len(x), -1), view=True),
-    'slice_axis': Operator(_slice_axis, view=True),
-    'slice': Operator(_slice, view=True),
-    'SliceChannel': Operator(_split, view=True),
-    'transpose': Operator(_transpose, view=True),
-    'SwapAxis': Operator(
-        lambda attrs: lambda x: x.swapaxes(attrs.get('dim1', 0), attrs.get('dim2', 0)), view=True
-    ),
-    'zeros_like': Operator(lambda attrs: np.zeros_like),
-    'ones_like': Operator(lambda attrs: np.ones_like),
 }
