@@ -142,6 +142,15 @@ class Value:
     def __pow__(self, other: Any) -> Any:
         return self.log.with_number('power', 'power', self, other)
 
+    def __rpow__(self, other: Any) -> Any:
+        return self.log.with_number('power', 'rpower', self, other)
+
+    def __mod__(self, other: Any) -> Any:
+        return self.log.with_number('mod', 'mod', self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self.log.with_number('mod', 'rmod', self, other)
+
     def __neg__(self) -> Any:
         return self.log.operate('negative', self)
 
@@ -176,6 +185,18 @@ class Value:
 
     def __len__(self) -> int:
         return self.store.rows
+
+    @property
+    def context(self) -> None:
+        """None, as there are no devices."""
+        return None
+
+    ctx = context
+
+    @property
+    def T(self) -> Any:
+        """The value with its axes turned round."""
+        return METHODS['transpose'](self)
 
     @property
     def ndim(self) -> int:
@@ -226,6 +247,14 @@ class Ragged:
         rows = 1 if self.store is None else self.store.rows
         length = float(len(self.numbers))
         return length if rows == 1 else np.full(rows, length, np.float32)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith('_'):
+            raise AttributeError(name)
+        return getattr(self.log.stacked(self), name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return METHODS['__getitem__'](self.log.stacked(self), key)
 
 
 def new_ragged(log, store, numbers):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from gluon_edbatch_core.schedule import FSMScheduler
 from gluon_edbatch_core.schedule.policy import policy_of
 from gluon_edbatch_core.short_repr import brief
 
-from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Value, new_ragged, new_value
-from .forms import Argument, CellType, Output
+from . import nd
+from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Unknown, Value, new_ragged, new_value
+from .forms import AnyCall, Argument, CellType, Output
 from .recording import Recording
 
 KIND = 'cells'
@@ -25,19 +26,22 @@ WHILE_READ = (  # what a manifest that does not make sense comes to
 
 
 class BundledCell(Cell):
-    """A cell that knows its types, each with the template of its arguments."""
+    """A cell that knows its types, and its programs for arguments of any shapes, each with the
+    template of its arguments."""
 
     def __init__(self, name: str, children: int):
         super().__init__(name, children)
         self.types: list[tuple[Any, CellType]] = []
-        self.states: list[list[int]] = []  # shapes, without the batch
+        self.programs: list[tuple[Any, AnyCall]] = []
+        self.states: list[list[int]] = []  # shapes, with -1 for the batch
 
     def __repr__(self) -> str:
         return f'<Cell {self.name}: {", ".join(str(kind) for _, kind in self.types)}>'
 
     def begin_state(self, batch_size: int = 0, **options: Any) -> list[np.ndarray]:
         """Return states of zeros, if the cell is a recurrent one; options have no effect."""
-        return [np.zeros((batch_size, *shape), np.float32) for shape in self.states]
+        sizes = [[batch_size if size < 0 else size for size in shape] for shape in self.states]
+        return [nd.zeros(shape) for shape in sizes]
 
     def run_eagerly(self, args):
         """Run a call outside scopes eagerly; return arrays."""
@@ -49,6 +53,8 @@ class BundledCell(Cell):
             CURRENT.reset(token)
         leaves: list[Value] = []
         template = flatten(results, Value, leaves)
+        if len(log.node_forms) > 1:  # ragged values were put together first
+            return unflatten(template, iter([leaf.asnumpy() for leaf in leaves]))
         outs = log.run_alone()  # whose results are numbered as they are
         return unflatten(template, iter([outs[each.number] for each in leaves]))
 
@@ -61,27 +67,50 @@ class BundledCell(Cell):
                 stores = {value.store for value in part}
                 if len(stores) > 1:
                     raise RecordError(f'{self.name} got children of different shapes: {stores}')
+        if self._fitting(args) is None and self._program(args) is not None:
+            args = tuple([log.stacked(arg) if isinstance(arg, Ragged) else arg for arg in args])
         return self.record(log, args)
 
     def resolve(self, log, args) -> Form:
         """Return the form of a new kind of call; raise if the bundle has none."""
+        form, program = self._fitting(args), self._program(args)
+        if form is not None:
+            return form
+        if program is not None:
+            leaves: list[Any] = []
+            for arg in args:
+                _template(arg, leaves)
+            if any([kind == 'ragged' for kind, _ in leaves]):
+                raise Unknown  # they are put together first
+            return program.form([store for _, store in leaves])
+        shown = ', '.join(str(arg) if isinstance(arg, Value) else brief(arg) for arg in args)
+        kinds = '; '.join([str(kind) for _, kind in self.types] or ['other arguments'])
+        raise RecordError(
+            f'{self.name} was not exported for calls with ({shown}), but for {kinds}: let the '
+            'scope that is exported have such a call'
+        )
+
+    def _fitting(self, args: Any) -> Optional[Form]:
+        """Return the form of a call of a type that the bundle has; None if it has none."""
         leaves: list[Any] = []
         template = [_template(arg, leaves) for arg in args]
         for known, kind in self.types:
             is_like = known == template and len(leaves) == len(kind.arguments)
             if is_like and all(map(_fits, leaves, kind.arguments)):
                 rows = {leaf.rows for _, leaf in leaves if leaf is not None}
+                if self.programs and (len(rows) > 1 or (kind.is_ragged and rows - {1})):
+                    return None
                 if len(rows) > 1:
                     raise RecordError(f'{self.name} got arguments of different rows: {rows}')
                 if kind.is_ragged and rows - {1}:
                     raise RecordError(f'{self.name} got ragged values of several rows')
                 return kind.form(rows.pop() if rows else 1)
-        shown = ', '.join(str(arg) if isinstance(arg, Value) else brief(arg) for arg in args)
-        kinds = '; '.join(str(kind) for _, kind in self.types)
-        raise RecordError(
-            f'{self.name} was not exported for calls with ({shown}), but for {kinds}: let the '
-            'scope that is exported have such a call'
-        )
+        return None
+
+    def _program(self, args: Any) -> Optional[AnyCall]:
+        """Return the program of calls with arguments of such a structure; None if there is none."""
+        template = [_template(arg, []) for arg in args]
+        return next((each for known, each in self.programs if known == template), None)
 
 
 class FlatteningCell(BundledCell):
@@ -201,11 +230,17 @@ def loaded_cells(bundle: Bundle) -> tuple[Cells, dict[str, BundledCell]]:
         for name, entry in items_of(content, 'cells', dict).items()
     }
     for name, entry in content['cells'].items():
-        cells[name].states = [list(shape_of(each)) for each in entry.get('states', ())]
+        for shape in entry.get('states', ()):
+            shape_of([abs(size) for size in shape])
+            cells[name].states.append(list(shape))
     for entry in items_of(content, 'types', list):
         kind = _type(entry, weights, scheduler)
         for name in entry['cells']:
             cells[name].types.append((entry['template'], kind))
+    for entry in items_of(content, 'programs', list):
+        call = _any_call(entry, weights, scheduler)
+        for name in entry['cells']:
+            cells[name].programs.append((entry['template'], call))
     for name, cell in cells.items():
         _place(loaded, name, cell)
     return loaded, cells
@@ -222,6 +257,13 @@ def _type(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMSchedu
     nested = _nested(entry['results'])
     fills = items_of(entry, 'fills', bool)
     return CellType(entry['name'], arguments, outputs, nested, program, fills, scheduler)
+
+
+def _any_call(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMScheduler) -> AnyCall:
+    named = {name: weights[place] for name, place in entry['weights'].items()}
+    program = CellProgram(entry['nodes'], entry['heads'], named)
+    by_row = items_of(entry, 'by_row', bool)
+    return AnyCall(entry['name'], program, _nested(entry['results']), by_row, scheduler)
 
 
 def _arena(entry: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype]:

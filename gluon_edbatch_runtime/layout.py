@@ -38,6 +38,17 @@ class Group(NamedTuple):
     known: dict[int, Any]
 
 
+def by_type(
+    order: np.ndarray, bounds: np.ndarray, kinds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of calls and the bounds of batches, each split by the types of its calls."""
+    batches = np.arange(len(bounds) - 1).repeat(np.diff(bounds))
+    keys = batches * (int(kinds.max()) + 1) + kinds[order]
+    places = np.argsort(keys, kind='stable')
+    ends = np.flatnonzero(np.diff(keys[places])) + 1
+    return order[places], np.concatenate([[0], ends, [len(order)]])
+
+
 def by_length(
     calls: Calls, order: np.ndarray, bounds: np.ndarray, kinds: np.ndarray, types: Sequence[Any]
 ) -> np.ndarray:
@@ -111,7 +122,8 @@ class Layout:
     def plain_values(self, place: int, position: int) -> Optional[np.ndarray]:
         """Return what a type's calls read as an argument, batch by batch, if each reads one row."""
         arguments, nodes = self._types[place].arguments, self._nodes[place]
-        if arguments[position].kind != 'rows' or (self._rows[place] != 1).any():
+        given = arguments[position]
+        if given.kind != 'rows' or given.factor != 1 or (self._rows[place] != 1).any():
             return None
         before = sum(argument.kind == 'rows' for argument in arguments[:position])
         return self._calls.args[self._calls.offsets[nodes] + before]
@@ -142,7 +154,8 @@ class Layout:
             if argument.kind == 'rows':
                 values = calls.args[begins + skipped]
                 skipped += 1
-                reads.append(_of_rows(arena, row_of[values], self._rows[place], cuts))
+                counts = self._rows[place] * argument.factor
+                reads.append(_of_rows(arena, row_of[values], counts, cuts))
                 continue
             lengths = calls.lengths[calls.length_offsets[nodes] + number]
             number += 1

@@ -1,131 +1,170 @@
 """Operators on values outside cells, under MXNet's names, and makers of arrays.
 
-A scope records them as calls of types that all bundles share. Elsewhere they are computed eagerly.
-They treat each row alone: what mixes rows raises an error. Values have most of them as methods, and
-Python's operators for numbers and values. Makers of arrays take MXNet's arguments, of which a
-context has no effect.
+A scope records operators of values as calls of types that all bundles share. Operators of arrays
+alone run where they stand. Values have most of them as methods, and Python's operators for numbers
+and values. Makers of arrays take MXNet's arguments, of which a context has no effect.
 """
 
 from collections.abc import Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import numpy as np
 
+from gluon_edbatch_core.bundle.numpy_operators import OPERATORS
+from gluon_edbatch_core.bundle.value_operators import VALUE_OPERATORS, WITH_NUMBERS
 from gluon_edbatch_core.errors import RecordError
 
-from .calls import METHODS
+from .arrays import Array
+from .calls import METHODS, Value
 from .recording import Recording
 
-# Operator in `bundle.numpy_operators`, how many values it takes (0: any number), its attributes in
-# the order in which MXNet takes them.
-_OPERATORS: dict[str, tuple[str, int, str]] = {
-    **{name: (name, 1, '') for name in
-       'abs exp log negative reciprocal relu sigmoid softsign sqrt square tanh'.split()},
-    **{name: (name, 1, 'axis keepdims exclude') for name in 'max mean min sum'.split()},
-    **{name: (name, 1, 'axis keepdims') for name in ('argmax', 'argmin')},
-    **{name: (name, 2, '') for name in
-       'broadcast_add broadcast_sub broadcast_mul broadcast_div broadcast_maximum '
-       'broadcast_minimum'.split()},
-    'add_n': ('add_n', 0, ''),
-    'batch_dot': ('batch_dot', 2, 'transpose_a transpose_b'),
-    'clip': ('clip', 1, 'a_min a_max'),
-    'concat': ('Concat', 0, 'dim'),
-    'expand_dims': ('expand_dims', 1, 'axis'),
-    'flatten': ('Flatten', 1, ''),
-    'log_softmax': ('log_softmax', 1, 'axis'),
-    'slice_axis': ('slice_axis', 1, 'axis begin end'),
-    'softmax': ('softmax', 1, 'axis'),
-    'squeeze': ('squeeze', 1, 'axis'),
-    'stack': ('stack', 0, 'axis'),
-    'where': ('where', 3, ''),
-}  # fmt: skip
+NDArray = Value, Array  # for isinstance
+# Python's `slice`, as an operator has its name; and operators that only reshape values.
+_Slice, _RESHAPING = slice, ('Reshape', 'Flatten', 'expand_dims', 'squeeze')
+
+
+def _reshaped(value: Any, op: str, attrs: dict[str, Any]) -> Any:
+    """Return a value in another shape. Whole rows are recorded as such, as these can be batched."""
+    try:
+        made = OPERATORS[op].make(attrs)(np.empty(value.shape, bool)).shape or (1,)
+    except (ValueError, TypeError, IndexError, KeyError) as error:
+        raise RecordError(f'{op} of {value.shape} cannot be computed: {error}') from None
+    first = made[0] if made[0] % value.shape[0] else -1
+    return Recording.operate('Reshape', value, shape=(first, *made[1:]))
 
 
 def _function(name: str, op: str, count: int, names: Sequence[str]) -> Callable[..., Any]:
     def call(*args: Any, **attrs: Any) -> Any:
         values = args[: count or len(args)]
-        attrs.update(zip(names, args[len(values) :]))
-        unknown = set(attrs) - set(names)
-        if unknown or len(values) < count or len(args) > len(values) + len(names):
-            raise RecordError(f'nd.{name} takes {count or "any number of"} values and {names}')
+        if len(values) < count:  # some arrays are given by name
+            values += tuple([attrs.pop(each) for each in list(attrs)
+                             if each not in names][: count - len(values)])  # fmt: skip
+        attrs.update(zip(names, args[count or len(args) :]))
         given = {key: value for key, value in attrs.items() if value is not None}
+        if set(given) - set(names) or len(values) < count or len(args) > len(values) + len(names):
+            raise RecordError(f'nd.{name} takes {count or "any number of"} values and {names}')
+        if op in _RESHAPING and isinstance(values[0], Value):
+            return _reshaped(values[0], op, given)
         return Recording.operate(op, *values, **given)
 
     call.__name__ = name
     return call
 
 
-for _name, (_op, _count, _names) in _OPERATORS.items():
-    globals()[_name] = METHODS[_name] = _function(_name, _op, _count, _names.split())
+for _name, (_op, _count, _names) in VALUE_OPERATORS.items():
+    globals()[_name] = METHODS[_name] = _function(_name, _op, _count, _names)
 
 
-def reshape(data: Any, shape: Any) -> Any:
-    """Return a value in another shape, with whole rows of it."""
-    sizes = [shape] if isinstance(shape, int) else list(shape)
-    if any([size < -1 for size in sizes]):
-        raise RecordError(f'reshape to {shape} is not there outside of cells')
-    known = [data.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
-    try:
-        made = np.empty(data.shape, bool).reshape(known).shape
-    except ValueError as error:
-        raise RecordError(f'reshape to {shape} cannot be computed: {error}') from None
-    return Recording.operate('Reshape', data, shape=(-1, *made[1:]))
+def _of_two(name: str, op: str, of_number: str, turned: str) -> Callable[..., Any]:
+    def call(lhs: Any, rhs: Any) -> Any:
+        if isinstance(lhs, (int, float, np.number)):
+            return Recording.with_number(op, turned, rhs, lhs)
+        return Recording.with_number(op, of_number, lhs, rhs)
+
+    call.__name__ = name
+    return call
 
 
-def _reshaped(value: Any, *shape: Any, **attrs: Any) -> Any:
-    given = attrs.get('shape', shape)
-    return reshape(value, given[0] if len(given) == 1 else given)
+for _name, _three in WITH_NUMBERS.items():
+    globals()[_name] = _of_two(_name, *_three)
 
 
-METHODS['reshape'] = _reshaped
+def _of_axes(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method that takes sizes or axes one by one, or together."""
+
+    def call(value: Any, *sizes: Any, **attrs: Any) -> Any:
+        if sizes:
+            attrs[name] = sizes[0] if len(sizes) == 1 else sizes
+        return method(value, **attrs)
+
+    return call
+
+
+METHODS['reshape'] = _of_axes(METHODS['reshape'], 'shape')
+METHODS['transpose'] = _of_axes(METHODS['transpose'], 'axes')
+METHODS['copy'] = METHODS['__copy__'] = lambda value: Recording.operate('_copy', value)
+METHODS['detach'] = METHODS['as_in_context'] = lambda value, *ctx: value
 
 
 def part_of(value: Any, key: Any) -> Any:
-    """Return a part of each row, as ``value[:, 3]``; or of the only row, as ``value[0, 3]``."""
-    keys = key if isinstance(key, tuple) else (key,)
-    of_only_row = value.shape[0] == 1 and isinstance(keys[0], (int, np.integer)) and (
-        keys[0] in (0, -1))  # fmt: skip
-    if keys[0] != slice(None) and not of_only_row:
-        raise RecordError(f'a value without MXNet has no rows to choose, as by [{key}]: {_ADVICE}')
-    axis = 1
-    for each in keys[1:]:
-        if isinstance(each, (int, np.integer)):
-            end: Optional[int] = int(each) + 1 or None
-            value = Recording.operate('slice_axis', value, axis=axis, begin=int(each), end=end)
-            if value.ndim > 2 or not of_only_row:
-                value = Recording.operate('squeeze', value, axis=axis)
-            else:
-                return reshape(value, (-1,))
-        elif isinstance(each, slice) and each.step is None:
-            if each != slice(None):
-                begin, end = each.start or 0, each.stop
-                value = Recording.operate('slice_axis', value, axis=axis, begin=begin, end=end)
-            axis += 1
-        else:
-            raise RecordError(f'a value without MXNet has no part [{key}]: {_ADVICE}')
-    return reshape(value, (-1, *value.shape[2:])) if of_only_row else value
+    """Return a part of a value, as ``value[:, 3]`` or ``value[places]``."""
+    if isinstance(key, (Value, np.ndarray, list)):
+        return Recording.operate('take', value, np.asarray(key) if isinstance(key, list) else key,
+                                 axis=0, mode='raise')  # fmt: skip
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if Ellipsis in keys:
+        place = keys.index(Ellipsis)
+        missing = value.ndim + 1 - len(keys) + keys.count(None)
+        keys[place : place + 1] = [_Slice(None)] * missing
+    if not all([each is None or isinstance(each, (int, _Slice, np.integer)) for each in keys]):
+        raise RecordError(f'a value without MXNet has no part [{key}]')
+    if isinstance(keys[0], (int, np.integer)):
+        if not -value.shape[0] <= keys[0] < value.shape[0]:
+            raise IndexError(f'a value of {value.shape[0]} rows has no row {keys[0]}')
+        if value.shape[0] == 1:  # the only row: what is left of it becomes rows
+            rest = part_of(value, (_Slice(None), *keys[1:])) if keys[1:] else value
+            return _reshaped(rest, 'Reshape', {'shape': rest.shape[1:] or (1,)})
+    found = tuple([
+        (each.start, each.stop, each.step) if isinstance(each, _Slice) else
+        each if each is None else int(each) for each in keys
+    ])  # fmt: skip
+    whole = (None, None, None)
+    if all([each == whole for each in found]):
+        return value
+    return Recording.operate('item', value, key=found)
 
 
-_ADVICE = 'read it by asnumpy() first, or put the code into a cell'
-METHODS['copy'] = METHODS['__copy__'] = lambda value: Recording.operate('_copy', value)
 METHODS['__getitem__'] = part_of
 
 
-def array(source: Any, ctx: Any = None, dtype: Any = None) -> np.ndarray:
+def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Array:
     """Return an array with these contents, float32 if `dtype` does not say otherwise."""
-    return np.array(source, dtype or getattr(source, 'dtype', np.float32))
+    source = source_array.asnumpy() if isinstance(source_array, Value) else source_array
+    own = source.dtype if isinstance(source_array, (Value, Array)) else np.float32
+    return np.array(source, dtype or own).view(Array)
 
 
-def zeros(shape: Any, ctx: Any = None, dtype: Any = None) -> np.ndarray:
+def zeros(shape: Any, ctx: Any = None, dtype: Any = None) -> Array:
     """Return an array of zeros."""
-    return np.zeros(shape, dtype or np.float32)
+    return np.zeros(shape, dtype or np.float32).view(Array)
 
 
-def ones(shape: Any, ctx: Any = None, dtype: Any = None) -> np.ndarray:
+def ones(shape: Any, ctx: Any = None, dtype: Any = None) -> Array:
     """Return an array of ones."""
-    return np.ones(shape, dtype or np.float32)
+    return np.ones(shape, dtype or np.float32).view(Array)
 
 
-def full(shape: Any, val: float, ctx: Any = None, dtype: Any = None) -> np.ndarray:
+def full(shape: Any, val: float, ctx: Any = None, dtype: Any = None) -> Array:
     """Return an array with one number in all places."""
-    return np.full(shape, val, dtype or np.float32)
+    return np.full(shape, val, dtype or np.float32).view(Array)
+
+
+def arange(
+    start: float, stop: Any = None, step: float = 1, repeat: int = 1, infer_range: Any = None,
+    ctx: Any = None, dtype: Any = None,
+) -> Array:  # fmt: skip
+    """Return numbers in equal steps."""
+    begin, end = (0, start) if stop is None else (start, stop)
+    return np.repeat(np.arange(begin, end, step, dtype or np.float32), repeat).view(Array)
+
+
+_PYTHONS = {
+    'add': ('add', 'plus'), 'radd': ('add', 'plus'), 'sub': ('sub', 'minus'),
+    'rsub': ('sub', 'rminus'), 'mul': ('mul', 'mul'), 'rmul': ('mul', 'mul'),
+    'truediv': ('div', 'div'), 'rtruediv': ('div', 'rdiv'), 'pow': ('power', 'power'),
+    'rpow': ('power', 'rpower'), 'mod': ('mod', 'mod'), 'rmod': ('mod', 'rmod'),
+    'eq': ('equal', 'equal'), 'ne': ('not_equal', 'not_equal'), 'lt': ('lesser', 'lesser'),
+    'le': ('lesser_equal', 'lesser_equal'), 'gt': ('greater', 'greater'),
+    'ge': ('greater_equal', 'greater_equal'),
+}  # fmt: skip
+
+
+def _operator(op: str, of_number: str) -> Callable[[Any, Any], Any]:
+    return lambda self, other: Recording.with_number(op, of_number, self, other)
+
+
+for _name, (_op, _number) in _PYTHONS.items():
+    setattr(Array, f'__{_name}__', _operator(_op, _number))
+for _name, _method in METHODS.items():
+    if not _name.startswith('__'):
+        setattr(Array, _name, _method)

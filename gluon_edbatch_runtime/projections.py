@@ -119,7 +119,7 @@ def project(
     if not tables.any():
         return
     for place, group in enumerate(groups):
-        for position in group.type.program.projections:
+        for position in () if group.type.whole else group.type.program.projections:
             values = layout.plain_values(place, position)
             found = None if values is None else _looked_up(values, tables, calls, kinds)
             if found is None:

@@ -1,11 +1,13 @@
 """Record one scope's calls, and evaluate them, from columns of numbers to arrays."""
 
+import itertools
 import threading
 from collections.abc import Sequence
 from typing import Any, Optional
 
 import numpy as np
 
+from gluon_edbatch_core.bundle.numpy_operators import OPERATORS
 from gluon_edbatch_core.bundle.numpy_steps import Segments
 from gluon_edbatch_core.errors import BatchError, RecordError, StaleValueError
 from gluon_edbatch_core.graph.collect import (
@@ -21,9 +23,20 @@ from gluon_edbatch_core.graph.graph import Graph, expand
 from gluon_edbatch_core.recorded_columns import Locations
 from gluon_edbatch_core.schedule import FSMScheduler, Schedule, Scheduler
 
-from .calls import CURRENT, NUMBER, CallLog, Form, Value, new_value, recorded, store_of
-from .forms import FORMS, OUTPUT_ROWS, SUMMARIES, CellType, number_form, operator_form, zeros_of
-from .layout import Group, Layout, Read, by_length
+from .arrays import Array
+from .calls import CURRENT, NUMBER, CallLog, Form, Ragged, Value, new_value, recorded, store_of
+from .forms import (
+    FORMS,
+    OUTPUT_ROWS,
+    SUMMARIES,
+    TYPES,
+    CellType,
+    concat_form,
+    number_form,
+    operator_form,
+    zeros_of,
+)
+from .layout import Group, Layout, Read, by_length, by_type
 from .projections import project, run_distinct
 
 
@@ -92,39 +105,64 @@ class Recording(CallLog):
         """Return an argument as a value of this recording: arrays and others are copied."""
         if isinstance(given, Value):
             return given if given.log is self else self.array(given.asnumpy())
+        if isinstance(given, Ragged):
+            return self.stacked(given)
         array = np.asarray(given)
         if not array.ndim:
             raise RecordError(f'an operator of values takes no numbers, as {given!r}')
         return self.array(array)
 
+    def stacked(self, ragged: Ragged) -> Value:
+        """Return ragged values as one value with their number as axis 1. Where there are none, it
+        is one of zeros, as arrays cannot be empty."""
+        store, numbers = ragged.store, ragged.numbers
+        if store is None:
+            raise RecordError('ragged() of no values needs their shape')
+        if ragged.log is not self:
+            return self.array(ragged.log.stacked(ragged).asnumpy())
+        if not numbers:
+            return self.array(np.zeros((store.rows, 1, *store.row_shape), store.dtype))
+        if store.rows > 1:
+            values = [new_value(self, store, number) for number in numbers]
+            return recorded(self, operator_form('stack', [store] * len(values), {'axis': 1}),
+                            tuple(values))  # fmt: skip
+        rows = recorded(self, concat_form(store, len(numbers)), (ragged,))
+        shape = (1, len(numbers), *store.row_shape)
+        return recorded(self, operator_form('Reshape', [rows.store], {'shape': shape}), (rows,))
+
     @staticmethod
     def operate(op: str, *values: Any, **attrs: Any) -> Any:
-        """Record an operator of `numpy_operators` that treats rows alone, on values with equally
-        many rows, or compute it outside scopes. Raise RecordError if it mixes rows, or if shapes
-        do not fit."""
+        """Record an operator of `numpy_operators` on values, or compute it: outside scopes, and of
+        arrays. Raise RecordError if shapes do not fit."""
+        if not any([isinstance(value, (Value, Ragged)) for value in values]):
+            return _of_arrays(op, values, attrs)
         scope = CURRENT.get()
         log = Recording() if scope is None else scope
         own = tuple([log.value(value) for value in values])
         result = recorded(log, operator_form(op, [value.store for value in own], attrs), own)
-        return log.run_alone()[0] if scope is None else result
+        if scope is not None:
+            return result
+        outs = log.run_alone()
+        return outs[0] if isinstance(result, Value) else outs
 
     @classmethod
-    def with_number(cls, op: str, of_number: str, value: Value, other: Any) -> Any:
+    def with_number(cls, op: str, of_number: str, value: Any, other: Any) -> Any:
         """Record an operator of two values; `of_number` is its name if one is a number."""
+        turned = of_number in _TURNED
         if isinstance(other, (int, float, np.number)):
-            scope, is_first = CURRENT.get(), of_number.startswith('r')
+            scope = CURRENT.get()
             if (
                 scope is not None
+                and isinstance(value, Value)
                 and value.log is scope
                 and value.store.rows == 1
                 and (value.store.dtype == np.float32)
             ):
-                form = number_form(f'broadcast_{op}', value.store, is_first)
+                form = number_form(f'broadcast_{op}', value.store, turned)
                 return recorded(scope, form, (value, float(other)))
             return cls.operate(f'_{of_number}_scalar', value, scalar=float(other))
-        if not isinstance(other, (Value, np.ndarray)):
+        if not isinstance(other, (Value, Ragged, np.ndarray)):
             raise RecordError(f'{op} of a value and {other!r}, which is no number and no value')
-        turned = of_number.startswith('r') and not isinstance(other, Value)  # an array is first
         return cls.operate(f'broadcast_{op}', *((other, value) if turned else (value, other)))
 
     def read(self, value: Value) -> np.ndarray:
@@ -155,7 +193,12 @@ class Recording(CallLog):
             types = [FORMS[form].type for form in forms]
             graph = to_graph(kinds, edges, types)
             schedule = (self.scheduler or _scheduler_of(types)).schedule(graph)
-            self._run(calls, table, kinds, types, schedule)
+            order, bounds = schedule.order, schedule.bounds
+            kinds, forms = kinds_of(calls.forms, np.array(TYPES[: len(table.types)]))
+            if len(forms) > len(types):  # the scheduler saw families
+                types = [FORMS[form].type for form in forms]
+                order, bounds = by_type(order, bounds, kinds)
+            self._run(calls, table, kinds, types, order, bounds)
             self._pending.ran(calls)
             self.evaluations.append((graph, schedule))
 
@@ -190,7 +233,7 @@ class Recording(CallLog):
         segments = None if ragged is None else Segments(form.rows, [1] * ragged)
         try:
             with np.errstate(over='ignore'):  # see `sigmoid`
-                form.type.program.run(inputs, outs, segments)
+                form.type.run(inputs, outs, segments)
         except Exception as error:
             raise _failed(form.type, error) from error
         return outs
@@ -201,18 +244,19 @@ class Recording(CallLog):
         table: FormTable,
         kinds: np.ndarray,
         types: list[CellType],
-        schedule: Schedule,
+        order: np.ndarray,
+        bounds: np.ndarray,
     ) -> None:
-        order = by_length(calls, schedule.order, schedule.bounds, kinds, types)
+        order = by_length(calls, order, bounds, kinds, types)
         self._place_given()
         row_of, rows = self._with_given()
-        layout = Layout(calls, table, order, schedule.bounds, kinds, types, self._arenas)
+        layout = Layout(calls, table, order, bounds, kinds, types, self._arenas)
         groups = layout.groups(row_of, rows)
         for arena in self._arenas.values():
             arena.allocate()
         self._fill_given()
         project(groups, layout, row_of, self._arenas[NUMBER.arena].memory, calls, kinds)
-        batches = [iter(range(len(schedule))) for _ in groups]
+        batches = [itertools.count() for _ in groups]
         for kind in layout.kinds:
             group = groups[kind]
             try:
@@ -241,7 +285,7 @@ class Recording(CallLog):
             for position, read in enumerate(group.reads)
         ]
         products = {position: product.of(number) for position, product in known.items()}
-        program.run(inputs, outs, segments, products)
+        group.type.run(inputs, outs, segments, products)
 
     # --- what the user gave ----------------------------------------------------------------------
 
@@ -276,6 +320,23 @@ class Recording(CallLog):
             np.concatenate([self.locations.row, first]),
             np.concatenate([self.locations.rows, rows]),
         )
+
+
+_TURNED = 'rminus', 'rdiv', 'rpower', 'rmod'
+
+
+def _of_arrays(op: str, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    """Return what an operator makes of arrays."""
+    given = [np.asarray(each) for each in arrays]
+    given = [each.astype(np.float32) if each.dtype == np.float64 else each for each in given]
+    try:
+        with np.errstate(all='ignore'):
+            found = OPERATORS[op].make(attrs)(*given)
+    except (KeyError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+        raise RecordError(f'{op} {attrs or ""} cannot be computed: {error}') from None
+    made = [np.array(each, ndmin=1).view(Array)
+            for each in (found if isinstance(found, list) else [found])]  # fmt: skip
+    return made if isinstance(found, list) else made[0]
 
 
 def _failed(kind: CellType, error: Exception) -> BatchError:

@@ -80,7 +80,7 @@ def forward(values: Any) -> Any:
             wanted.setdefault(value.log, []).append(value.number)
     for log, numbers in wanted.items():
         log.evaluate(numbers)
-    arrays = [leaf.asnumpy() if isinstance(leaf, Value) else leaf for leaf in leaves]
+    arrays = [leaf.asnumpy() if isinstance(leaf, Value) else np.asarray(leaf) for leaf in leaves]
     return unflatten(template, iter(arrays))
 
 

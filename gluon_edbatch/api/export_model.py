@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
-from gluon_edbatch_core.bundle.exported_model import VALUE_METHODS, ExportedModel, modules_of
+from gluon_edbatch_core.bundle.exported_model import ExportedModel, modules_of
 from gluon_edbatch_core.bundle.functions import METHODS, SAFE, NotData, data_of
 from gluon_edbatch_core.bundle.manifest import BundleWriter
 from gluon_edbatch_core.bundle.sample_schema import (
@@ -26,6 +26,7 @@ from gluon_edbatch_core.bundle.sample_schema import (
     json_of_result,
     merged,
 )
+from gluon_edbatch_core.bundle.value_operators import METHODS as VALUE_METHODS
 from gluon_edbatch_core.errors import BundleError
 from gluon_edbatch_core.short_repr import brief
 
@@ -33,6 +34,7 @@ from ..effects import is_users
 from ..effects.source import node_of
 from ..mx.blocks import children_of, names_of_blocks
 from ..record.sites import Site
+from ..subgraph.options import current_options
 from . import functional
 from . import nd as operators
 from .export import cells_content
@@ -101,7 +103,9 @@ def export(
     arguments = [tuple(sample) if unpack else (sample,) for sample in samples]
     if not arguments or len({len(each) for each in arguments}) != 1:
         raise BundleError('export() needs samples, which have equally many arguments')
-    with batching(scheduler) as scope:  # on copies, as the code may write to samples
+    # Sentences that are packed would be of types without the shapes that users see.
+    options = current_options().but(buckets=False)
+    with batching(scheduler, None, options) as scope:  # on copies, which the code may write to
         functional.forward([net(*each) for each in deepcopy(arguments)])
     names = names_of_blocks(net)
     with BundleWriter(folder, KIND) as bundle:
@@ -356,9 +360,12 @@ class _Code:
         if isinstance(value, type):
             self._named.add(value)
             return ['class', self._class(value, where)]
-        if isinstance(value, (np.ndarray, np.generic, NDArray, float)):
-            array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
-            return ['array', self._array(value, array)]
+        if isinstance(value, gluon.Parameter):
+            return ['parameter', self._array(value, value.data().asnumpy())]
+        if isinstance(value, NDArray):
+            return ['value', self._array(value, value.asnumpy())]
+        if isinstance(value, (np.ndarray, np.generic, float)):
+            return ['array', self._array(value, np.asarray(value))]
         if type(value) is tuple:
             return ['tuple', [self._value(each, where) for each in value]]
         if type(value) in (list, dict):

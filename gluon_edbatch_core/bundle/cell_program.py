@@ -91,7 +91,7 @@ class CellProgram:
             )
             for node in nodes
         ]
-        self._heads = [(head[0], head[1]) for head in heads]
+        self.heads = [(head[0], head[1]) for head in heads]
         self._weights: Mapping[str, np.ndarray] = weights
         self._ragged = ragged
         self._steps: list[Step] = []
@@ -103,16 +103,16 @@ class CellProgram:
         self._long: set[Entry] = set()
         self._owned: set[Entry] = set()  # may be written over by who reads them last
         self._reads = Counter(entry for node in self._nodes for entry in node.inputs)
-        self._reads.update(self._heads)
+        self._reads.update(self.heads)
         self._last = {
             entry: index for index, node in enumerate(self._nodes) for entry in node.inputs
         }
-        self._last.update(dict.fromkeys(self._heads, len(self._nodes)))
+        self._last.update(dict.fromkeys(self.heads, len(self._nodes)))
         self._done: set[int] = set()  # products that ran with an earlier one
         self._zero_tails: set[Entry] = set()  # zeros where calls have no values
         self.projections: dict[int, Projection] = {}
         self._make()
-        self._results = [self._slots[entry] for entry in self._heads]
+        self._results = [self._slots[entry] for entry in self.heads]
         self.table = self._table()
         self._weights = {}  # or weights that were joined would be kept twice
 
@@ -126,6 +126,23 @@ class CellProgram:
         """Compute a batch. Inputs are (n, ...); ragged ones (m, ...), values by rank; None where
         `known` products suffice. Inputs may be overwritten, and results go to `outs`. `segments`
         describe ragged arguments."""
+        env = self._computed(inputs, outs, segments or NONE, known)
+        for place, slot in enumerate(self._results):
+            if place not in self._written:
+                outs[place][...] = env[slot]
+
+    def results(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the results of arrays; they may be views of these."""
+        env = self._computed(inputs, [None] * len(self.heads), NONE, None)
+        return [env[slot] for slot in self._results]
+
+    def _computed(
+        self,
+        inputs: Sequence[Optional[np.ndarray]],
+        outs: Sequence[Any],
+        segments: Segments,
+        known: Optional[Mapping[int, np.ndarray]],
+    ) -> Env:
         env: Env = [None] * self._size
         if known:
             for position, product in known.items():
@@ -135,10 +152,8 @@ class CellProgram:
         for slot, position in self._inputs:
             env[slot] = inputs[position]
         for step in self._steps:
-            step(env, outs, segments or NONE)
-        for place, slot in enumerate(self._results):
-            if place not in self._written:
-                outs[place][...] = env[slot]
+            step(env, outs, segments)
+        return env
 
     # --- making the steps ------------------------------------------------------------------------
 
@@ -147,18 +162,18 @@ class CellProgram:
         for index, node in enumerate(self._nodes):
             if not node.op:
                 self._variable(index, node)
-            elif node.op == 'FullyConnected':
+            elif node.op == 'FullyConnected' and all(map(self._is_weight, node.inputs[1:])):
                 if index not in self._done:
                     self._products(index, node)
             else:
                 self._operator(index, node)
-        if not self._long.isdisjoint(self._heads):
+        if not self._long.isdisjoint(self.heads):
             raise NotInNumPy('a result along the axis of a ragged argument')
 
     def _table(self) -> Optional[np.ndarray]:
         """Return the table of a program that only looks up rows; None for other programs."""
         nodes = [node for node in self._nodes if node.op]
-        if len(nodes) != 1 or nodes[0].op != 'Embedding' or self._heads[0][1]:
+        if len(nodes) != 1 or nodes[0].op != 'Embedding' or self.heads[0][1]:
             return None
         return self._weights[self._nodes[nodes[0].inputs[1][0]].name]
 
@@ -182,8 +197,8 @@ class CellProgram:
     def _target(self, index: int) -> Optional[int]:
         """Return which of the cell's results a node computes; None if it computes none."""
         entry = (index, 0)
-        if self._heads.count(entry) == 1:
-            place = self._heads.index(entry)
+        if self.heads.count(entry) == 1:
+            place = self.heads.index(entry)
             self._written.add(place)
             return place
         return None
@@ -269,8 +284,8 @@ class CellProgram:
         except NotImplementedError as missing:
             raise NotInNumPy(str(missing)) from None
         sources = [self._slots[entry] for entry in node.inputs]
-        if node.op == 'SliceChannel' and node.attrs['num_outputs'] > 1:
-            self._parts(index, node, function, sources[0])
+        if node.op == 'SliceChannel' or node.op == 'RNN':
+            self._parts(index, node, function, sources)
             return
         entry = (index, 0)
         slot = self._slot(entry)
@@ -283,17 +298,19 @@ class CellProgram:
             self._owned.add(entry)
         self._steps.append(one_step(function, sources, slot, target, reuse))
 
-    def _parts(self, index: int, node: CellNode, function: Callable, source: int) -> None:
+    def _parts(self, index: int, node: CellNode, function: Callable, sources: list[int]) -> None:
+        """Add an operator with several results."""
+        count = 3 if node.op == 'RNN' else node.attrs['num_outputs']
+        if count > _MOST_OUTPUTS:
+            raise NotInNumPy(f'an operator with {count} outputs')
         slots = []
-        if node.attrs['num_outputs'] > _MOST_OUTPUTS:
-            raise NotInNumPy(f'an operator with {node.attrs["num_outputs"]} outputs')
-        for output in range(node.attrs['num_outputs']):
+        for output in range(count):
             slots.append(self._slot((index, output)))
             if node.inputs[0] in self._owned and self._reads[node.inputs[0]] == 1:
                 self._owned.add((index, output))
 
         def step(env: Env, outs: Outs, segments: Segments) -> None:
-            for slot, part in zip(slots, function(env[source])):
+            for slot, part in zip(slots, function(*[env[source] for source in sources])):
                 env[slot] = part
 
         self._steps.append(step)

@@ -7,22 +7,26 @@ from ..errors import BundleError, RecordError
 from ..short_repr import brief
 from .functions import USERS, MadeCode, Namespace, Reference, Steps
 from .sample_reader import SampleReader
-
-_OPERATORS = (
-    'abs add_n argmax argmin array batch_dot broadcast_add broadcast_div broadcast_maximum '
-    'broadcast_minimum broadcast_mul broadcast_sub clip concat exp expand_dims flatten full log '
-    'log_softmax max mean min negative ones reciprocal relu reshape sigmoid slice_axis softmax '
-    'softsign sqrt square squeeze stack sum tanh where zeros'
-)
-VALUE_METHODS = frozenset(['asnumpy', 'asscalar', 'copy', *_OPERATORS.split()])
+from .value_operators import NAMES
 
 
 def modules_of(edb: Any, nd: Any) -> dict[str, dict[str, Any]]:
     """Return the names that exported functions may use of a host's package, and of `nd`, its
     operators and makers of arrays."""
-    of_nd = {name: getattr(nd, name) for name in _OPERATORS.split()}
+    of_nd = {name: getattr(nd, name) for name in sorted(NAMES)}
     of_edb = {name: getattr(edb, name) for name in ('concat', 'ragged', 'stack')}
     return {'edb': of_edb, 'edb.nd': of_nd, 'mxnet': {}, 'mxnet.nd': of_nd}
+
+
+class ModelParameter:
+    """A parameter of a block that is no cell."""
+
+    def __init__(self, value: Any):
+        self._value = value
+
+    def data(self, ctx: Any = None) -> Any:
+        """Return the weights."""
+        return self._value
 
 
 class ModelPart:
@@ -87,6 +91,7 @@ class ExportedModel:
         self.steps = Steps() if most_steps is None else Steps(most_steps)
         self._cell_of, self._arrays, self._modules = cell_of, arrays, modules
         self._parts: list[Any] = []
+        self._values: dict[int, Any] = {}  # arrays of MXNet's, by their numbers
         self._content = content
         made = MadeCode(content, self._resolve, self.steps, content.get('waits') is True)
         for entry in content['parts']:
@@ -124,6 +129,10 @@ class ExportedModel:
         if kind == 'array':
             array = self._arrays[what]
             return array if array.ndim else array[()]  # a number of NumPy's
+        if kind in ('value', 'parameter'):
+            if what not in self._values:
+                self._values[what] = self._modules['edb.nd']['array'](self._arrays[what])
+            return ModelParameter(self._values[what]) if kind == 'parameter' else self._values[what]
         if kind == 'module':
             inner = {name.rpartition('.')[2]: Namespace(name, names)
                      for name, names in self._modules.items()

@@ -182,6 +182,8 @@ def _array(of: Sequence[Any], data: Any) -> np.ndarray:
         array = np.array(data, of[0])
     except (TypeError, ValueError, OverflowError) as error:
         raise _Wrong(f'is no array of {of[0]}: {brief(str(error))}') from None
+    if not array.size and array.ndim < of[1]:
+        return array.reshape([0] * of[1])  # JSON has one axis then
     if array.ndim != of[1]:
         raise _Wrong(f'has {array.ndim} axes, and must have {of[1]}')
     return array

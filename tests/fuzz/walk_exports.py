@@ -15,6 +15,7 @@ import random
 import sys
 import tempfile
 import textwrap
+import warnings
 from collections import Counter
 from copy import deepcopy
 from pathlib import Path
@@ -339,7 +340,8 @@ def main(arguments=None):
         seed, number = map(int, options.only.split(':'))
         numbers = [number]
     said, wrong, parts = Counter(), 0, blocks()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter('ignore', RuntimeWarning)  # of NumPy's numbers divided by 0
         for number in numbers:
             difference = compare(seed, number, parts, runtime, Path(folder), said)
             if difference:

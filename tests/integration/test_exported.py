@@ -546,18 +546,34 @@ def test_what_cannot_be_exported(tmp_path):
     refused(Net(gluon.nn.Dense(1)), lambda: [net.cell(x)], tmp_path, 'not in the model')
     net = Net(Written(lambda self, F, x: F.gamma(x)))
     refused(net, lambda: [net.cell(x)], tmp_path, 'outside of MXNet there is no gamma')
-    net = Net(Written(lambda self, F, x, y: F.broadcast_add(x, F.sum(y, axis=0))))
-    refused(net, lambda: [net.cell(x, x)], tmp_path, 'it treats whole values')
-    net = Net(
-        Written(
-            lambda self, F, x, r: F.batch_dot(
-                F.softmax(F.batch_dot(F.expand_dims(x, axis=1), r, transpose_b=True)), r
-            )
-        )
-    )
-    refused(net, lambda: [net.cell(x, edb.ragged([x, x]))], tmp_path, 'a ragged axis 2')
-    net = Net(Written(lambda self, F, r: F.sum(F.slice_axis(r, axis=1, begin=0, end=1), axis=1)))
-    refused(net, lambda: [net.cell(edb.ragged([x, x]))], tmp_path, 'cannot be exported')
+
+
+WHOLE = {
+    'rows': lambda self, F, x, r: F.broadcast_add(x, F.sum(x, axis=0, keepdims=True)),
+    'attention': lambda self, F, x, r: F.batch_dot(
+        F.softmax(F.batch_dot(F.expand_dims(x, axis=1), r, transpose_b=True)), r
+    ),
+    'a part': lambda self, F, x, r: F.sum(F.slice_axis(r, axis=1, begin=0, end=1), axis=1),
+    'a result for each': lambda self, F, x, r: F.softmax(r, axis=1),
+}
+
+
+@in_one_test('name', WHOLE)
+def test_cells_of_whole_values_run_call_by_call(name, runtime, tmp_path):
+    net, given = Net(Written(WHOLE[name])), rows(5)
+    record = lambda: [net.cell(given[0], edb.ragged(given[:count])) for count in (2, 3)]  # noqa: E731
+    with edb.batching(compile_options=RECORDS) as scope:
+        expected = edb.forward(record())
+    edb.export_cells(net, scope, tmp_path / 'bundle')
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching():
+        found = [cells.cell(given[0], runtime.ragged(given[:count])) for count in (2, 3, 5)]
+    found.append(cells.cell(given[0], runtime.ragged(given[:3])))
+    for mine, other in zip(found, expected):
+        if not isinstance(other, mx.nd.NDArray):
+            other = edb.concat(list(other)).expand_dims(0)
+        np.testing.assert_allclose(mine, other.asnumpy(), rtol=1e-5)
+    np.testing.assert_allclose(found[1], found[3])
 
 
 def test_scopes_without_calls(tmp_path):
