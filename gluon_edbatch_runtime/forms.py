@@ -177,7 +177,7 @@ class AnyCall:
         family: Any = None,
     ):
         self._name, self._program, self._nested = name, program, nested
-        self._may_batch, self._scheduler, self._family = may_batch, scheduler, family or id(self)
+        self._may_batch, self._scheduler, self._family = may_batch, scheduler, family or object()
         self._forms: dict[tuple[Store, ...], Form] = {}
         self._types: dict[Any, CellType] = {}
 

@@ -195,8 +195,8 @@ class Recording(CallLog):
             schedule = (self.scheduler or _scheduler_of(types)).schedule(graph)
             order, bounds = schedule.order, schedule.bounds
             kinds, forms = kinds_of(calls.forms, np.array(TYPES[: len(table.types)]))
-            if len(forms) > len(types):  # the scheduler saw families
-                types = [FORMS[form].type for form in forms]
+            families, types = len(types), [FORMS[form].type for form in forms]
+            if len(types) > families:
                 order, bounds = by_type(order, bounds, kinds)
             self._run(calls, table, kinds, types, order, bounds)
             self._pending.ran(calls)

@@ -1,6 +1,7 @@
 """What a bundle holds of a cell: batch signatures, and programs for arguments of any shapes."""
 
 import ast
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -15,17 +16,16 @@ from gluon_edbatch_core.errors import BundleError
 
 from ..mx.modes import modes
 from ..ops.attrs import Attrs
-from ..record.hooks import suspended
+from ..record.hooks import suspended, tracing_block
 from ..record.sites import Site
 from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.node_type import Kind, NodeType, used_only
 from ..subgraph.structure import LEAF, unflatten
-from ..subgraph.trace import INPUT, StaticGraph
+from ..subgraph.trace import INPUT, StaticGraph, trace_block
 
 _KINDS = {Kind.ROWS: 'rows', Kind.RAGGED: 'ragged'}
 _TRIED = 3, 2, 2, 1, 0  # values of the ragged arguments of the calls that are compared
 _COMPARED = 4  # types of a program that are compared
-_CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 # In the order of the bundle: names and arrays of parameters, and of what is computed of these.
 Weights = dict[Any, tuple[str, np.ndarray]]
 
@@ -55,21 +55,50 @@ class CellCalls(NamedTuple):
     def program(self, cells: list[str], weights: Weights) -> dict[str, Any]:
         """Return the manifest's entry for arguments of any shapes."""
         graph, (kind, site) = self.graph, next(iter(self.types.items()))
-        subgraph, arrays, keys = _folded(graph, kind)
+        subgraph, arrays, keys = _folded(graph, kind.ctx)
         try:
             entry = {
-                'name': graph.name,
-                'cells': cells,
-                'template': [_template(kind, part) for part in self.template],
-                'results': _nested(kind, unflatten(graph.results, iter(graph.leaves))),
                 'by_row': all([_is_own(each, graph) and _is_by_row(each) for each in self.types]),
-                **_program(subgraph),
+                **_any_shapes(graph, self.template, cells, subgraph),
             }
             for each in list(self.types)[:_COMPARED]:
                 _compare_shapes(each, graph, entry, arrays)
         except BundleError as error:
             raise BundleError(f'{site}: {error}') from None
         return {**entry, 'weights': _placed(arrays, keys, weights)}
+
+
+def program_of_uncalled(
+    block: gluon.HybridBlock, cells: list[str], weights: Weights
+) -> dict[str, Any]:
+    """Return the manifest's entry for a block that no sample called: one value for each argument of
+    its ``hybrid_forward``."""
+    parameters = list(inspect.signature(type(block).hybrid_forward).parameters.values())[2:]
+    given = [each for each in parameters if each.default is each.empty
+             and each.kind is each.POSITIONAL_OR_KEYWORD
+             and each.name not in block._reg_params]  # fmt: skip
+    template: tuple[Any, ...] = (LEAF,) * len(given)
+    if isinstance(block, gluon.rnn.RecurrentCell):
+        template = (LEAF, (list, *[LEAF] * len(block.state_info())))
+    with tracing_block():
+        graph = trace_block(block, template, leaves_of((list, *template)))
+    (ctx, *_) = next(iter(graph.parameters.values())).list_ctx() if graph.parameters else [mx.cpu()]
+    subgraph, arrays, keys = _folded(graph, ctx)
+    entry = {'by_row': False, **_any_shapes(graph, template, cells, subgraph)}
+    _made(graph.name, entry, arrays, set())
+    return {**entry, 'weights': _placed(arrays, keys, weights)}
+
+
+def _any_shapes(
+    graph: StaticGraph, template: tuple[Any, ...], cells: list[str], subgraph: Subgraph
+) -> dict[str, Any]:
+    return {
+        'name': graph.name,
+        'cells': cells,
+        'template': [_template(graph.name, part) for part in template],
+        'results': _nested(graph.name, unflatten(graph.results, iter(graph.leaves))),
+        **_program(subgraph),
+    }
 
 
 def _is_own(kind: NodeType, graph: StaticGraph) -> bool:
@@ -124,7 +153,7 @@ def leaves_of(part: tuple[Any, ...]) -> int:
 def _entry(kind: NodeType, cells: list[str], weights: Weights) -> dict[str, Any]:
     """Return the manifest's entry for a type: its cells, arguments, nodes and weights. Its
     parameters are added to `weights`."""
-    subgraph, arrays, keys = _folded(kind.graph, kind)
+    subgraph, arrays, keys = _folded(kind.graph, kind.ctx)
     entry = {
         'name': kind.stable_name,
         'cells': cells,
@@ -156,23 +185,23 @@ def _placed(
 
 
 def _folded(
-    graph: StaticGraph, kind: NodeType
+    graph: StaticGraph, ctx: mx.Context
 ) -> tuple[Subgraph, dict[str, np.ndarray], dict[str, Any]]:
     """Return a graph with variables in place of operators that read weights alone, the arrays of
     its weights by name, and what tells each apart from all others."""
     subgraph, given = graph.subgraph, graph.parameters
     indices = _constants_in(graph)
-    arrays = {name: each.data(kind.ctx).asnumpy() for name, each in given.items()}
+    arrays = {name: each.data(ctx).asnumpy() for name, each in given.items()}
     keys: dict[str, Any] = dict(given)
     if indices:
         part = Subgraph.of(subgraph.nodes, [Entry(index) for index in indices])
         with suspended(), modes(recording=False):
-            results = CachedOp(part.symbol)(*[given[name].data(kind.ctx)
+            results = CachedOp(part.symbol)(*[given[name].data(ctx)
                                               for name in part.variables])  # fmt: skip
         named = [subgraph.nodes[index].name for index in indices]
         results = results if isinstance(results, list) else [results]
         arrays.update(zip(named, [each.asnumpy() for each in results]))
-        keys.update({name: (graph.name, kind.serial, name) for name in named})
+        keys.update({name: object() for name in named})
         nodes = [Node('', each.name, Attrs()) if each.name in named else each
                  for each in subgraph.nodes]  # fmt: skip
         subgraph = Subgraph.of(nodes, subgraph.heads)
@@ -202,7 +231,7 @@ def _described(row_shape: Sequence[int], dtype: Any) -> dict[str, Any]:
     return {'row_shape': list(row_shape), 'dtype': np.dtype(dtype).name}
 
 
-def _template(kind: NodeType, part: tuple[Any, ...]) -> Any:
+def _template(kind: Any, part: tuple[Any, ...]) -> Any:
     """Return an argument's structure for the manifest: None, 'value', or a list or tuple of it."""
     if part == LEAF:
         return 'value'
@@ -213,7 +242,7 @@ def _template(kind: NodeType, part: tuple[Any, ...]) -> Any:
     raise BundleError(f'{kind} cannot be exported: it is called with {part[-1]!r}')
 
 
-def _nested(kind: NodeType, nested: Any) -> Any:
+def _nested(kind: Any, nested: Any) -> Any:
     if isinstance(nested, int):
         return nested
     if type(nested) not in (list, tuple):
@@ -276,7 +305,7 @@ def _compare_shapes(
 
 
 def _made(
-    kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarray], ragged: set[int]
+    kind: Any, entry: dict[str, Any], weights: dict[str, np.ndarray], ragged: set[int]
 ) -> CellProgram:
     try:
         return CellProgram(entry['nodes'], entry['heads'], weights, ragged)
@@ -291,7 +320,9 @@ def _raise_if_different(
     kind: NodeType, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]
 ) -> None:
     for mine, result in zip(found, wanted):
-        if mine.shape != result.shape or not np.allclose(mine, result, equal_nan=True, **_CLOSE):
+        largest = np.abs(result[np.isfinite(result)]).max(initial=1)
+        same = {'rtol': 1e-4, 'atol': 1e-5 * largest, 'equal_nan': True}
+        if mine.shape != result.shape or not np.allclose(mine, result, **same):
             apart = np.abs(mine - result).max() if mine.shape == result.shape else np.inf
             raise BundleError(
                 f'{kind} cannot be exported: NumPy comes to other numbers than MXNet, up to '

@@ -1,7 +1,6 @@
 """Export a model's cells and the policy of its schedules as a bundle, for hosts without MXNet."""
 
 from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 from typing import Any, Union
 
@@ -17,7 +16,7 @@ from ..record.sites import Site, site_at
 from ..subgraph.node_type import NodeType
 from ..subgraph.structure import LEAF
 from ..subgraph.trace import StaticGraph
-from .cell_entries import CellCalls, Weights, leaves_of, why_not_there
+from .cell_entries import CellCalls, Weights, leaves_of, program_of_uncalled, why_not_there
 from .scope import batching
 
 KIND = 'cells'
@@ -60,51 +59,68 @@ def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) ->
     >>> edb.export_cells(net, scope, 'bundle')
     """
     with BundleWriter(folder, KIND) as bundle:
-        bundle.content.update(cells_content(net, scope, bundle))
+        bundle.content.update(CellsContent(net, scope).written(bundle))
     return Path(folder)
 
 
-def cells_content(net: gluon.Block, scope: batching, bundle: BundleWriter) -> dict[str, Any]:
-    """Return what a manifest holds of the cells that a scope has recorded; write their weights."""
-    recording = scope._recording
-    if recording is None or not recording.forms:
-        raise BundleError('the scope has recorded nothing: record some samples')
-    recording.flush()
-    names = names_of_blocks(net)
-    weights: Weights = {}
-    entries: list[dict[str, Any]] = []
-    programs: dict[Any, dict[str, Any]] = {}
-    calls = _called(recording, names)
-    for each in calls:
-        cells = [name for block in each.blocks for name in names[block]]
-        key = each.blocks, str(each.template)
-        entry = each.entry(cells, weights)
-        if entry is not None:
-            entries.append(entry)
-        elif key not in programs:
-            alike = [one for one in calls if (one.blocks, str(one.template)) == key]
-            met = {kind: site for one in alike for kind, site in one.types.items()}
-            programs[key] = each._replace(types=met).program(cells, weights)
-    blocks = dict.fromkeys(chain.from_iterable(each.blocks for each in calls))
-    types = [kind for each in calls for kind in each.types]
-    return {
-        'cells': {
-            name: {
-                'children': getattr(block, 'values_of_child', 0),
-                'flattens': getattr(block, 'flattens', False),
-                'states': _states_of(block),
-            }
-            for block in blocks
-            for name in names[block]
-        },
-        'types': entries,
-        'programs': list(programs.values()),
-        'weights': [
-            {**bundle.add_array(f'weight{place}.npy', array), 'name': name}
-            for place, (name, array) in enumerate(weights.values())
-        ],
-        'policy': _policy(scope.scheduler, sorted(types, key=lambda kind: kind.serial)),
-    }
+class CellsContent:
+    """What a manifest holds of the cells that a scope has recorded."""
+
+    def __init__(self, net: gluon.Block, scope: batching):
+        recording = scope._recording
+        if recording is None or not recording.forms:
+            raise BundleError('the scope has recorded nothing: record some samples')
+        recording.flush()
+        self._names = names_of_blocks(net)
+        self._weights: Weights = {}
+        self._types: list[dict[str, Any]] = []
+        self._programs: dict[Any, dict[str, Any]] = {}
+        self.cells: dict[str, dict[str, Any]] = {}
+        calls = _called(recording, self._names)
+        for each in calls:
+            names, key = self._added(each.blocks), (each.blocks, str(each.template))
+            entry = each.entry(names, self._weights)
+            if entry is not None:
+                self._types.append(entry)
+            elif key not in self._programs:
+                alike = [one for one in calls if (one.blocks, str(one.template)) == key]
+                met = {kind: site for one in alike for kind, site in one.types.items()}
+                made = each._replace(types=met).program(names, self._weights)
+                self._programs[key] = made
+        types = [kind for each in calls for kind in each.types]
+        self._policy = _policy(scope.scheduler, sorted(types, key=lambda kind: kind.serial))
+
+    def _added(self, blocks: Iterable[gluon.Block]) -> list[str]:
+        """Return the names of cells, which are added."""
+        found: list[str] = []
+        for block in blocks:
+            for name in self._names[block]:
+                found.append(name)
+                self.cells[name] = {
+                    'children': getattr(block, 'values_of_child', 0),
+                    'flattens': getattr(block, 'flattens', False),
+                    'states': _states_of(block),
+                }
+        return found
+
+    def add_uncalled(self, block: gluon.HybridBlock) -> None:
+        """Add a cell that no sample called. Raise if it cannot be traced."""
+        made = program_of_uncalled(block, self._names[block], self._weights)
+        self._programs[block] = made
+        self._added([block])
+
+    def written(self, bundle: BundleWriter) -> dict[str, Any]:
+        """Write the weights; return the manifest's data."""
+        return {
+            'cells': self.cells,
+            'types': self._types,
+            'programs': list(self._programs.values()),
+            'weights': [
+                {**bundle.add_array(f'weight{place}.npy', array), 'name': name}
+                for place, (name, array) in enumerate(self._weights.values())
+            ],
+            'policy': self._policy,
+        }
 
 
 def _states_of(block: gluon.Block) -> list[list[int]]:

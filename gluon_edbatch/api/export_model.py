@@ -37,7 +37,7 @@ from ..record.sites import Site
 from ..subgraph.options import current_options
 from . import functional
 from . import nd as operators
-from .export import cells_content
+from .export import CellsContent
 from .scope import DEFAULT_SCHEDULER, batching
 from .suspended import Suspension
 
@@ -109,10 +109,10 @@ def export(
         functional.forward([net(*each) for each in deepcopy(arguments)])
     names = names_of_blocks(net)
     with BundleWriter(folder, KIND) as bundle:
-        content = cells_content(net, scope, bundle)
-        if bool(content['cells']) and 'net' in content['cells']:
+        cells = CellsContent(net, scope)
+        if 'net' in cells.cells:
             raise BundleError('the model is a single cell: export_cells() writes it')
-        code = _Code(net, names, set(content['cells']), bundle)
+        code = _Code(net, names, cells, bundle)
         model = code.content(arguments)
         blocks = {name: block for block, several in names.items() for name in several}
         read = ExportedModel(model, blocks.__getitem__, code.arrays, _HOST)
@@ -122,6 +122,7 @@ def export(
             results = [net(*each) for each in deepcopy(arguments)]
         wanted = list(map(json_of_result, functional.forward(results)))
         _compare(read, given, wanted)
+        content = cells.written(bundle)
         content.update(model, examples=given, results=wanted, waits=_may_wait(net, arguments))
         bundle.content.update(content)
     return Path(folder)
@@ -155,7 +156,7 @@ class _Code:
         self,
         net: gluon.Block,
         names: dict[gluon.Block, list[str]],
-        cells: set[str],
+        cells: CellsContent,
         bundle: BundleWriter,
     ):
         self._net, self._names, self._cells, self._bundle = net, names, cells, bundle
@@ -171,6 +172,7 @@ class _Code:
         self._class_data: list[dict[str, Any]] = []
         self._parts: list[gluon.Block] = []
         self._part_data: list[dict[str, Any]] = []
+        self._inner: dict[str, dict[str, Any]] = {}  # attributes of cells, by name
         self._mentioned: set[str] = set()
         self._called: dict[str, str] = {}  # methods, and a line that calls each
         self._named: set[type] = set()  # classes of which code may make objects
@@ -202,7 +204,7 @@ class _Code:
         return {
             'functions': self._functions, 'classes': self._class_data, 'parts': self._part_data,
             'net': net, 'arguments': kinds, 'arrays': self._array_entries,
-            'containers': self._container_data,
+            'containers': self._container_data, 'inner': self._inner,
             'fields': {str(number): each for number, each in schema.fields.items()},
         }  # fmt: skip
 
@@ -223,6 +225,7 @@ class _Code:
             sum([len(each['methods']) + len(each['properties']) + len(each['attributes'])
                  for each in self._class_data]),
             sum([len(each['attributes']) for each in self._part_data]),
+            sum([1 + len(each) for each in self._inner.values()]),
         )  # fmt: skip
 
     # --- functions
@@ -405,17 +408,22 @@ class _Code:
         if names is None:
             raise BundleError(f'{where}: {brief(block)} is not a child of the model')
         for name in names:
-            if name in self._cells:
+            if name in self._cells.cells:
+                self._inner.setdefault(name, {})
                 return ['cell', name]
         if block in self._parts:
             return ['part', self._parts.index(block)]
         if type(block) in _SEQUENCES:
             return ['sequence', [self._value(each, where) for each in children_of(block)]]
         if isinstance(block, gluon.HybridBlock) and not is_users(type(block).forward):
-            raise BundleError(
-                f'{where}: the samples never call {names[0]}, so that it is no cell of the bundle: '
-                f'add a sample that does'
-            )
+            try:
+                self._cells.add_uncalled(block)
+            except Exception as error:
+                raise BundleError(
+                    f'{where}: the samples never call {names[0]}, and how it is called cannot be '
+                    f'told: add a sample that does ({error})'
+                ) from None
+            return self._block(block, where)
         self._parts.append(block)
         self._part_data.append({'class': self._class(type(block), where), 'attributes': {}})
         return ['part', len(self._parts) - 1]
@@ -493,13 +501,19 @@ class _Code:
                     data['attributes'][name] = self._value(value, f'{cls.__name__}.{name}')
 
     def _fill_parts(self) -> None:
-        """Add the attributes of blocks that the code names."""
+        """Add the attributes of blocks that the code names, and those of cells that are cells."""
         for block, data in zip(list(self._parts), list(self._part_data)):
-            where = self._names[block][0]
-            for name in sorted(self._mentioned):
-                if name in data['attributes'] or name in _GLUONS or name not in vars(block):
-                    continue
-                data['attributes'][name] = self._value(vars(block)[name], f'{where}.{name}')
+            self._fill(data['attributes'], block, gluon.Block)
+        blocks = {name: block for block, several in self._names.items() for name in several}
+        for name, found in list(self._inner.items()):
+            self._fill(found, blocks[name], gluon.HybridBlock)
+
+    def _fill(self, found: dict[str, Any], block: gluon.Block, kind: type) -> None:
+        where = self._names[block][0]
+        for name in sorted(self._mentioned - set(found) - _GLUONS):
+            value = vars(block).get(name, found)
+            if value is not found and (kind is gluon.Block or isinstance(value, kind)):
+                found[name] = self._value(value, f'{where}.{name}')
 
 
 def _kinds_of(schema: SchemaBuilder, samples: Sequence[tuple]) -> list[Any]:

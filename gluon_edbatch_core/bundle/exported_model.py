@@ -18,6 +18,21 @@ def modules_of(edb: Any, nd: Any) -> dict[str, dict[str, Any]]:
     return {'edb': of_edb, 'edb.nd': of_nd, 'mxnet': {}, 'mxnet.nd': of_nd}
 
 
+class ModelCell:
+    """A cell, with blocks within it that the code names."""
+
+    def __init__(self, cell: Any):
+        self.__cell = cell
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the cell."""
+        return self.__cell(*args)
+
+    def begin_state(self, *args: Any, **options: Any) -> Any:
+        """Return the first states of a recurrent cell."""
+        return self.__cell.begin_state(*args, **options)
+
+
 class ModelParameter:
     """A parameter of a block that is no cell."""
 
@@ -62,6 +77,12 @@ class Blocks(ModelPart):
         return Blocks(found) if isinstance(found, list) else found
 
 
+def _checked(name: str) -> str:
+    if not name.isidentifier() or name.startswith('__'):
+        raise BundleError(f'{name!r} in the manifest is no name of an attribute')
+    return name
+
+
 class ExportedModel:
     """A model that runs one sample.
 
@@ -91,20 +112,25 @@ class ExportedModel:
         self.steps = Steps() if most_steps is None else Steps(most_steps)
         self._cell_of, self._arrays, self._modules = cell_of, arrays, modules
         self._parts: list[Any] = []
+        self._cells = {
+            name: type('Cell', (ModelCell,), {'__module__': USERS})(cell_of(name))
+            for name, inner in content['inner'].items() if inner
+        }  # fmt: skip
         self._values: dict[int, Any] = {}  # arrays of MXNet's, by their numbers
         self._content = content
         made = MadeCode(content, self._resolve, self.steps, content.get('waits') is True)
         for entry in content['parts']:
             cls = made.classes[entry['class']]
             self._parts.append(type(cls.__name__, (cls, ModelPart), {'__module__': USERS})())
+        for name, entry in content['inner'].items():
+            for attribute, each in entry.items():
+                vars(self._cells[name])[_checked(attribute)] = made.value(each)
         for part, entry in zip(self._parts, content['parts']):
             for name, each in entry['attributes'].items():
-                if not name.isidentifier() or name.startswith('__'):
-                    raise BundleError(f'{name!r} in the manifest is no name of an attribute')
-                vars(part)[name] = made.value(each)
+                vars(part)[_checked(name)] = made.value(each)
         self.net = made.value(content['net'])
         kinds = {int(number): each for number, each in content['fields'].items()}
-        reader = SampleReader(kinds, made.classes)
+        reader = SampleReader(kinds, made.classes, modules['edb.nd']['array'])
         self._readers = [reader.reader(kind) for kind in content['arguments']]
         self.generators = made.generators
 
@@ -123,7 +149,7 @@ class ExportedModel:
     def _resolve(self, reference: Reference) -> Any:
         kind, what = reference
         if kind == 'cell':
-            return self._cell_of(what)
+            return self._cells[what] if what in self._cells else self._cell_of(what)
         if kind == 'part':
             return self._parts[what]
         if kind == 'array':

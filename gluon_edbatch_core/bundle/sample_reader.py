@@ -40,10 +40,17 @@ class SampleReader:
     kinds : dict
         By the number of a class, the kinds of its fields.
     classes : list of type
+    as_value : callable
+        Returns a NumPy array of a dtype as one of MXNet's.
     """
 
-    def __init__(self, kinds: Mapping[int, Mapping[str, Kind]], classes: Sequence[type]):
-        self._kinds, self._classes = kinds, classes
+    def __init__(
+        self,
+        kinds: Mapping[int, Mapping[str, Kind]],
+        classes: Sequence[type],
+        as_value: Callable[..., Any],
+    ):
+        self._kinds, self._classes, self._as_value = kinds, classes, as_value
         self._things: dict[int, _Read] = {}
         self._things.update({number: self._thing(number) for number in kinds})
 
@@ -75,6 +82,8 @@ class SampleReader:
             return _first(kind, [(self._fits(each), self._read(each)) for each in of])
         if name == 'array':
             return lambda data, depth: _array(of, data)
+        if name == 'value':
+            return lambda data, depth: self._as_value(_array(of, data), dtype=of[0])
         if name == 'list':
             return _list(kind, self._read(of))
         readers = list(map(self._read, of))
@@ -128,7 +137,7 @@ class SampleReader:
                 else not isinstance(data, (int, float, str, list, type(None)))
                 and all([hasattr(data, each) for each in fields])
             )  # fmt: skip
-        kinds = {'list': (list, tuple), 'array': (list, np.ndarray), 'dict': (dict, list)}[name]
+        kinds = {'list': (list, tuple), 'dict': (dict, list)}.get(name, (list, np.ndarray))
         return lambda data: isinstance(data, kinds)
 
 
@@ -179,7 +188,7 @@ def _first(kind: Kind, readers: Sequence[tuple[Callable[[Any], bool], _Read]]) -
 
 def _array(of: Sequence[Any], data: Any) -> np.ndarray:
     try:
-        array = np.array(data, of[0])
+        array = np.array(data.asnumpy() if hasattr(data, 'asnumpy') else data, of[0])
     except (TypeError, ValueError, OverflowError) as error:
         raise _Wrong(f'is no array of {of[0]}: {brief(str(error))}') from None
     if not array.size and array.ndim < of[1]:

@@ -412,7 +412,7 @@ REFUSED = {
     models.Opens: 'open cannot be exported',
     models.Operates: 'numpy.linalg is not there without MXNet',
     models.Prints: 'the module json is not there without MXNet',
-    models.Skips: 'the samples never call unused',
+    models.Skips: 'the samples never call unused, and how it is called cannot be told',
 }
 
 

@@ -169,6 +169,11 @@ class Prints(Broken):
 
 
 class Skips(Broken):
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.unused = gluon.nn.Dense(2)  # of which no call tells the inputs
+
     def forward(self, x):
         return self.embed(x) if x < 100 else self.unused(self.embed(x))
 
