@@ -191,7 +191,10 @@ class Value:
         """None, as there are no devices."""
         return None
 
-    ctx = context
+    @property
+    def ctx(self) -> None:
+        """None, as there are no devices."""
+        return None
 
     @property
     def T(self) -> Any:

@@ -15,7 +15,7 @@ from gluon_edbatch_core.bundle.value_operators import VALUE_OPERATORS, WITH_NUMB
 from gluon_edbatch_core.errors import RecordError
 
 from .arrays import Array
-from .calls import METHODS, Value
+from .calls import CURRENT, METHODS, Value
 from .recording import Recording
 
 NDArray = Value, Array  # for isinstance
@@ -104,6 +104,11 @@ def part_of(value: Any, key: Any) -> Any:
         if value.shape[0] == 1:  # the only row: what is left of it becomes rows
             rest = part_of(value, (_Slice(None), *keys[1:])) if keys[1:] else value
             return _reshaped(rest, 'Reshape', {'shape': rest.shape[1:] or (1,)})
+    axis = next((place for place, each in enumerate(keys) if each != _Slice(None)), 0)
+    if axis < 2 and isinstance(keys[axis], (int, np.integer)) and CURRENT.get() is value.log:
+        one = Recording.position(value, axis, int(keys[axis]))
+        rest = (*keys[:axis], *keys[axis + 1 :])
+        return part_of(one, rest) if len(rest) > axis else one
     found = tuple([
         (each.start, each.stop, each.step) if isinstance(each, _Slice) else
         each if each is None else int(each) for each in keys

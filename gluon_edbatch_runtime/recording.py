@@ -145,6 +145,16 @@ class Recording(CallLog):
         outs = log.run_alone()
         return outs[0] if isinstance(result, Value) else outs
 
+    @staticmethod
+    def position(value: Value, axis: int, place: int) -> Value:
+        """Record what is at a position of an axis. The position is an argument, so that calls with
+        any are of one type."""
+        size = value.shape[axis]
+        if not -size <= place < size:
+            raise IndexError(f'there are {size} positions, and none is {place}')
+        form = operator_form('at', [value.store, NUMBER], {'axis': axis})
+        return recorded(value.log, form, (value, place % size))
+
     @classmethod
     def with_number(cls, op: str, of_number: str, value: Any, other: Any) -> Any:
         """Record an operator of two values; `of_number` is its name if one is a number."""

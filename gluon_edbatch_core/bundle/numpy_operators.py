@@ -234,7 +234,7 @@ _WHOLE: dict[str, Callable[[Attrs], Function]] = {  # may mix rows; results are 
     'RNN': layers.recurrent(lambda x: ACTIVATIONS['sigmoid'](x)), 'dot': shapes.dot,
     'batch_dot': shapes.batch_dot, 'take': shapes.take, 'pick': shapes.pick,
     'one_hot': shapes.one_hot, 'where': shapes.where, 'norm': shapes.norm, 'sort': shapes.sort,
-    'argsort': shapes.argsort, 'topk': shapes.topk, 'argmax': shapes.position(np.argmax),
+    'argsort': shapes.argsort, 'at': shapes.at, 'topk': shapes.topk, 'argmax': shapes.position(np.argmax),
     'argmin': shapes.position(np.argmin), 'tile': shapes.tile, 'repeat': shapes.repeat,
     'SequenceMask': shapes.sequence_mask, 'Cast': _cast,
     'argmax_channel': lambda attrs: lambda x: x.argmax(1).astype(x.dtype),

@@ -102,6 +102,19 @@ def item(attrs: Attrs) -> Function:
     return lambda x: x[key]
 
 
+def at(attrs: Attrs) -> Function:
+    """Return one position of an axis, by a number for each row, or by one number."""
+    axis = attrs['axis']
+
+    def choose(x: np.ndarray, place: np.ndarray) -> np.ndarray:
+        found = place.astype(np.int64)
+        if axis == 1 and len(found) > 1:
+            return x[np.arange(len(x)), found]
+        return x.take(found[0], axis)
+
+    return choose
+
+
 def split(attrs: Attrs) -> Function:
     """Return equal parts along an axis."""
     parts, axis, squeeze = attrs['num_outputs'], attrs.get('axis', 1), attrs.get('squeeze_axis')

@@ -418,7 +418,7 @@ CASES = {
     '_zeros': lambda draw: ([], {'shape': _shape(draw)}),
     '_ones': lambda draw: ([], {'shape': _shape(draw)}),
 }  # fmt: skip
-_NOT_MXNETS = {'item', *[f'_{name}_scalar' for name in ('add', 'sub')]}
+_NOT_MXNETS = {'item', 'at', *[f'_{name}_scalar' for name in ('add', 'sub')]}
 
 
 @pytest.mark.parametrize('name', sorted(set(OPERATORS) - _NOT_MXNETS))
