@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Union
 from gluon_edbatch_core.bundle.exported_model import ExportedModel, modules_of
 from gluon_edbatch_core.bundle.json_schema import json_schema
 from gluon_edbatch_core.bundle.manifest import read_bundle
-from gluon_edbatch_core.bundle.sample_schema import are_close, json_of_result
+from gluon_edbatch_core.bundle.sample_schema import are_close, json_of
 from gluon_edbatch_core.bundle.suspending import finished
 from gluon_edbatch_core.errors import BundleError, EdbError, RecordError
 from gluon_edbatch_core.schedule import Scheduler
@@ -116,7 +116,7 @@ class Model:
                 f'{type(error).__name__}: {error}'
             ) from error
         for place, (mine, wanted) in enumerate(zip(found, self._content['results'])):
-            if not are_close(json_of_result(mine), wanted):
+            if not are_close(json_of(mine), wanted):
                 raise BundleError(
                     f'{self._folder}: examples[{place}] comes to another result than with MXNet'
                 )

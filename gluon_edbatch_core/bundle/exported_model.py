@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from ..errors import BundleError, RecordError
 from ..short_repr import brief
-from .functions import USERS, MadeCode, Namespace, Reference, Steps
+from .made_code import USERS, MadeCode, Namespace, Reference, Steps
 from .sample_reader import SampleReader
 from .value_operators import NAMES
 

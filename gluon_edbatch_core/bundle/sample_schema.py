@@ -130,12 +130,24 @@ def shown(kind: Kind) -> str:
     return f'an array of {of[0]}' if name in ('array', 'value') else f'a {name}'
 
 
-def json_of(value: Any, fields_of: Callable[[Any], Optional[Sequence[str]]]) -> Any:
-    """Return a sample as JSON. `fields_of` returns the fields of an object of the user's class."""
+def _all_fields(value: Any) -> Optional[Sequence[str]]:
+    """Return the names of all fields of an object; None for lists, tuples and dicts."""
+    cls = type(value)
+    if isinstance(value, (list, tuple, dict)):
+        return getattr(cls, '_fields', None)
+    return sorted({*getattr(cls, '__slots__', ()), *getattr(value, '__dict__', ())})
+
+
+def json_of(value: Any, fields_of: Callable[[Any], Optional[Sequence[str]]] = _all_fields) -> Any:
+    """Return a sample, or what a model returns for it, as JSON. `fields_of` returns the fields of
+    an object; None for lists, tuples and dicts. Numbers that are not finite become text."""
     if hasattr(value, 'asnumpy'):
         value = value.asnumpy()
     if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
+        is_finite = value.dtype.kind != 'f' or np.isfinite(value).all()
+        return value.tolist() if is_finite else json_of(value.tolist(), fields_of)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if type(value) in ATOMS:
         return value
     names = fields_of(value)
@@ -146,27 +158,6 @@ def json_of(value: Any, fields_of: Callable[[Any], Optional[Sequence[str]]]) -> 
         pairs = [[json_of(key, fields_of), json_of(each, fields_of)] for key, each in value.items()]
         return dict(pairs) if all([isinstance(key, str) for key, _ in pairs]) else pairs
     return [json_of(each, fields_of) for each in value]
-
-
-def json_of_result(result: Any) -> Any:
-    """Return what a model returns for a sample as JSON: objects have all their fields."""
-    if hasattr(result, 'asnumpy'):
-        result = result.asnumpy()
-    if isinstance(result, tuple) and hasattr(result, '_fields'):
-        return {name: json_of_result(each) for name, each in zip(result._fields, result)}
-    if isinstance(result, (list, tuple)):
-        return [json_of_result(each) for each in result]
-    if isinstance(result, dict):
-        return [[json_of_result(key), json_of_result(each)] for key, each in result.items()]
-    if isinstance(result, (np.ndarray, np.generic)):
-        return json_of_result(result.tolist())
-    if isinstance(result, float) and not math.isfinite(result):
-        return str(result)
-    if type(result) in ATOMS:
-        return result
-    fields = {name: getattr(result, name) for name in getattr(type(result), '__slots__', ())}
-    fields.update(getattr(result, '__dict__', {}))
-    return {name: json_of_result(each) for name, each in sorted(fields.items())}
 
 
 def are_close(one: Any, other: Any, largest: float = 1) -> bool:

@@ -26,7 +26,7 @@ import numpy as np
 from mxnet.gluon import nn
 
 import gluon_edbatch_runtime as runtime
-from gluon_edbatch_core.bundle.sample_schema import are_close, json_of_result
+from gluon_edbatch_core.bundle.sample_schema import are_close, json_of
 
 SIZE, WORDS = 3, 5
 
@@ -291,7 +291,7 @@ def outcomes(run, samples):
     found = []
     for sample in samples:
         try:
-            found.append(json_of_result(run(sample)))
+            found.append(json_of(run(sample)))
         except Exception as error:
             return found, f'{type(error).__name__}: {error}'
     return found, ''
@@ -321,7 +321,7 @@ def compare(seed, number, parts, runtime, folder, said):
     said['waits' if model._model.generators else 'does not wait'] += 1
     wanted, error = outcomes(eager, deepcopy(samples))
     try:
-        found, other = list(map(json_of_result, model(samples))), ''
+        found, other = list(map(json_of, model(samples))), ''
     except Exception as raised:
         found, other = wanted, f'{type(raised).__name__}: {raised}'
     if error or other:

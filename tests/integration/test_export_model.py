@@ -24,7 +24,7 @@ from example.transition_parser.task import ParserTask
 from example.tree_lstm.model import SICKModel
 from example.tree_sst.model import MVRNN, TreeLSTM, TwoCellTreeLSTM
 from gluon_edbatch_core.bundle.manifest import NAME, _digest
-from gluon_edbatch_core.bundle.sample_schema import are_close, json_of_result
+from gluon_edbatch_core.bundle.sample_schema import are_close, json_of
 from tests.fuzz import walk_exports
 from tests.runtime import exported
 from tests.runtime import exported_models as models
@@ -295,7 +295,7 @@ def test_what_a_stranger_wrote(runtime, tmp_path):
     model, samples = runtime.load(tmp_path / 'bundle'), [part(2) for _ in range(20)]
     assert model.check() == model.check() == 20
     for mine, other in zip(model(samples), net.batch(samples)):
-        assert are_close(json_of_result(mine), json_of_result(other))
+        assert are_close(json_of(mine), json_of(other))
     with runtime.batching():
         value = runtime.nd.ones((2, 3)) + runtime.nd.relu(runtime.nd.ones((2, 3)))
         assert value[1].asnumpy().tolist() == [2, 2, 2]
@@ -532,7 +532,7 @@ def test_inner_objects_are_out_of_reach(name, runtime, folder, tmp_path):
 
 
 def test_getattr_reaches_nothing_more(runtime):
-    from gluon_edbatch_core.bundle.functions import _IN_PLACE
+    from gluon_edbatch_core.bundle.made_code import _IN_PLACE
 
     with pytest.raises(AttributeError, match='is no attribute'):
         _IN_PLACE['getattr'](3, '__class__')
