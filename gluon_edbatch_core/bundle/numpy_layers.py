@@ -40,7 +40,7 @@ def softmin(attrs: Attrs) -> Function:
     return lambda x: function(-x)
 
 
-def layer_norm(attrs: Attrs) -> Function:
+def LayerNorm(attrs: Attrs) -> Function:
     """Normalise along an axis."""
     axis, eps = attrs.get('axis', -1), float(attrs.get('eps', 1e-5))
 
@@ -54,7 +54,7 @@ def layer_norm(attrs: Attrs) -> Function:
     return normalise
 
 
-def l2_normalization(attrs: Attrs) -> Function:
+def L2Normalization(attrs: Attrs) -> Function:
     """Divide by the norm: of each row, of each channel, or of each place."""
     eps, mode = float(attrs.get('eps', 1e-10)), attrs.get('mode', 'instance')
 
@@ -67,7 +67,7 @@ def l2_normalization(attrs: Attrs) -> Function:
     return normalise
 
 
-def batch_norm(attrs: Attrs) -> Function:
+def BatchNorm(attrs: Attrs) -> Function:
     """Normalise by statistics that are known, as outside of training."""
     axis, eps = attrs.get('axis', 1), float(attrs.get('eps', 1e-3))
     fixed = attrs.get('fix_gamma', True)
@@ -84,7 +84,7 @@ def batch_norm(attrs: Attrs) -> Function:
     return normalise
 
 
-def fully_connected(attrs: Attrs) -> Function:
+def FullyConnected(attrs: Attrs) -> Function:
     """Multiply with weights that are computed."""
 
     def multiply(x: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray] = None) -> Any:
@@ -111,7 +111,7 @@ def _channels_first(attrs: Attrs, name: str) -> None:
         raise NotImplementedError(f'{name} of the layout {layout}')
 
 
-def convolution(attrs: Attrs) -> Function:
+def Convolution(attrs: Attrs) -> Function:
     """Convolve in one product: (N, C, places...)."""
     _channels_first(attrs, 'Convolution')
     kernel, groups = listed(attrs['kernel']), attrs.get('num_group', 1)
@@ -135,7 +135,7 @@ def convolution(attrs: Attrs) -> Function:
     return convolve
 
 
-def pooling(attrs: Attrs) -> Function:
+def Pooling(attrs: Attrs) -> Function:
     """Return the largest number, the mean or the sum of what a window sees."""
     _channels_first(attrs, 'Pooling')
     kind, is_global = attrs.get('pool_type', 'max'), attrs.get('global_pool')

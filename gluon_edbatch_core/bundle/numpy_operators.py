@@ -170,10 +170,6 @@ def _smooth_l1(attrs: Attrs) -> Function:
     return smooth
 
 
-def _cast(attrs: Attrs) -> Function:
-    return lambda x: x.astype(attrs['dtype'])
-
-
 def _sum_of_all(*arrays: np.ndarray) -> np.ndarray:
     total = arrays[0] + arrays[1] if len(arrays) > 1 else arrays[0].copy()
     for array in arrays[2:]:
@@ -227,37 +223,37 @@ _MORE: dict[str, Function] = {
     'hypot': np.hypot,
 }  # fmt: skip
 _WHOLE: dict[str, Callable[[Attrs], Function]] = {  # may mix rows; results are new arrays
-    'FullyConnected': layers.fully_connected, 'Convolution': layers.convolution,
-    'Pooling': layers.pooling, 'BatchNorm': layers.batch_norm, 'LayerNorm': layers.layer_norm,
-    'L2Normalization': layers.l2_normalization, 'softmax': layers.softmax(False),
-    'log_softmax': layers.softmax(True), 'softmin': layers.softmin, 'smooth_l1': _smooth_l1,
-    'RNN': layers.recurrent(lambda x: ACTIVATIONS['sigmoid'](x)), 'dot': shapes.dot,
-    'batch_dot': shapes.batch_dot, 'take': shapes.take, 'pick': shapes.pick,
-    'one_hot': shapes.one_hot, 'where': shapes.where, 'norm': shapes.norm, 'sort': shapes.sort,
-    'argsort': shapes.argsort,
-    'at': shapes.at, 'topk': shapes.topk, 'argmax': shapes.position(np.argmax),
-    'argmin': shapes.position(np.argmin), 'tile': shapes.tile, 'repeat': shapes.repeat,
-    'SequenceMask': shapes.sequence_mask, 'Cast': _cast,
+    **{name: getattr(shapes, name) for name in
+       'argsort at batch_dot dot gather_nd norm one_hot pick repeat sort take tile topk '
+       'where'.split()},
+    **{name: getattr(layers, name) for name in
+       'BatchNorm Convolution FullyConnected L2Normalization LayerNorm Pooling softmin'.split()},
+    'softmax': layers.softmax(False), 'log_softmax': layers.softmax(True),
+    'RNN': layers.recurrent(lambda x: ACTIVATIONS['sigmoid'](x)), 'smooth_l1': _smooth_l1,
+    'SequenceMask': shapes.sequence_mask, 'argmax': shapes.position(np.argmax),
+    'argmin': shapes.position(np.argmin),
     'argmax_channel': lambda attrs: lambda x: x.argmax(1).astype(x.dtype),
+    'Cast': lambda attrs: lambda x: x.astype(attrs['dtype']),
     'Concat': lambda attrs: lambda *arrays: np.concatenate(arrays, axis=attrs.get('dim', 1)),
+    '_rnn_param_concat': lambda attrs: lambda *arrays: np.concatenate(arrays, attrs.get('dim', 0)),
     'stack': lambda attrs: lambda *arrays: np.stack(arrays, axis=attrs.get('axis', 0)),
     '_zeros': lambda attrs: lambda: np.zeros(attrs['shape'], attrs.get('dtype', 'float32')),
     '_ones': lambda attrs: lambda: np.ones(attrs['shape'], attrs.get('dtype', 'float32')),
     'add_n': lambda attrs: _sum_of_all,
 }  # fmt: skip
 _VIEWS: dict[str, Callable[[Attrs], Function]] = {
+    **{name: getattr(shapes, name) for name in
+       'broadcast_axis broadcast_like broadcast_to item reshape_like slice_axis slice_like squeeze '
+       'transpose'.split()},
+    'Reshape': shapes.reshape, 'SliceChannel': shapes.split, 'slice': shapes.slice_axes,
+    'reverse': shapes.flip,
     'expand_dims': lambda attrs: lambda x: np.expand_dims(x, attrs['axis']),
     'Flatten': lambda attrs: lambda x: x.reshape(len(x), -1),
     'SwapAxis': lambda attrs: lambda x: x.swapaxes(attrs.get('dim1', 0), attrs.get('dim2', 0)),
-    'Reshape': shapes.reshape, 'reshape_like': shapes.reshape_like, 'squeeze': shapes.squeeze,
-    'slice_axis': shapes.slice_axis, 'slice': shapes.slice_axes, 'slice_like': shapes.slice_like,
-    'SliceChannel': shapes.split, 'transpose': shapes.transpose, 'reverse': shapes.flip,
-    'broadcast_axis': shapes.broadcast_axis, 'broadcast_to': shapes.broadcast_to,
-    'broadcast_like': shapes.broadcast_like, 'item': shapes.item,
 }  # fmt: skip
 _TURNED = {'_rminus_scalar': 'sub', '_rdiv_scalar': 'div', '_rpower_scalar': 'power',
            '_rmod_scalar': 'mod'}  # fmt: skip
-_SCALARS = {**BINARY, **_MORE, **{f'{name}': _comparison(each) for name, each in _COMPARED.items()}}
+_SCALARS = {**BINARY, **_MORE, **{name: _comparison(each) for name, each in _COMPARED.items()}}
 _SCALARS.update(plus=np.add, minus=np.subtract)
 
 OPERATORS: dict[str, Operator] = {
@@ -282,8 +278,5 @@ OPERATORS: dict[str, Operator] = {
     'clip': Operator(_clip, elementwise=True, by_value=True),
     'Embedding': Operator(
         lambda attrs: lambda ids, table, out=None: look_up(table, ids, out), by_value=True
-    ),
-    '_rnn_param_concat': Operator(
-        lambda attrs: lambda *arrays: np.concatenate(arrays, axis=attrs.get('dim', 0))
     ),
 }

@@ -212,6 +212,13 @@ def take(attrs: Attrs) -> Function:
     return lambda x, indices: x.take(_places(indices, x.shape[axis], mode), axis)
 
 
+def gather_nd(attrs: Attrs) -> Function:
+    """Return what is at positions of the first axes, (axes, ...)."""
+    return lambda x, places: x[
+        tuple([np.mod(each.astype(np.int64), size) for each, size in zip(places, x.shape)])
+    ]
+
+
 def pick(attrs: Attrs) -> Function:
     """Return one number along an axis, by its position."""
     axis, keep, mode = attrs.get('axis', -1), attrs.get('keepdims'), attrs.get('mode', 'clip')

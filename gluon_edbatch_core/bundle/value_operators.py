@@ -44,6 +44,7 @@ dot 2 transpose_a transpose_b
 expand_dims 1 axis
 flatten=Flatten 1
 flip=reverse 1 axis
+gather_nd 2
 log_softmax 1 axis temperature
 max 1 axis keepdims exclude
 mean 1 axis keepdims exclude

@@ -94,9 +94,10 @@ class Inner(gluon.Block):
 class Net(edb.AutoBatchMixin, gluon.Block):
     limit = 3
 
-    def __init__(self, embed, cell, join, score, scores):
+    def __init__(self, embed, cell, join, score, scores, mix, read):
         super().__init__(prefix='net_')
         self.embed, self.cell, self.join, self.score, self.scores = embed, cell, join, score, scores
+        self.mix, self.read = mix, read
         self.inner = Inner(cell, score)
         self.cells = gluon.nn.Sequential()
         self.cells.add(cell, cell)
@@ -185,6 +186,55 @@ FREE = [
     'AT = 0\nwhile AT < 3 and self.value(h) > -0.2:\n    AT += 1\n    h = self.cell(h)\n    {}',
     'for i, (x, y) in enumerate(zip(xs, xs[1:])):\n    if i > 1: break\n    h = self.join(x, y)',
 ]
+WHOLE = [  # of m, three or more rows that operators mix
+    'm = nd.concat(m, h, dim=0)',
+    'm = nd.concat(m[1:], h, h * 0.5, dim=0)',
+    'h = m.max(axis=0, keepdims=True)',
+    'h = nd.mean(m, axis=0).expand_dims(0)',
+    'h = nd.norm(m, axis=0, keepdims=True)',
+    'h = m[n % m.shape[0]].reshape((1, -1))',
+    'h = m[-1:]',
+    'h = h + m[0]',
+    'm = nd.softmax(m, axis=0)',
+    'm = nd.log_softmax(m, axis=0, temperature=2.0)',
+    'm = m[::-1]',
+    'm = nd.flip(m, axis=0)',
+    'm = nd.take(m, nd.argsort(m[:, 0], axis=0), axis=0)',
+    'm = nd.take(m, mx.nd.array([n, 0, 1]), mode="wrap")',
+    'm = m[[2, 0, 1]]',
+    'm = nd.tanh(nd.dot(m, m.T))[:, 0:3]',
+    'm = nd.batch_dot(m.expand_dims(0), h.reshape((1, 3, 1)))[0] * m',
+    'm = nd.broadcast_sub(m, m.mean(axis=0, keepdims=True))',
+    'm = m - nd.broadcast_axis(h, axis=0, size=m.shape[0])',
+    'm = nd.where(m > 0, m, m * 0.5)',
+    'm = nd.tile(h, reps=(3, 1)) + m[0:3]',
+    'm = nd.repeat(m, repeats=2, axis=0)[0:4]',
+    'm = m.reshape((-1,))[0:9].reshape((3, 3))',
+    'm = m.reshape((-4, 1, -1, 0)).reshape((-3, 0))',
+    'm = nd.concat(*[self.cell(x.expand_dims(0)) for x in m], dim=0)',
+    'm = self.cell(m)',
+    'm = self.mix(m)',
+    'm = self.read(m.expand_dims(0))[0]',
+    'm = nd.stack(m, m, axis=1).sum(axis=1)',
+    'm = m.transpose().transpose((1, 0))',
+    'm = nd.swapaxes(m, 0, 1)[0:3, 0:3]',
+    'm = nd.slice(m, begin=(None, 0), end=(None, None), step=(-1, 1))',
+    'm = nd.split(m, num_outputs=3, axis=1)[1] + m',
+    'm = nd.topk(m, axis=0, k=3, ret_typ="value")',
+    'm = nd.array(np.eye(3)) + m[:3]',
+    'm = mx.nd.arange(3) * m',
+    'm = 1 - m % 2',
+    'm = nd.concat(*self.cells[0](edb.ragged([h, h * n, h])), dim=0) + m[0:3]',
+    'h = nd.sum(edb.ragged([h, self.cell(h)]), axis=1)',
+    'h = h + nd.one_hot(m.argmax(axis=1), depth=3).sum(axis=0, keepdims=True)',
+    'h = h + nd.pick(m[0:3], mx.nd.array([0, 1, n % 3]))',
+    'v = float(m.sum().asscalar())',
+    'v = float(nd.max(m[1:3, 1:]).asnumpy()[0])',
+    'n += int(m.argmax(axis=0)[0].asscalar())',
+    'n = len(m) + int((m > 0).sum().asscalar()) % 3',
+    'if m[0, 0] > 0.1:\n    {}',
+    'for row in m:\n    if row[0] > 0.3: break\n    h = h + row',
+]
 READS = ['n = self.best(h)', 'v = self.value(h)', 'h = self.walk(tree, 2)']
 FAILING = ['if self.value(h) > 0.3: raise ValueError("at %d" % n)', 'v = 1 / (n - 1)']
 OF_SAMPLES = ['tree.visits += 1', 'tree.marks.append(n)', 'n += tree.visits']
@@ -221,7 +271,7 @@ def trees_of(draw, count):
 def program(draw):
     """Return the source of a model."""
     shared = draw.random() < 0.5
-    kinds = [FREE] * 8 + [FAILING] * (draw.random() < 0.3)
+    kinds = [FREE] * 6 + [WHOLE] * 4 + [FAILING] * (draw.random() < 0.3)
     kinds += [OF_SAMPLES] * (2 * (draw.random() < 0.3)) + [SHARED] * shared
 
     def block(depth):
@@ -244,8 +294,9 @@ def program(draw):
     start = (
         'h, n, v, xs, d, box, found = '
         'self.cell(self.embed(tree.word)), 1, 0.0, [], {}, Box(None), []\n'
+        'm = self.embed(mx.nd.array([tree.word, 1, *[child.word for child in tree.children], 2]))\n'
     )
-    body = textwrap.indent(f'{start}{block(0)}\nreturn h, n, v, found\n', ' ' * 8)
+    body = textwrap.indent(f'{start}{block(0)}\nreturn h, n, v, found, m\n', ' ' * 8)
     return f'{HEAD}\n    def forward(self, tree):\n{body}'
 
 
@@ -262,6 +313,14 @@ class Join(mx.gluon.HybridBlock):
         return F.tanh(self.dense(F.concat(a, b, dim=1)))
 
 
+class Mix(mx.gluon.HybridBlock):
+    """Let rows depend on each other."""
+
+    def hybrid_forward(self, F, x):
+        """(L, H)."""
+        return F.broadcast_mul(x, F.softmax(F.sum(x, axis=1, keepdims=True), axis=0))
+
+
 def blocks():
     """Return the layers that all models call, so that each is traced once."""
     mx.random.seed(5)
@@ -271,6 +330,8 @@ def blocks():
         Join(),
         nn.Dense(1, in_units=SIZE, prefix='score_'),
         nn.Dense(3, in_units=SIZE, prefix='scores_'),
+        Mix(prefix='mix_'),
+        mx.gluon.rnn.GRU(SIZE, layout='NTC', input_size=SIZE, prefix='read_'),
     ]
     for block in made:
         block.initialize(mx.init.Normal(1))

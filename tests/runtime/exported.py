@@ -278,6 +278,11 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
         facts = {'samples': samples, 'sizes': sizes, 'batches': batches}
         (target / 'case.json').write_text(json.dumps(facts))
         print(f'{name}: {len(samples)} samples, {batches} batches')
+    from tests.runtime import whole_models
+
+    for kind in whole_models.MODELS:
+        net, samples = whole_models.made(kind, 12)
+        edb.export(net, samples, folder / 'whole' / kind.__name__)
     (folder / 'schedules.json').write_text(json.dumps(schedules()))
 
 
@@ -365,6 +370,8 @@ def check(folder: Path) -> int:
             f'{sum(batches)} batches ({sum(facts["batches"])} with MXNet)'
             f'{"" if right else ": WRONG"}'
         )
+    for bundle in sorted((folder / 'whole').iterdir()):
+        print(f'{bundle.name}: {edb.load(bundle).check()} samples of whole values')
     found = json.loads(json.dumps(schedules()))
     expected = json.loads((folder / 'schedules.json').read_text())
     wrong = [name for name in expected if found.get(name) != expected[name]]

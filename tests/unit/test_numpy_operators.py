@@ -175,6 +175,14 @@ def _pick(draw):
     return [x, _numbers(draw, shape, 'whole')], attrs
 
 
+def _gathered(draw):
+    x = _numbers(draw, _shape(draw))
+    axes, shape = draw.randint(1, x.ndim), _shape(draw, 1, 2)
+    places = [np.random.RandomState(draw.randrange(99)).randint(-size, size, shape)
+              for size in x.shape[:axes]]  # fmt: skip
+    return [x, np.array(places, 'f')], {}
+
+
 def _dot(draw):
     first, second = draw.random() < 0.5, draw.random() < 0.5
     k = draw.randint(1, 4)
@@ -381,7 +389,8 @@ CASES = {
     **dict.fromkeys(['softmax', 'log_softmax', 'softmin'], _softmax),
     **dict.fromkeys(['sort', 'argsort'], lambda draw: _along(draw, is_ascend=draw.random() < 0.5)),
     'Reshape': _reshape, 'slice': _sliced, 'slice_axis': _slice_axis, 'take': _take,
-    'pick': _pick, 'dot': _dot, 'batch_dot': _batch_dot, 'norm': _norm, 'where': _where,
+    'pick': _pick, 'gather_nd': _gathered, 'dot': _dot, 'batch_dot': _batch_dot, 'norm': _norm,
+    'where': _where,
     'broadcast_axis': _broadcast_axis, 'broadcast_to': _broadcast_to,
     'broadcast_like': _broadcast_like, 'slice_like': _slice_like, 'SliceChannel': _split,
     'Concat': _joined('dim'), 'stack': _joined('axis'), 'Convolution': _convolution,
