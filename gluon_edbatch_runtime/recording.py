@@ -113,15 +113,14 @@ class Recording(CallLog):
         return self.array(array)
 
     def stacked(self, ragged: Ragged) -> Value:
-        """Return ragged values as one value with their number as axis 1. Where there are none, it
-        is one of zeros, as arrays cannot be empty."""
+        """Return ragged values as one value with their number as axis 1."""
         store, numbers = ragged.store, ragged.numbers
         if store is None:
             raise RecordError('ragged() of no values needs their shape')
         if ragged.log is not self:
             return self.array(ragged.log.stacked(ragged).asnumpy())
         if not numbers:
-            return self.array(np.zeros((store.rows, 1, *store.row_shape), store.dtype))
+            return self.array(np.zeros((store.rows, 0, *store.row_shape), store.dtype))
         if store.rows > 1:
             values = [new_value(self, store, number) for number in numbers]
             return recorded(self, operator_form('stack', [store] * len(values), {'axis': 1}),

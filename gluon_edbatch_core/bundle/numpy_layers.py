@@ -24,6 +24,8 @@ def softmax(log: bool) -> Any:
 
         def compute(x: np.ndarray) -> np.ndarray:
             x = x if temperature is None else x / x.dtype.type(temperature)
+            if not x.size:
+                return x
             shifted = x - x.max(axis=axis, keepdims=True)
             exps = np.exp(shifted)
             total = exps.sum(axis=axis, keepdims=True)
@@ -120,6 +122,8 @@ def Convolution(attrs: Attrs) -> Function:
     order = (0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count))
 
     def convolve(x: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray] = None) -> Any:
+        if not x.size:
+            return np.zeros((len(x), len(weight), *x.shape[2:]), x.dtype)
         x = np.pad(x, pad) if any(map(any, pad)) else x
         seen = _windows(x, kernel, attrs)
         places, inner = seen.shape[2 : 2 + count], math.prod(weight.shape[1:])

@@ -111,7 +111,12 @@ def _comparison(function: Function) -> Function:
 def _reduction(function: Function) -> Operator:
     def make(attrs: Attrs) -> Function:
         keep = bool(attrs.get('keepdims'))
-        return lambda x: function(x, axis=axes_of(attrs, x.ndim), keepdims=keep)
+
+        def reduce(x: np.ndarray) -> np.ndarray:
+            of_none = x.size or function is np.prod
+            return (function if of_none else np.sum)(x, axis=axes_of(attrs, x.ndim), keepdims=keep)
+
+        return reduce
 
     return Operator(make)
 

@@ -106,11 +106,15 @@ class Sets(Whole):
     """Any number of points, or none."""
 
     def make(self):
-        self.each = nn.Dense(SIZE, activation='tanh', in_units=2, flatten=False)
+        self.each = nn.Dense(SIZE, activation='tanh', in_units=2, flatten=False,
+                             bias_initializer=mx.init.Constant(0.3))  # fmt: skip
 
     def forward(self, points):
         z = self.each(edb.ragged([point[None] for point in points], shape=(1, 2)))
-        return nd.concat(nd.sum(z, axis=1), nd.max(z, axis=1), nd.mean(z, axis=1), dim=1)
+        weights = nd.softmax(nd.batch_dot(z, mx.nd.ones((1, SIZE, 1))), axis=1)
+        seen = nd.batch_dot(weights, z, transpose_a=True).squeeze(1)
+        return nd.concat(nd.sum(z, axis=1), nd.max(z, axis=1), nd.mean(z, axis=1), seen,
+                         nd.prod(z, axis=1), nd.norm(z, axis=1), dim=1)  # fmt: skip
 
 
 class Writes(Whole):
