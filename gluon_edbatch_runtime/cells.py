@@ -67,7 +67,7 @@ class BundledCell(Cell):
                 stores = {value.store for value in part}
                 if len(stores) > 1:
                     raise RecordError(f'{self.name} got children of different shapes: {stores}')
-        if self._fitting(args) is None and self._program(args) is not None:
+        if self.programs and self._fitting(args) is None and self._program(args) is not None:
             args = tuple([log.stacked(arg) if isinstance(arg, Ragged) else arg for arg in args])
         return self.record(log, args)
 
