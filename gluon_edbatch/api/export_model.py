@@ -1,10 +1,12 @@
 """Export a whole model as data: its cells, its functions, and what its samples look like."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Union
 
+from greenlet import getcurrent
 from mxnet import gluon
 
 from gluon_edbatch_core.bundle.exported_model import ExportedModel
@@ -13,6 +15,7 @@ from gluon_edbatch_core.bundle.sample_schema import are_close, json_of
 from gluon_edbatch_core.errors import BundleError
 
 from ..mx.blocks import names_of_blocks
+from ..record.sites import Site, current_site
 from ..subgraph.options import current_options
 from . import functional
 from .export import CellsContent
@@ -73,13 +76,14 @@ def export(
     # Sentences that are packed would be of types without the shapes that users see.
     options = current_options().but(buckets=False)
     with batching(scheduler, None, options) as scope:  # on copies, which the code may write to
-        functional.forward([net(*each) for each in deepcopy(arguments)])
+        with _sites_of_reads() as reads:
+            functional.forward([net(*each) for each in deepcopy(arguments)])
     names = names_of_blocks(net)
     with BundleWriter(folder, KIND) as bundle:
         cells = CellsContent(net, scope)
         if 'net' in cells.cells:
             raise BundleError('the model is a single cell: export_cells() writes it')
-        code = ModelCode(net, names, cells, bundle)
+        code = ModelCode(net, names, cells, bundle, reads)
         model = code.content(arguments)
         blocks = {name: block for block, several in names.items() for name in several}
         read = ExportedModel(model, blocks.__getitem__, code.arrays, HOST)
@@ -93,6 +97,24 @@ def export(
         content.update(model, examples=given, results=wanted, waits=_may_wait(net, arguments))
         bundle.content.update(content)
     return Path(folder)
+
+
+@contextmanager
+def _sites_of_reads() -> Iterator[set[Site]]:
+    """Note the lines that read values meanwhile."""
+    sites: set[Site] = set()
+    sample: Any = getcurrent()
+    before = getattr(sample, 'contents', None)
+
+    def note(value: Any) -> Any:
+        sites.add(current_site())
+        return None if before is None else before(value)
+
+    sample.contents = note
+    try:
+        yield sites
+    finally:
+        sample.contents = before
 
 
 def _compare(model: ExportedModel, given: Sequence[Any], wanted: Sequence[Any]) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import dis
 import inspect
 from collections.abc import Sequence
 from dataclasses import MISSING, is_dataclass
@@ -55,8 +56,10 @@ class ModelCode:
         names: dict[gluon.Block, list[str]],
         cells: CellsContent,
         bundle: BundleWriter,
+        reads: set[Site],
     ):
         self._net, self._names, self._cells, self._bundle = net, names, cells, bundle
+        self._reads = sorted(reads)  # lines that read values
         self.arrays: list[np.ndarray] = []
         self._array_entries: list[dict[str, Any]] = []
         self._numbers_of_arrays: dict[int, int] = {}  # by id
@@ -141,6 +144,10 @@ class ModelCode:
         while self._waiting:
             number, function = self._waiting.pop()
             self._functions[number] = self._function_data(function)
+            lines = {line for _, line in dis.findlinestarts(function.__code__)}
+            for site in self._reads:
+                if site.filename == function.__code__.co_filename and site.line in lines:
+                    self._functions[number]['reads'].append(site.line)
 
     def _function_data(self, function: FunctionType) -> dict[str, Any]:
         code = function.__code__
@@ -171,6 +178,7 @@ class ModelCode:
             'args': args,
             'defaults': [self._value(each, str(site)) for each in defaults],
             'body': data,
+            'reads': [],
             'globals': {},
         }
         local = {*args, *[each.id for part in body for each in ast.walk(part)

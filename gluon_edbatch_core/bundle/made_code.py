@@ -21,7 +21,7 @@ import numpy as np
 from ..errors import BundleError
 from ..short_repr import brief
 from .function_trees import REFUSED, node_of
-from .suspending import Waits, finished, scalar_of, which_wait
+from .suspending import Waits, finished, read_truth, scalar_of, which_wait
 
 # Attributes of this package's objects that lead to what reads and writes files. Objects of the
 # user's classes may have them.
@@ -173,7 +173,11 @@ class MadeCode:
             safe = frozenset([name for name, one in each['globals'].items()
                               if one[0] not in ('function', 'part')
                               or (one[0] == 'function' and one[1] not in waiting)])  # fmt: skip
-            body = Waits(safe).of(bodies[number]) if number in waiting else bodies[number]
+            body = (
+                Waits(safe, each['reads']).of(bodies[number])
+                if number in waiting
+                else bodies[number]
+            )
             self.functions.append(self._function(each, body))
             if number in waiting:
                 self._generators.add(self.functions[-1].__code__)
@@ -182,6 +186,7 @@ class MadeCode:
             function.__globals__.update(
                 {name: self.value(one) for name, one in each['globals'].items()},
                 __finished=self._finished, __set=set, __scalar=scalar_of,
+                __truth=read_truth,
             )  # fmt: skip
             function.__defaults__ = tuple([self.value(one) for one in each['defaults']])
         for cls, each in zip(self.classes, content['classes']):

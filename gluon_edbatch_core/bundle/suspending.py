@@ -1,8 +1,9 @@
 """Make functions that wait where they read a value, of functions that read in place.
 
 A function that calls ``asnumpy()`` or ``asscalar()`` becomes a generator, which yields what it
-reads. So do functions that call it: methods are found by their names. Then samples can take turns.
-Properties and functions that are handed on, as to ``map``, read in place, and so do lambdas.
+reads. So does one that read the truth of a value in the export, as by ``if value``. And so do
+functions that call these: methods are found by their names. Then samples can take turns. Properties
+and functions that are handed on, as to ``map``, read in place, and so do lambdas.
 """
 
 import ast
@@ -21,6 +22,16 @@ def finished(result: Any, codes: frozenset) -> Generator[Any, Any, Any]:
     if isinstance(result, GeneratorType) and result.gi_code in codes:
         result = yield from result
     return result
+
+
+def read_truth(value: Any) -> Any:
+    """Yield a value, and return its only number. Return other objects as they are."""
+    if not hasattr(value, 'asnumpy'):
+        return value
+    array = np.asarray((yield value))
+    if array.size != 1:
+        raise ValueError('a value of several numbers is neither true nor false')
+    return array.item()
 
 
 def scalar_of(array: np.ndarray) -> Any:
@@ -51,7 +62,8 @@ def which_wait(content: Mapping[str, Any], bodies: Sequence[list[ast.stmt]]) -> 
     }
     if any([each.may_call_net for each in calls]):
         forwards = methods.get('forward', set())
-    waiting = {number for number, each in enumerate(calls) if each.reads} - handed_on
+    met = [bool(data['reads']) for data in content['functions']]
+    waiting = {number for number, each in enumerate(calls) if each.reads or met[number]} - handed_on
     while True:
         more = {
             number
@@ -114,8 +126,9 @@ class _CallsInText:
 class Waits(ast.NodeTransformer):
     """Let a function yield what it reads, and what it calls that may read."""
 
-    def __init__(self, calls_that_return: frozenset[str]):
+    def __init__(self, calls_that_return: frozenset[str], lines: Sequence[int]):
         self._safe = calls_that_return  # names of functions that are no generators
+        self._lines = set(lines)  # where the truth of values is read
         self._inner: list[ast.stmt] = []
 
     def of(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -131,6 +144,24 @@ class Waits(ast.NodeTransformer):
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
         """Leave it as it is."""
         return node
+
+    def _truth(self, node: Any) -> Any:
+        """Return an expression that waits for the truth of a value, on such a line."""
+        if isinstance(node, ast.BoolOp):
+            node.values = list(map(self._truth, node.values))
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            node.operand = self._truth(node.operand)
+        elif self._lines & {getattr(each, 'lineno', 0) for each in ast.walk(node)}:
+            read = ast.Call(ast.Name('__truth', ast.Load()), [node], [])
+            return ast.copy_location(ast.YieldFrom(read), node)
+        return node
+
+    def _visit_test(self, node: Any) -> ast.AST:
+        self.generic_visit(node)
+        node.test = self._truth(node.test)
+        return node
+
+    visit_If = visit_While = visit_IfExp = visit_Assert = _visit_test
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Wait for a value, or for what a function returns."""
@@ -155,6 +186,8 @@ class Waits(ast.NodeTransformer):
         self.generic_visit(node)
         first.iter = over
         within, self._inner = self._inner, outer
+        for each in node.generators:
+            each.ifs = list(map(self._truth, each.ifs))
         inside = [getattr(node, 'elt', None), getattr(node, 'key', None),
                   getattr(node, 'value', None), first.target, *first.ifs, *rest]  # fmt: skip
         waits = [each for each in inside if each is not None and any(_waits_in(each))]

@@ -330,6 +330,19 @@ def test_begin_state(runtime, tmp_path):
     assert model.evaluations <= 8
 
 
+def test_truth_waits(runtime, tmp_path):
+    """``if value`` and its like let samples wait for each other."""
+    mx.random.seed(1)
+    net, samples = models.Decides(), [x % 10 for x in range(20)]
+    net.initialize(mx.init.Normal(0.7))
+    edb.export(net, samples, tmp_path / 'bundle')
+    model = runtime.load(tmp_path / 'bundle')
+    assert model.check() == 20
+    found = model(samples)
+    assert len({len(seen) for _, seen, _ in found}) > 1
+    assert model.evaluations <= 12  # 20 samples with 6 to 10 reads each
+
+
 def test_comprehensions_that_wait(runtime, tmp_path):
     """Reads within lists, sets, dicts and nested loops, and where nothing can wait."""
     net = models.Comprehends()

@@ -190,6 +190,25 @@ class Endless(Broken):
         return self.embed(x)
 
 
+class Decides(Broken):
+    """Read the truth of values, without a word for it."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.cell = gluon.nn.Dense(4, activation='tanh', in_units=4)
+            self.score = gluon.nn.Dense(1, in_units=4)
+
+    def forward(self, x):
+        h, steps, seen = self.cell(self.embed(x)), 0, []
+        while self.score(h) > -0.2 and steps < 5:
+            h, steps = self.cell(h), steps + 1
+            seen.append(1 if h[:, 3] > 0 and not h[:, 2] > 0 else 0)
+        assert h[0, 0] < 2, 'never'
+        h = h if not h[:, 1] > h[:, 2] else self.cell(h)
+        return h, seen, [step for step in range(steps) if self.score(h) > 0.1 * step]
+
+
 class Comprehends(Broken):
     """Read values in comprehensions, in functions, and in those that are handed on."""
 
