@@ -11,7 +11,7 @@ import numpy as np
 
 from . import numpy_layers as layers
 from . import numpy_shapes as shapes
-from .numpy_shapes import Attrs, Function, axes_of
+from .numpy_shapes import Attrs, Function, axes_of, listed
 
 
 class Operator(NamedTuple):
@@ -229,12 +229,18 @@ _MORE: dict[str, Function] = {
 }  # fmt: skip
 _WHOLE: dict[str, Callable[[Attrs], Function]] = {  # may mix rows; results are new arrays
     **{name: getattr(shapes, name) for name in
-       'argsort at batch_dot dot gather_nd norm one_hot pick repeat sort take tile topk '
-       'where'.split()},
+       'argsort at batch_dot norm one_hot pick sort take topk where'.split()},
     **{name: getattr(layers, name) for name in
        'BatchNorm Convolution FullyConnected L2Normalization LayerNorm Pooling softmin'.split()},
     'softmax': layers.softmax(False), 'log_softmax': layers.softmax(True),
     'RNN': layers.recurrent(lambda x: ACTIVATIONS['sigmoid'](x)), 'smooth_l1': _smooth_l1,
+    # The last axis with the first; with transpose_a the first, with transpose_b the last.
+    'dot': lambda attrs: lambda x, y: np.tensordot(
+        x, y, ((0 if attrs.get('transpose_a') else -1,), (-1 if attrs.get('transpose_b') else 0,))),
+    'gather_nd': lambda attrs: lambda x, places: x[
+        tuple([np.mod(each.astype(np.int64), size) for each, size in zip(places, x.shape)])],
+    'repeat': lambda attrs: lambda x: np.repeat(x, attrs['repeats'], attrs.get('axis')),
+    'tile': lambda attrs: lambda x: np.tile(x, listed(attrs['reps'])),
     'SequenceMask': shapes.sequence_mask, 'argmax': shapes.position(np.argmax),
     'argmin': shapes.position(np.argmin),
     'argmax_channel': lambda attrs: lambda x: x.argmax(1).astype(x.dtype),
@@ -248,10 +254,14 @@ _WHOLE: dict[str, Callable[[Attrs], Function]] = {  # may mix rows; results are 
 }  # fmt: skip
 _VIEWS: dict[str, Callable[[Attrs], Function]] = {
     **{name: getattr(shapes, name) for name in
-       'broadcast_axis broadcast_like broadcast_to item reshape_like slice_axis slice_like squeeze '
-       'transpose'.split()},
+       'broadcast_axis broadcast_like item slice_axis slice_like'.split()},
     'Reshape': shapes.reshape, 'SliceChannel': shapes.split, 'slice': shapes.slice_axes,
-    'reverse': shapes.flip,
+    'broadcast_to': lambda attrs: lambda x: np.broadcast_to(
+        x, [size or own for size, own in zip(attrs['shape'], x.shape)]),
+    'reshape_like': lambda attrs: lambda x, like: x.reshape(like.shape),
+    'reverse': lambda attrs: lambda x: np.flip(x, tuple(listed(attrs['axis']))),
+    'squeeze': lambda attrs: lambda x: x.squeeze(tuple(listed(attrs.get('axis'))) or None),
+    'transpose': lambda attrs: lambda x: x.transpose(listed(attrs.get('axes')) or None),
     'expand_dims': lambda attrs: lambda x: np.expand_dims(x, attrs['axis']),
     'Flatten': lambda attrs: lambda x: x.reshape(len(x), -1),
     'SwapAxis': lambda attrs: lambda x: x.swapaxes(attrs.get('dim1', 0), attrs.get('dim2', 0)),

@@ -131,34 +131,6 @@ def split(attrs: Attrs) -> Function:
     return cut
 
 
-def squeeze(attrs: Attrs) -> Function:
-    """Return an array without axes of one position."""
-    axis = attrs.get('axis')
-    axis = tuple(axis) if isinstance(axis, list) else axis
-    return lambda x: x.squeeze(axis)
-
-
-def transpose(attrs: Attrs) -> Function:
-    """Return an array with its axes in another order; turned round by default."""
-    axes = listed(attrs.get('axes')) or None
-    return lambda x: x.transpose(axes)
-
-
-def flip(attrs: Attrs) -> Function:
-    """Return an array backwards along axes."""
-    return lambda x: np.flip(x, tuple(listed(attrs['axis'])))
-
-
-def tile(attrs: Attrs) -> Function:
-    """Return an array several times, side by side."""
-    return lambda x: np.tile(x, listed(attrs['reps']))
-
-
-def repeat(attrs: Attrs) -> Function:
-    """Return each number, or each position of an axis, several times."""
-    return lambda x: np.repeat(x, attrs['repeats'], attrs.get('axis'))
-
-
 def broadcast_axis(attrs: Attrs) -> Function:
     """Repeat the only position of axes."""
     sizes = dict(zip(listed(attrs['axis']), listed(attrs['size'])))
@@ -170,12 +142,6 @@ def broadcast_axis(attrs: Attrs) -> Function:
         return np.broadcast_to(x, shape)
 
     return widen
-
-
-def broadcast_to(attrs: Attrs) -> Function:
-    """Repeat the only position of axes, up to a shape in which 0 keeps a size."""
-    wanted = listed(attrs['shape'])
-    return lambda x: np.broadcast_to(x, [each or own for each, own in zip(wanted, x.shape)])
 
 
 def broadcast_like(attrs: Attrs) -> Function:
@@ -191,14 +157,6 @@ def broadcast_like(attrs: Attrs) -> Function:
     return widen
 
 
-def reshape_like(attrs: Attrs) -> Function:
-    """Reshape an array as another one."""
-    if any(attrs.get(f'{side}_{end}') is not None for side in ('lhs', 'rhs')
-           for end in ('begin', 'end')):  # fmt: skip
-        raise NotImplementedError('reshape_like of some axes')
-    return lambda x, like: x.reshape(like.shape)
-
-
 def _places(indices: np.ndarray, size: int, mode: str) -> np.ndarray:
     found = indices.astype(np.int64)
     if mode == 'raise' and found.size and (found.min() < -size or found.max() >= size):
@@ -210,13 +168,6 @@ def take(attrs: Attrs) -> Function:
     """Return positions of an axis; those outside are the nearest ones, or counted around."""
     axis, mode = attrs.get('axis', 0), attrs.get('mode', 'clip')
     return lambda x, indices: x.take(_places(indices, x.shape[axis], mode), axis)
-
-
-def gather_nd(attrs: Attrs) -> Function:
-    """Return what is at positions of the first axes, (axes, ...)."""
-    return lambda x, places: x[
-        tuple([np.mod(each.astype(np.int64), size) for each, size in zip(places, x.shape)])
-    ]
 
 
 def pick(attrs: Attrs) -> Function:
@@ -324,13 +275,6 @@ def norm(attrs: Attrs) -> Function:
         return np.sqrt(np.square(x).sum(axes, keepdims=keep))
 
     return measure
-
-
-def dot(attrs: Attrs) -> Function:
-    """Multiply the last axis of one array with the first of another; with ``transpose_a`` the
-    first, with ``transpose_b`` the last."""
-    first, second = bool(attrs.get('transpose_a')), bool(attrs.get('transpose_b'))
-    return lambda x, y: np.tensordot(x, y, ((0 if first else -1,), (-1 if second else 0,)))
 
 
 def batch_dot(attrs: Attrs) -> Function:

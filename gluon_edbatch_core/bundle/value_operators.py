@@ -25,64 +25,48 @@ _OF_TWO = (
     'add div equal greater greater_equal hypot lesser lesser_equal logical_and logical_or '
     'logical_xor maximum minimum mod mul not_equal power sub'
 )
-# Name, operator if it has another name, number of arrays, attributes.
+# How many arrays, and attributes: names, with that of the operator if it is another one.
 _OTHERS = """
-add_n 0
-argmax 1 axis keepdims
-argmin 1 axis keepdims
-argsort 1 axis is_ascend dtype
-astype=Cast 1 dtype
-batch_dot 2 transpose_a transpose_b
-broadcast_axes=broadcast_axis 1 axis size
-broadcast_axis 1 axis size
-broadcast_like 2 lhs_axes rhs_axes
-broadcast_to 1 shape
-cast=Cast 1 dtype
-clip 1 a_min a_max
-concat=Concat 0 dim
-dot 2 transpose_a transpose_b
-expand_dims 1 axis
-flatten=Flatten 1
-flip=reverse 1 axis
-gather_nd 2
-log_softmax 1 axis temperature
-max 1 axis keepdims exclude
-mean 1 axis keepdims exclude
-min 1 axis keepdims exclude
-nansum 1 axis keepdims exclude
-norm 1 ord axis out_dtype keepdims
-one_hot 1 depth on_value off_value dtype
-pick 2 axis keepdims mode
-prod 1 axis keepdims exclude
-repeat 1 repeats axis
-reshape=Reshape 1 shape reverse
-reshape_like 2
-reverse 1 axis
-slice 1 begin end step
-slice_axis 1 axis begin end
-slice_like 2 axes
-smooth_l1 1 scalar
-softmax 1 axis temperature
-softmin 1 axis temperature
-sort 1 axis is_ascend
-split=SliceChannel 1 num_outputs axis squeeze_axis
-squeeze 1 axis
-stack 0 axis
-stop_gradient=BlockGrad 1
-sum 1 axis keepdims exclude
-swapaxes=SwapAxis 1 dim1 dim2
-take 2 axis mode
-tile 1 reps
-topk 1 axis k ret_typ is_ascend dtype
-transpose 1 axes
-where 3
+0: add_n
+0 axis: stack
+0 dim: concat=Concat
+1: flatten=Flatten stop_gradient=BlockGrad
+1 a_min a_max: clip
+1 axes: transpose
+1 axis: expand_dims flip=reverse reverse squeeze
+1 axis begin end: slice_axis
+1 axis is_ascend: sort
+1 axis is_ascend dtype: argsort
+1 axis k ret_typ is_ascend dtype: topk
+1 axis keepdims: argmax argmin
+1 axis keepdims exclude: max mean min nansum prod sum
+1 axis size: broadcast_axes=broadcast_axis broadcast_axis
+1 axis temperature: log_softmax softmax softmin
+1 begin end step: slice
+1 depth on_value off_value dtype: one_hot
+1 dim1 dim2: swapaxes=SwapAxis
+1 dtype: astype=Cast cast=Cast
+1 num_outputs axis squeeze_axis: split=SliceChannel
+1 ord axis out_dtype keepdims: norm
+1 repeats axis: repeat
+1 reps: tile
+1 scalar: smooth_l1
+1 shape: broadcast_to
+1 shape reverse: reshape=Reshape
+2: gather_nd reshape_like
+2 axes: slice_like
+2 axis keepdims mode: pick
+2 axis mode: take
+2 lhs_axes rhs_axes: broadcast_like
+2 transpose_a transpose_b: batch_dot dot
+3: where
 """
 
 
-def _of_line(line: str) -> tuple[str, ValueOperator]:
-    names, arrays, *attrs = line.split()
-    name, _, op = names.partition('=')
-    return name, ValueOperator(op or name, int(arrays), tuple(attrs))
+def _of_line(line: str) -> dict[str, ValueOperator]:
+    (arrays, *attrs), names = [part.split() for part in line.split(':')]
+    pairs = [name.partition('=') for name in names]
+    return {name: ValueOperator(op or name, int(arrays), tuple(attrs)) for name, _, op in pairs}
 
 
 VALUE_OPERATORS: dict[str, ValueOperator] = {
@@ -90,7 +74,8 @@ VALUE_OPERATORS: dict[str, ValueOperator] = {
     **{f'broadcast_{name}': ValueOperator(f'broadcast_{name}', 2, ()) for name in _OF_TWO.split()},
     **{f'elemwise_{name}': ValueOperator(f'elemwise_{name}', 2, ()) for name in
        ('add', 'sub', 'mul', 'div')},
-    **dict(map(_of_line, _OTHERS.strip().splitlines())),
+    **{name: each for line in _OTHERS.strip().splitlines()
+       for name, each in _of_line(line).items()},
 }  # fmt: skip
 
 # Functions of two arrays, or of an array and a number: the operator of two arrays, with a number,
