@@ -200,7 +200,7 @@ class AnyCall:
             raise RecordError(f'{shown} cannot be computed: {error}') from None
         if not all(map(len, results)):
             raise RecordError(f'{shown} has a result without rows')
-        whole = not (self._may_batch and len(rows) == 1 and self._is_by_row(given, results))
+        whole = not (self._may_batch and len(rows) == 1 and self._is_by_row(given))
         count = 1 if whole else rows.pop()
         arguments = [Argument('rows', each.arena, each.rows if whole else 1) for each in stores]
         outputs = [Output((each.shape[1:], each.dtype), len(each) // count) for each in results]
@@ -218,19 +218,23 @@ class AnyCall:
         with np.errstate(all='ignore'):
             return list(map(np.atleast_1d, self._program.results(given)))
 
-    def _is_by_row(self, given: Sequence[np.ndarray], results: list[np.ndarray]) -> bool:
-        """Return whether two times as many rows come to what the halves come to. `results` are
-        those of the first half."""
+    def _is_by_row(self, given: Sequence[np.ndarray]) -> bool:
+        """Return whether two times as many rows come to what the halves come to, in both orders:
+        rows that are sorted already would tell nothing."""
         count = len(given[0]) // 2
-        try:
-            whole, second = self._results(given), self._results([each[count:] for each in given])
-        except Exception:  # as if a shape is an attribute
-            return False
-        return all([
-            len(one) % count == 0 and len(all_) == 2 * len(one)
-            and np.allclose(all_, np.concatenate([one, other]), 1e-3, 1e-5, equal_nan=True)
-            for all_, one, other in zip(whole, results, second)
-        ])  # fmt: skip
+        for arrays in (given, [each[::-1] for each in given]):
+            halves = [each[:count] for each in arrays], [each[count:] for each in arrays]
+            try:
+                all_, one, other = map(self._results, (arrays, *halves))
+            except Exception:  # as if a shape is an attribute
+                return False
+            for found, first, second in zip(all_, one, other):
+                if len(first) % count or found.shape != (2 * len(first), *first.shape[1:]):
+                    return False
+                both = np.concatenate([first, second])
+                if not np.allclose(found, both, 1e-3, 1e-5, equal_nan=True):
+                    return False
+        return True
 
 
 def _shown(stores: Sequence[Store]) -> str:

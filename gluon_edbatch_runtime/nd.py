@@ -18,7 +18,16 @@ from .arrays import Array
 from .calls import CURRENT, METHODS, Value
 from .recording import Recording
 
-NDArray = Value, Array  # for isinstance
+
+class _Arrays(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, (Value, Array))
+
+
+class NDArray(metaclass=_Arrays):
+    """What values and arrays are instances of. It makes none, so that a bundle cannot either."""
+
+
 # Python's `slice`, as an operator has its name; and operators that only reshape values.
 _Slice, _RESHAPING = slice, ('Reshape', 'Flatten', 'expand_dims', 'squeeze')
 

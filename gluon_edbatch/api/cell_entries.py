@@ -129,7 +129,6 @@ def _check(kind: NodeType) -> None:
     kinds = {argument.kind for argument in kind.arguments}
     ragged = Kind.RAGGED in kinds
     for is_so, why in (
-        (kind.mode.recording or kind.mode.training or kind.mode.numpy, 'has another mode'),
         (kind.alone or kind.eager, f'runs call by call: {kind.reason}'),
         (kind.whole, 'treats whole values, whose rows depend on each other'),
         (kind.packed, 'is packed'),
@@ -293,11 +292,8 @@ def why_not_there(kind: NodeType) -> str:
 def _compare_shapes(
     kind: NodeType, graph: StaticGraph, entry: dict[str, Any], weights: dict[str, np.ndarray]
 ) -> None:
-    """Run the graph of a type's calls on arrays of their shapes; raise as `_compare` does. That is
-    left out where their shapes are not known, as of packed sentences."""
+    """Run the graph of a type's calls on arrays of their shapes; raise as `_compare` does."""
     program = _made(kind, entry, weights, set())
-    if kind.packed:
-        return
     given = _given(kind, set(), _fewest_rows(entry['nodes'], weights), graph, whole=True)
     try:
         wanted = _by_mxnet(kind, graph.subgraph, graph.parameters, given, np.zeros(1))
@@ -380,6 +376,8 @@ def _given(
         elif place in ragged:
             shape += (max(_TRIED),)
         shape += tuple(argument.arena.row_shape)
+        if place in dict(kind.axes):  # a packed sentence
+            shape = kind.shapes_of_one({place: max(_TRIED) for place in dict(kind.axes)})[place]
         values: np.ndarray = rng.normal(size=shape)
         if INPUT % place in indices or not np.issubdtype(argument.arena.dtype, np.floating):
             values = rng.randint(0, rows, shape)

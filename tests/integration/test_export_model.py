@@ -215,6 +215,14 @@ def test_numbers_that_vary_share_a_batch(runtime):
     assert scope.batches == 5
 
 
+def test_rows_that_are_sorted_already(runtime):
+    """Batches of rows are proved with rows in both orders."""
+    with runtime.batching() as scope:
+        values = [recorded(scope, np.full((1, 1), -n, 'f')) for n in range(5)]
+        found = [runtime.nd.sort(value, axis=0) for value in values]
+    assert [value.item() for value in runtime.forward(found)] == [0, -1, -2, -3, -4]
+
+
 def test_shapes_that_vary_share_a_schedule(runtime):
     """A scheduler sees operators on whole values as one type, whatever their shapes."""
     with runtime.batching() as scope:
@@ -256,7 +264,9 @@ def test_arrays_of_the_users_code(runtime):
     assert array.max(axis=1).asscalar() == 5 == float(array[0, 1]) and array.context is None
     np.testing.assert_allclose(runtime.nd.maximum(4, array).reshape((-1, 1))[:, 0], [4, 5, 4])
     assert runtime.nd.arange(2, 5).asnumpy().tolist() == [2, 3, 4]
-    assert isinstance(array, runtime.nd.NDArray) and [each.size for each in array[0]] == [1, 1, 1]
+    assert isinstance(array, runtime.nd.NDArray) and not isinstance(np.ones(1), runtime.nd.NDArray)
+    assert not isinstance(runtime.nd.NDArray(), np.ndarray)  # which would read any memory
+    assert [each.size for each in array[0]] == [1, 1, 1]
 
 
 READING = {
@@ -501,6 +511,14 @@ HOSTILE = {
     'no fields': lambda content: content.update(fields=[]),
     'no net': lambda content: content.pop('net'),
     'a part': lambda content: content.update(net=['part', 99]),
+    'an inner block': lambda content: content['inner'].update(embed={'__class__': ['constant', 1]}),
+    'an inner cell': lambda content: content['inner'].update(x={'a': ['cell', 'embed']}),
+    'no inner blocks': lambda content: content.update(inner=None),
+    'lines': lambda content: [each.update(reads=[[1]]) for each in content['functions']],
+    'no lines': lambda content: [each.pop('reads') for each in content['functions']],
+    'programs': lambda content: content.update(programs={'a': 1}),
+    'a program': lambda content: content['programs'].append({'cells': ['embed']}),
+    'a value': lambda content: content.update(net=['value', 99]),
 }
 
 
