@@ -77,7 +77,7 @@ def program_of_uncalled(
     parameters = list(inspect.signature(type(block).hybrid_forward).parameters.values())[2:]
     given = [each for each in parameters if each.default is each.empty
              and each.kind is each.POSITIONAL_OR_KEYWORD
-             and each.name not in block._reg_params]  # fmt: skip
+             and not isinstance(getattr(block, each.name, None), gluon.Parameter)]  # fmt: skip
     template: tuple[Any, ...] = (LEAF,) * len(given)
     if isinstance(block, gluon.rnn.RecurrentCell):
         template = (LEAF, (list, *[LEAF] * len(block.state_info())))
