@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Callable, Optional, Union
 
-from gluon_edbatch_core.bundle.sample_schema import json_of_result
+from gluon_edbatch_core.bundle.sample_schema import json_of
 from gluon_edbatch_core.errors import (
     BatchError,
     RecordError,
@@ -160,4 +160,4 @@ def load_served(folder: Union[str, Path]) -> Served:
         return sample
 
     few = model.examples[:_WARM_UP]
-    return Served(model, model.schema, read, json_of_result, few, engine=ModelEngine)
+    return Served(model, model.schema, read, json_of, few, engine=ModelEngine)

@@ -39,7 +39,7 @@ def _schema(kind: Kind, names: Sequence[str]) -> dict[str, Any]:
         return _each(of, names)
     if name == 'list':
         return {'type': 'array', 'items': _schema(of, names)}
-    if name == 'array':
+    if name in ('array', 'value'):
         dtype, axes = of
         found: dict[str, Any] = {'type': _NUMBERS.get(dtype[0], 'number')}
         for _ in range(axes):

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 import gluon_edbatch as edb
+import gluon_edbatch_runtime
 from example.dynamic.networks import NETWORKS, build, samples
 from example.pointer.data import shuffle
 from example.pointer.model import PointerNetwork
 from gluon_edbatch_core.bundle.sample_schema import are_close, json_of
 from tests.runtime import whole_models
-from tests.support.runtime import import_runtime
 
 
-@pytest.fixture(scope='module')
-def runtime(tmp_path_factory):
-    return import_runtime(tmp_path_factory.mktemp('runtime'))
+@pytest.fixture
+def runtime():
+    return gluon_edbatch_runtime
 
 
 def compared(runtime, net, data, folder, some):

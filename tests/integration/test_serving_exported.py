@@ -9,7 +9,7 @@ import gluon_edbatch as edb
 import gluon_edbatch_runtime as runtime
 from example.common.options import parse
 from example.transition_parser.task import ParserTask
-from gluon_edbatch_core.bundle.sample_schema import are_close, json_of_result
+from gluon_edbatch_core.bundle.sample_schema import are_close, json_of
 from gluon_edbatch_core.serving.__main__ import request_of
 from gluon_edbatch_runtime.serving import ModelEngine, load_served
 from tests.integration.test_serving_folder import results, serving, told
@@ -51,11 +51,11 @@ def parser(tmp_path_factory):
 
 
 def expected(model):
-    return list(map(json_of_result, model(model.examples)))
+    return list(map(json_of, model(model.examples)))
 
 
 def answers(engine, samples):
-    return [json_of_result(each.result()) for each in [engine.future(s) for s in samples]]
+    return [json_of(each.result()) for each in [engine.future(s) for s in samples]]
 
 
 @pytest.mark.parametrize('max_batch', [1, 5, 256])
@@ -78,7 +78,7 @@ def test_a_bad_sample_fails_alone(tmp_path):
         futures = [engine.future(each) for each in [*samples[:2], [1, 99], *samples[2:]]]
         with pytest.raises(runtime.BatchError, match='99 is no row of a table of 9'):
             futures.pop(2).result()  # which shows when a batch runs
-        found = [json_of_result(each.result()) for each in futures]
+        found = [json_of(each.result()) for each in futures]
         with pytest.raises(runtime.RecordError, match='sample must be a list, not 5'):
             engine.future(5).result()
     assert all(map(are_close, found, wanted))
