@@ -8,9 +8,10 @@ from gluon_edbatch_core.bundle.suspending import scalar_of
 
 
 class Array(np.ndarray):
-    """An array whose operators are MXNet's. `nd` adds them."""
+    """An array whose operators are MXNet's. `nd` adds them. A `fixed` one never changes."""
 
     context = ctx = None
+    fixed = False
     __hash__ = object.__hash__
 
     def asnumpy(self) -> np.ndarray:

@@ -84,6 +84,7 @@ class Recording(CallLog):
         self._array_rows: list[int] = []
         self._filled = 0, 0  # numbers and arrays whose rows hold them
         self._zeros: dict[tuple, int] = {}
+        self._fixed: dict[int, tuple[Array, Value]] = {}  # by id
         self._lock = threading.RLock()
 
     def zeros(self, form: Form, place: int) -> int:
@@ -107,6 +108,10 @@ class Recording(CallLog):
             return given if given.log is self else self.array(given.asnumpy())
         if isinstance(given, Ragged):
             return self.stacked(given)
+        if isinstance(given, Array) and given.fixed:
+            if id(given) not in self._fixed:
+                self._fixed[id(given)] = given, self.array(given)
+            return self._fixed[id(given)][1]
         array = np.asarray(given)
         if not array.ndim:
             raise RecordError(f'an operator of values takes no numbers, as {given!r}')

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
+import numpy as np
+
 from ..errors import BundleError, RecordError
 from ..short_repr import brief
 from .made_code import USERS, MadeCode, Namespace, Reference, Steps
@@ -157,7 +159,9 @@ class ExportedModel:
             return array if array.ndim else array[()]  # a number of NumPy's
         if kind in ('value', 'parameter'):
             if what not in self._values:
-                self._values[what] = self._modules['edb.nd']['array'](self._arrays[what])
+                made = self._values[what] = self._modules['edb.nd']['array'](self._arrays[what])
+                if kind == 'parameter' and isinstance(made, np.ndarray):
+                    made.flags.writeable, made.fixed = False, True  # type: ignore[attr-defined]
             return ModelParameter(self._values[what]) if kind == 'parameter' else self._values[what]
         if kind == 'module':
             inner = {name.rpartition('.')[2]: Namespace(name, names)

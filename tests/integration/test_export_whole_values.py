@@ -38,6 +38,16 @@ def test_models(kind, runtime, tmp_path):
     compared(runtime, net, data, tmp_path, 8)
 
 
+def test_parameters_are_copied_once(runtime, tmp_path):
+    net, data = whole_models.made(whole_models.Shifts, 8)
+    edb.export(net, data, tmp_path / 'bundle')
+    model = runtime.load(tmp_path / 'bundle')
+    with runtime.batching() as scope:
+        values = [model._model.net(*model._model.read(sample, 'it')) for sample in data]
+    runtime.forward(values)
+    assert sum(array.shape == (1, 6) for array in scope._recording.arrays) == 1
+
+
 class Pointer(PointerNetwork):
     """Writes as well as reads."""
 

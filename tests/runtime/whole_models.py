@@ -148,6 +148,17 @@ class Rows(Whole):
         return self.mixed(near * h.T[0, 0]), nd.tile(best, reps=(2, 1)).sum(), sum(row for row in h)
 
 
+class Shifts(Whole):
+    """Add a Parameter to each word."""
+
+    def make(self):
+        self.shift = self.params.get('shift', shape=(1, WIDTH), init=mx.init.Normal(1))
+
+    def forward(self, words):
+        shifted = [nd.tanh(self.embed(word) + self.shift.data()) for word in words]
+        return nd.add_n(*shifted)
+
+
 class Mixed(gluon.HybridBlock):
     """A cell whose rows depend on each other."""
 
@@ -164,7 +175,7 @@ MODELS = {
     Spans: _words, Chain: _words, Pairs: lambda rng: (_words(rng), _words(rng)), Windows: _words,
     Frames: lambda rng: rng.normal(size=(rng.randint(2, 5), 7, 7)).astype('f'),
     Sets: lambda rng: rng.normal(size=(rng.randint(0, 5), 2)).astype('f'), Writes: _words,
-    Rows: _words,
+    Rows: _words, Shifts: _words,
 }  # fmt: skip
 
 
