@@ -38,7 +38,7 @@ def _reshaped(value: Any, op: str, attrs: dict[str, Any]) -> Any:
         made = OPERATORS[op].make(attrs)(np.empty(value.shape, bool)).shape or (1,)
     except (ValueError, TypeError, IndexError, KeyError) as error:
         raise RecordError(f'{op} of {value.shape} cannot be computed: {error}') from None
-    first = made[0] if made[0] % value.shape[0] else -1
+    first = made[0] if made[0] % value.shape[0] or not value.size else -1
     return Recording.operate('Reshape', value, shape=(first, *made[1:]))
 
 

@@ -112,6 +112,7 @@ class Sets(Whole):
     def forward(self, points):
         z = self.each(edb.ragged([point[None] for point in points], shape=(1, 2)))
         weights = nd.softmax(nd.batch_dot(z, mx.nd.ones((1, SIZE, 1))), axis=1)
+        weights = weights.squeeze(2).expand_dims(2)
         seen = nd.batch_dot(weights, z, transpose_a=True).squeeze(1)
         return nd.concat(nd.sum(z, axis=1), nd.max(z, axis=1), nd.mean(z, axis=1), seen,
                          nd.prod(z, axis=1), nd.norm(z, axis=1), dim=1)  # fmt: skip
