@@ -430,6 +430,8 @@ def _of_sentences(
     maker = operator_maker(_name_of(operators), operators)
     axes = {i: value._store.packed for i, value in enumerate(values) if value._store.packed}
     axes.update(dict.fromkeys(sorted(matrices), 0))
+    if not axes:
+        return None  # a ragged value of single rows, which are stacked
     trace = partial(_graph, operators, len(values))
     padding, known = operator_padding(recording, maker, trace, axes, values)
     if padding.graph is None:

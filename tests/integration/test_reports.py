@@ -141,6 +141,10 @@ def test_reports_of_random_minibatches(part, tmp_path):
         use(seed, tmp_path)
 
 
+def test_a_ragged_value_of_single_rows_is_divided_where_rows_are_stacked(tmp_path):
+    use(1069, tmp_path)  # which failed: no argument had positions
+
+
 @pytest.mark.slow
 def test_reports_of_many_random_minibatches(tmp_path):
     for seed in range(1000, 1150):

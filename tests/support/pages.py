@@ -13,6 +13,7 @@ import contextlib
 import doctest
 import inspect
 import io
+import linecache
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
@@ -56,7 +57,9 @@ def run_page(path: Path) -> int:
 
 def _execute(example: Example) -> None:
     source = '\n' * (example.line + example.parsed.line_offset) + example.parsed
-    execute(source, example.path, example.namespace)
+    path = f'{example.path}:{example.line}.py'  # a file of its own, whose functions have a source
+    linecache.cache[path] = len(source), None, source.splitlines(keepends=True), path
+    execute(source, path, example.namespace)
 
 
 def execute(source: str, path: str, namespace: dict[str, Any]) -> None:
