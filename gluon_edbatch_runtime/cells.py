@@ -254,7 +254,9 @@ def _type(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMSchedu
     named = {name: weights[place] for name, place in entry['weights'].items()}
     ragged = {place for place, each in enumerate(arguments) if each.kind == 'ragged'}
     program = CellProgram(entry['nodes'], entry['heads'], named, ragged)
-    nested = _nested(entry['results'])
+    if len(outputs) != len(program.heads):
+        raise BundleError(f'{brief(entry["outputs"])} in the manifest are not as many as results')
+    nested = _nested_results(entry, program)
     fills = items_of(entry, 'fills', bool)
     return CellType(entry['name'], arguments, outputs, nested, program, fills, scheduler)
 
@@ -263,7 +265,17 @@ def _any_call(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMSc
     named = {name: weights[place] for name, place in entry['weights'].items()}
     program = CellProgram(entry['nodes'], entry['heads'], named)
     by_row = items_of(entry, 'by_row', bool)
-    return AnyCall(entry['name'], program, _nested(entry['results']), by_row, scheduler)
+    nested = _nested_results(entry, program)
+    return AnyCall(entry['name'], program, nested, by_row, scheduler)
+
+
+def _nested_results(entry: dict[str, Any], program: CellProgram) -> Any:
+    """Return the structure of results. Compiled code does not check their numbers again."""
+    nested, leaves = _nested(entry['results']), list[int]()
+    flatten(nested, int, leaves)
+    if not program.heads or not set(leaves) <= set(range(len(program.heads))):
+        raise BundleError(f'{brief(entry["results"])} in the manifest are no results')
+    return nested
 
 
 def _arena(entry: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype]:

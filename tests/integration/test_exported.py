@@ -612,6 +612,9 @@ DAMAGES = {
     'an input': lambda content: content['types'][0]['nodes'][-1].update(inputs=[[99, 0]]),
     'a weight': lambda content: content['types'][0]['weights'].update(x=99),
     'a result': lambda content: content['types'][0].update(heads=[[99, 0]]),
+    'no results': lambda content: content['types'][0].update(heads=[], outputs=[]),
+    'results that are not there': lambda content: content['types'][0].update(results=1),
+    'fewer outputs than results': lambda content: content['types'][0].update(outputs=[]),
     'a kind of argument': lambda content: content['types'][0]['arguments'][0].update(kind='x'),
     'a policy': lambda content: content.update(policy={'format': 'another'}),
 }
