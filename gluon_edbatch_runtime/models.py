@@ -100,6 +100,10 @@ class Model:
         """The JSON Schema of a sample."""
         return json_schema(self._content)
 
+    def reset(self) -> None:
+        """Set what the code keeps on the model to what the export left."""
+        self._model = self._make()
+
     def running(self) -> 'RunningSamples':
         """Enter a scope, and return the samples that run together in it: none yet."""
         return RunningSamples(self._model)

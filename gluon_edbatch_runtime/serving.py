@@ -68,7 +68,13 @@ class ModelEngine(SampleEngine):
         at_least('max_rounds', max_rounds, 1)
         new_batch = partial(_ModelBatch, model, max_rounds)
         samples = model.examples[:_WARM_UP] if warm_up is None else warm_up
+        self._model = model
         super().__init__(new_batch, samples, max_batch, max_queue, max_wait, observe)
+
+    def _get_warm(self) -> None:
+        super()._get_warm()
+        self._batches.close()
+        self._model.reset()  # what the code keeps on the model is that of the export
 
 
 class _ModelBatch:

@@ -126,8 +126,8 @@ def _compare(model: ExportedModel, given: Sequence[Any], wanted: Sequence[Any]) 
         if not are_close(json_of(result), wanted[place]):
             raise BundleError(
                 f'the model cannot be exported: what was written comes to another result for '
-                f'samples[{place}]. An object that a sample has twice becomes two, and numbers '
-                f'become those of Python'
+                f'samples[{place}]. An object that a sample has twice becomes two, objects of '
+                f'classes with the same fields become those of one, and numbers those of Python'
             )
 
 

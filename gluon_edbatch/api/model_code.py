@@ -101,6 +101,9 @@ class ModelCode:
                 if before == self._size():
                     break
         self._check_methods()
+        for cls, data in zip(self._classes, self._class_data):
+            data['bases'] = [self._classes.index(base) for base in cls.__mro__[1:]
+                             if base in self._classes and not data['is_tuple']]  # fmt: skip
         return {
             'functions': self._functions, 'classes': self._class_data, 'parts': self._part_data,
             'net': net, 'arguments': kinds, 'arrays': self._array_entries,
@@ -344,6 +347,12 @@ class ModelCode:
             not (is_tuple or is_block) and not _is_plain_class(cls)
         ):
             raise BundleError(f'{where}: the class {cls.__name__} cannot be exported')
+        left_out = None if is_block else _left_out(cls)
+        if left_out is not None:
+            raise BundleError(
+                f'{where}: the class {cls.__name__} has {left_out}, which Python runs by itself, '
+                f'and an exported class has not: write a method or function with another name'
+            )
         self._classes.append(cls)
         number, fields = len(self._class_data), list(getattr(cls, '_fields', ()))
         data: dict[str, Any] = {'name': cls.__name__, 'is_tuple': is_tuple, 'fields': fields}
@@ -417,6 +426,13 @@ class ModelCode:
                 found[name] = self._value(value, f'{where}.{name}')
 
 
+# Special methods that exported code does not reach, or whose text no result has.
+_UNSEEN = frozenset(
+    '__repr__ __str__ __format__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __copy__ '
+    '__deepcopy__ __sizeof__ __dir__ __del__ __init_subclass__ __class_getitem__'.split()
+)
+
+
 def _kinds_of(schema: SchemaBuilder, samples: Sequence[tuple]) -> list[Any]:
     kinds: list[Any] = [None] * len(samples[0])
     for number, sample in enumerate(samples):
@@ -429,7 +445,24 @@ def _kinds_of(schema: SchemaBuilder, samples: Sequence[tuple]) -> list[Any]:
 def _written_in(cls: type) -> set[str]:
     """Return the methods of a dataclass that are not made by the decorator."""
     return {name for base in cls.__mro__ for name, each in vars(base).items()
-            if isinstance(each, FunctionType) and node_of(each.__code__) is not None}  # fmt: skip
+            if isinstance(each, FunctionType) and is_users(each)
+            and node_of(each.__code__) is not None}  # fmt: skip
+
+
+def _left_out(cls: type) -> Optional[str]:
+    """Return what of a user's class Python runs by itself, and an exported class would be without:
+    a special method, or an option of a dataclass. None if there is nothing."""
+    written = _written_in(cls)
+    for name in sorted(written - METHODS - _UNSEEN):
+        if name.startswith('__') and name.endswith('__'):
+            return name
+    if is_dataclass(cls):
+        options: Any = cls.__dataclass_params__  # type: ignore[attr-defined]
+        if options.order or (not options.eq and '__eq__' not in written):
+            return 'order=True' if options.order else 'eq=False'
+        if not all([each.compare for each in dataclass_fields(cls)]):
+            return 'compare=False'
+    return None
 
 
 def _is_plain_class(cls: type) -> bool:

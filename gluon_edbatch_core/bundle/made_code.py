@@ -164,7 +164,7 @@ class MadeCode:
         self._generators: set[Any] = set()
         self._containers: dict[int, Any] = {}
         self._container_data = _items(content, 'containers')
-        self.classes = [_class_of(each) for each in _items(content, 'classes')]
+        self.classes = _classes_of(_items(content, 'classes'))
         data = _items(content, 'functions')
         bodies = [[_WatchedCode().visit(node_of(one)) for one in each['body']] for each in data]
         waiting = which_wait(content, bodies) if waits else set[int]()
@@ -267,20 +267,41 @@ class MadeCode:
 
 
 class Thing:
-    """A sample, or a part of one, whose class is the user's."""
+    """A sample, or a part of one, whose class is the user's. It has no text, as the methods that
+    make it are not exported."""
+
+    def __format__(self, form: str) -> str:
+        raise BundleError(f'{type(self).__name__} has no text in an exported model')
+
+    def __str__(self) -> str:
+        return self.__format__('')
 
 
-def _class_of(data: Mapping[str, Any]) -> type:
+def _classes_of(data: list[Any]) -> list[type]:
+    made: dict[int, type] = {}
+
+    def make(number: int, below: tuple[int, ...] = ()) -> type:
+        if number in below or not 0 <= number < len(data):
+            raise BundleError('the classes of the manifest are bases of each other')
+        if number not in made:
+            bases = [make(each, (*below, number)) for each in data[number].get('bases', ())]
+            made[number] = _class_of(data[number], (*bases, Thing))
+        return made[number]
+
+    return [make(number) for number in range(len(data))]
+
+
+def _class_of(data: Mapping[str, Any], bases: tuple[type, ...]) -> type:
     name, fields = data['name'], data['fields']
     if not all([isinstance(each, str) and each.isidentifier() for each in (name, *fields)]):
         raise BundleError(f'{brief([name, *fields])} in the manifest are no names')
     if data['is_data']:
-        made = make_dataclass(name, fields, bases=(Thing,))
+        made = make_dataclass(name, fields, bases=bases)
         made.__module__ = USERS
         return made
     if data['is_tuple']:
         return namedtuple(name, fields, module=USERS)
-    return type(name, (Thing,), {'__module__': USERS})
+    return type(name, bases, {'__module__': USERS})
 
 
 def _method_name(name: str) -> str:

@@ -185,7 +185,7 @@ def _sum_of_all(*arrays: np.ndarray) -> np.ndarray:
 _UNARY: dict[str, Function] = {
     **{name: getattr(np, name) for name in
        'abs negative exp log sqrt square reciprocal sin cos tan arcsin arccos arctan sinh cosh '
-       'arcsinh arccosh arctanh floor ceil trunc rint sign log1p expm1 log2 log10 cbrt degrees '
+       'arcsinh arccosh arctanh floor ceil trunc sign log1p expm1 log2 log10 cbrt degrees '
        'radians'.split()},
     **dict.fromkeys(['_copy', 'identity', 'BlockGrad', 'make_loss'], copied),
     'erf': erf,
@@ -193,6 +193,7 @@ _UNARY: dict[str, Function] = {
 _PLAIN: dict[str, Function] = {
     'round': lambda x: np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x),
     'fix': np.trunc,
+    'rint': lambda x: np.where(x - np.floor(x) <= np.ceil(x) - x, np.floor(x), np.ceil(x)),
     'rsqrt': lambda x: 1 / np.sqrt(x),
     'rcbrt': lambda x: 1 / np.cbrt(x),
     'logical_not': lambda x: (x == 0).astype(x.dtype),

@@ -329,6 +329,34 @@ def test_samples_of_arrays(runtime, tmp_path):
         model([([1.0, 2.0], {'scale': 2, 'shift': 1})])
 
 
+def test_a_class_is_one_of_its_bases(runtime, tmp_path):
+    net = models.Kinds()
+    net.initialize()
+    samples = [[models.Op(2), models.Op(3)], [models.Op(1)], [models.Op(4)]]
+    edb.export(net, samples, tmp_path / 'bundle')
+    model = runtime.load(tmp_path / 'bundle')
+    assert model.check() == 3
+    assert model(model.examples)[0][1] == [True, True]
+
+
+@pytest.mark.parametrize(
+    'made, told',
+    [(models.Summed, '__radd__'), (models.Apart, 'eq=False'), (models.Doubled, '__post_init__')],
+)
+def test_what_python_runs_by_itself_is_refused(made, told, tmp_path):
+    net = models.Sizes()
+    net.initialize()
+    with pytest.raises(edb.BundleError, match=f'{made.__name__} has {told}, which Python runs'):
+        edb.export(net, [made(2)], tmp_path / 'bundle')
+
+
+def test_objects_have_no_text(tmp_path):
+    net = models.Texts()
+    net.initialize()
+    with pytest.raises(edb.BundleError, match='Op has no text in an exported model'):
+        edb.export(net, [models.Op(2)], tmp_path / 'bundle')
+
+
 def test_begin_state(runtime, tmp_path):
     """The first model of the guide to values that are read."""
     net = models.Walks()

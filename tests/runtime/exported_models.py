@@ -351,3 +351,76 @@ class OfAStranger(Broken):
         answer = Answer([best, place], (abs(first), total), {'n': len(total), 'ndim': total.ndim})
         assert answer.words == answer.words and part == Part(part.token, part.parts)
         return answer.words, answer.scores, texts, numbers, sorted(answer.notes.items())
+
+
+class Op:
+    """A step of a sample."""
+
+    def __init__(self, size):
+        self.size = size
+
+
+class Push(Op):
+    """A step that is another one, too."""
+
+
+class Kinds(edb.AutoBatchMixin, gluon.Block):
+    """Tell what samples are, and round numbers that are halves."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(10, 4)
+
+    def forward(self, ops):
+        total = self.embed(0)
+        for op in ops:
+            if isinstance(op, Op):
+                total = total + self.embed(op.size)
+            if isinstance(op, Push):
+                total = total * 2
+        made = [isinstance(each, Op) for each in (Push(1), Op(1))]
+        return total, made, nd.rint(total * 0 + 0.5 + len(ops))
+
+
+class Summed(Op):
+    """Add by a method that an exported class has not."""
+
+    def __radd__(self, other):
+        return other + self.size
+
+
+@dataclass(eq=False)
+class Apart:
+    """An object that equals itself only."""
+
+    size: int
+
+
+@dataclass
+class Doubled:
+    """A field that is changed when an object is made."""
+
+    size: int
+
+    def __post_init__(self):
+        self.size *= 2
+
+
+class Sizes(edb.AutoBatchMixin, gluon.Block):
+    """Take samples of any of these classes."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.embed = gluon.nn.Embedding(10, 4)
+
+    def forward(self, op):
+        return self.embed(op.size)
+
+
+class Texts(Sizes):
+    """Put an object into text."""
+
+    def forward(self, op):
+        return self.embed(op.size), f'{op}'
