@@ -4,7 +4,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Callable, Optional, Union
 
@@ -262,7 +261,7 @@ class Evaluator:
         locations = recording.locations
         calls, edges, _, kinds, types, asked_by, started, _ = work
         overheads = [capabilities_of(kind).overhead for kind in types]
-        graph = replace(to_graph(kinds, edges, types), overheads=overheads)
+        graph = to_graph(kinds, edges, types, overheads)
         recorded = time.perf_counter()
         schedule = self.scheduler.schedule(graph)
         if not is_ours(self.scheduler):

@@ -300,8 +300,11 @@ def ancestors(
     return calls, calls.edges(evaluation)
 
 
-def to_graph(kinds: np.ndarray, edges: Edges, types: Sequence['NodeType']) -> Graph:
-    """Return the graph for a scheduler; a call's type is its index in `types`."""
+def to_graph(
+    kinds: np.ndarray, edges: Edges, types: Sequence['NodeType'], overheads: Sequence[float] = ()
+) -> Graph:
+    """Return the graph for a scheduler; a call's type is its index in `types`. `overheads` are
+    those of the types' batches, if they are known (see `Graph`)."""
     return Graph(
         types=kinds,
         offsets=edges.offsets,
@@ -309,4 +312,5 @@ def to_graph(kinds: np.ndarray, edges: Edges, types: Sequence['NodeType']) -> Gr
         num_types=len(types),
         alone=np.array([node_type.alone for node_type in types], bool),
         type_names=[node_type.stable_name for node_type in types],
+        overheads=overheads,
     )

@@ -41,7 +41,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         sys.exit(f'serve: {error}')
     except ImportError as error:
         extras = 'serve,otel' if options.otel else 'serve'
-        sys.exit(f"serve: the extra is missing: `pip install '.[cpu,{extras}]'` ({error})")
+        sys.exit(f"serve: the extra is missing: `pip install '.[{extras}]'` ({error})")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -276,7 +276,7 @@ def test_the_extra_is_missing(folder, tmp_path):
     done = run(command, PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)]))
     assert done.returncode == 1 and done.stdout == ''
     assert done.stderr == (
-        "serve: the extra is missing: `pip install '.[cpu,serve]'` (no uvloop)\n"
+        "serve: the extra is missing: `pip install '.[serve]'` (no uvloop)\n"
     )
 
 
