@@ -275,9 +275,7 @@ def test_the_extra_is_missing(folder, tmp_path):
     command = [sys.executable, '-m', 'gluon_edbatch.serving', folder]
     done = run(command, PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)]))
     assert done.returncode == 1 and done.stdout == ''
-    assert done.stderr == (
-        "serve: the extra is missing: `pip install '.[serve]'` (no uvloop)\n"
-    )
+    assert done.stderr == "serve: the extra is missing: `pip install '.[serve]'` (no uvloop)\n"
 
 
 @needs_serve
