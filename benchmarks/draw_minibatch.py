@@ -12,8 +12,8 @@ import mxnet as mx
 from mxnet import gluon
 
 import gluon_edbatch as edb
-from gluon_edbatch.plan.plan import Batch, Plan
 from gluon_edbatch.report.page import Page, colour, draw
+from gluon_edbatch_core.plan.plan import Batch, Plan
 
 PICTURE = Path(__file__).resolve().parents[1] / 'docs' / 'how-it-works' / 'minibatch.svg'
 TREES = ((3, ((1, ()), (2, ()))), (4, ((5, ((6, ()), (7, ()))), (8, ()))))

@@ -8,10 +8,10 @@ import numpy as np
 
 from gluon_edbatch_core.graph.collect import Calls, Edges, FormTable, Sums, to_graph
 from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.plan.plan import Group, Plan
+from gluon_edbatch_core.plan.plan_cache import PlanCache
 from gluon_edbatch_core.schedule import Schedule
 
-from ..plan.plan import Group, Plan
-from ..plan.plan_cache import PlanCache
 from ..record.sites import Site
 from ..subgraph.node_type import NodeType
 from .clock import Clock

@@ -15,13 +15,13 @@ from mxnet import autograd
 from mxnet.ndarray import CachedOp, NDArray
 
 from gluon_edbatch_core.graph.collect import Calls, Edges
+from gluon_edbatch_core.plan.plan import Batch
 
 from ..mx.arrays import alias, concatenated, detached
 from ..mx.host import upload
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
 from ..mx.mutation_guard import MutationGuard
-from ..plan.plan import Batch
 from ..record.inputs import GivenArray
 from ..record.recording import Recording
 from ..record.stores import Arena, EagerArena

@@ -23,15 +23,15 @@ from gluon_edbatch_core.graph.collect import (
 )
 from gluon_edbatch_core.graph.edges import kinds_of
 from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.plan.layout import make_plan
+from gluon_edbatch_core.plan.padded_batches import without_much_padding
+from gluon_edbatch_core.plan.plan import Plan
+from gluon_edbatch_core.plan.split_batches import hoist, look_ups_apart
 from gluon_edbatch_core.schedule import Schedule, Scheduler
 
 from .. import debug
 from ..mx.modes import modes
 from ..mx.run_ahead import under_way, wait_for_engine
-from ..plan.layout import make_plan
-from ..plan.padded_batches import without_much_padding
-from ..plan.plan import Plan
-from ..plan.split_batches import hoist, look_ups_apart
 from ..record.hooks import suspended
 from ..record.recording import Recording
 from ..record.scopes import place
@@ -39,6 +39,7 @@ from ..record.sites import Site, site_at
 from ..record.stores import Arena, EagerArena, forgotten
 from ..subgraph.node_type import NodeType
 from ..subgraph.spec import ArenaKey
+from ..subgraph.split import hoisted, looked_up
 from .backward import BackwardPass, origins
 from .clock import Clock, span
 from .counts import EvaluationCounts, Work, eager_counts
@@ -374,7 +375,7 @@ def _planned(recording: Recording, work: Work, schedule: Schedule) -> tuple[Plan
     plan = make_plan(
         recording, work.calls, work.table, work.types, capabilities, work.kinds, schedule
     )
-    plan = look_ups_apart(hoist(plan, capabilities, recording.numbers))
+    plan = look_ups_apart(hoist(plan, capabilities, recording.numbers, hoisted), looked_up)
     return plans.keep(recording, work.calls, work.table, schedule, plan), False
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
-from ..plan.plan import Capabilities
-from ..plan.plan_cache import PlanCache
+from gluon_edbatch_core.plan.plan import Capabilities
+from gluon_edbatch_core.plan.plan_cache import PlanCache
+
 from ..subgraph.node_type import NodeType
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluon_edbatch_core.graph.collect import Calls
+from gluon_edbatch_core.plan.plan import ArenaPlan, Batch, Group, Plan, Read
 
 from ..mx.arrays import detached, rows_of, wait_for
 from ..mx.host import allocated, upload, write_new
 from ..mx.pool import Memory
 from ..mx.segment_matrix import segment_matrix
-from ..plan.plan import ArenaPlan, Batch, Group, Plan, Read
 from ..record.inputs import GivenArray
 from ..record.recording import Recording
 from ..record.stores import Arena
@@ -87,10 +87,11 @@ class ExecutionState:
             return earlier.raw
         shape = (max(arena.rows, 1),) + arena.key[0]
         idle = self.is_quiet and math.prod(shape) <= _MOST_ELEMENTS_NOW
-        memory = None if arena.is_from_host else Memory(shape, *arena.key[1:3], idle)
+        _, dtype, ctx, _ = arena.key
+        memory = None if arena.is_from_host else Memory(shape, dtype, ctx, idle)
         self.memories.append(memory)
         if memory is None:
-            return allocated(shape, *arena.key[1:3])
+            return allocated(shape, dtype, ctx)
         self.is_quiet = self.is_quiet and memory.idle
         self._touch(memory)
         return memory.array

@@ -15,10 +15,10 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluon_edbatch_core.errors import EdbError
+from gluon_edbatch_core.plan.plan import Batch
 
 from ..mx.arrays import concatenated, values_read
 from ..mx.modes import modes
-from ..plan.plan import Batch
 from ..subgraph.function_signature import FunctionCall, run_eagerly
 from ..subgraph.node_type import NodeType
 from .execution_state import ExecutionState

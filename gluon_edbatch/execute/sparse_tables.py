@@ -11,11 +11,12 @@ import mxnet as mx
 from mxnet import gluon
 from mxnet.ndarray import NDArray
 
+from gluon_edbatch_core.plan.plan import Batch
+
 from ..mx.arrays import alias, detached, gradient_stype, reshaped, rows_of
 from ..mx.invoke import invoke, operator_handle
 from ..mx.modes import modes
 from ..mx.mutation_guard import MutationGuard
-from ..plan.plan import Batch
 from ..subgraph.ir import INPUT, Node
 from .cached.compiled_graph import EMPTY, SLICE
 from .verify import run_unrecorded

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..plan.plan import Capabilities, Group, Plan
+from gluon_edbatch_core.plan.plan import Capabilities, Group, Plan
+
 from ..subgraph.node_type import NodeType
 from . import function_batches
 from .cached import cached_backend

@@ -24,7 +24,7 @@ from ..subgraph.empty import WithoutValues
 from ..subgraph.fingerprint import exact, state_of
 from ..subgraph.node_type import NodeType
 from ..subgraph.options import CompileOptions
-from ..subgraph.spec import ArenaKey
+from ..subgraph.spec import ArenaKey, spec_of
 from ..subgraph.structure import flatten, objects_in, unflatten
 from ..subgraph.trace import describe
 from . import control_flow
@@ -44,7 +44,7 @@ from .families import form_of_pairs, packed_block_call, packed_operator_call
 from .forms import Forms, key_of
 from .function_calls import function_called
 from .hooks import suspended
-from .inputs import ARRAYS
+from .inputs import ARRAYS, SCALAR_DTYPE
 from .lazy import HAND_ON, VALUES, EmptyArray, RaggedArray
 from .operator_dispatch import operator_called
 from .packed import (
@@ -581,6 +581,17 @@ class Recording(Forms):
                 self.stores_by_kind.clear()
             known = self._sums[index] = made.index
         return known
+
+    @property
+    def number_arena(self) -> ArenaKey:
+        """The key of the arena where the user's numbers live."""
+        return spec_of((1,), SCALAR_DTYPE, self.ctx).arena
+
+    def rows_lying(self, evaluation: int, key: ArenaKey) -> int:
+        """Return how many rows of a kind an evaluation has in one piece of memory; -1 if they lie
+        apart."""
+        found = self.results[evaluation][key]
+        return len(found.raw) if isinstance(found, Arena) else -1
 
     def forget(self, evaluations: Sequence[int]) -> None:
         """Drop the results of these evaluations, and packed forms of lost values."""

@@ -10,7 +10,6 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property, partial
 from math import prod
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from mxnet import gluon
 from mxnet.gluon.parameter import DeferredInitializationError
 
 from gluon_edbatch_core.errors import RecordError, RowDependenceError, UnrecordableError
+from gluon_edbatch_core.plan.call_type import Argument, CallType, Kind
 
 from ..mx.symbols import infer_shape, infer_type
 from ..ops import op_of
@@ -40,7 +40,7 @@ from .passes.horizontal import most_rows, packs
 from .rowwise import RowwiseResult, Verdict, analyse
 from .segments import by_segments
 from .sentences import whole_sentences
-from .spec import ArenaKey, Spec, spec_of
+from .spec import Spec, spec_of
 from .structure import unflatten
 from .trace import INPUT, StaticGraph, is_argument
 from .workarounds import mended
@@ -60,33 +60,8 @@ class Mode(NamedTuple):
     numpy: bool = False
 
 
-class Kind(Enum):
-    """How values form the rows of an argument."""
-
-    ROWS = 'rows'  # one value
-    RAGGED = 'ragged'  # any number of values of one spec, stacked along axis 1
-    PACKED = 'packed'  # one value (1, K, ...), of which each position of axis 1 is a row
-    FLAT = 'flat'  # one or more values with the same shape of rows, one after the other
-
-    @property
-    def counted(self) -> bool:
-        """Whether each call tells how many values the argument has."""
-        return self in (Kind.RAGGED, Kind.FLAT)
-
-
-class Argument(NamedTuple):
-    """An array argument of a node type."""
-
-    arena: ArenaKey  # where its rows live
-    kind: Kind
-    # False if the subgraph uses it as an index only, or if it is of an integer type or was a number
-    # among an operator's attributes
-    differentiable: bool
-    rows: int = 1  # how many it has per row of the call; 1 but for types of whole values
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class NodeType:
+class NodeType(CallType):
     """A batch signature: a static subgraph, and what is known about it. Types compare by identity.
 
     `compiled` holds what was compiled for a type; only `execute.executable` uses it."""
@@ -195,32 +170,10 @@ class NodeType:
         """The structure of a call's results, with the number of an output in place of each."""
         return unflatten(self.graph.results, iter(self.graph.leaves))
 
-    @cached_property
-    def of_many(self) -> int:
-        """Number of arguments that have any number of values."""
-        return sum([argument.kind.counted for argument in self.arguments])
-
-    @cached_property
-    def places(self) -> list[int]:
-        """Position of each argument among a call's arguments; -1 - k for the k-th counted one."""
-        places, fixed, counted = [], 0, -1
-        for argument in self.arguments:
-            if argument.kind.counted:
-                places.append(counted)
-                counted -= 1
-            else:
-                places.append(fixed)
-                fixed += 1
-        return places
-
-    @cached_property
-    def ragged(self) -> list[int]:
-        """Positions of the ragged arguments."""
-        return [
-            position
-            for position, argument in enumerate(self.arguments)
-            if argument.kind in (Kind.RAGGED, Kind.PACKED)
-        ]
+    @property
+    def is_taped(self) -> bool:
+        """Whether autograd records its calls."""
+        return self.mode.recording
 
     @cached_property
     def random(self) -> bool:

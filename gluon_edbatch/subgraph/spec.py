@@ -19,6 +19,9 @@ class ArenaKey(NamedTuple):
     # in which they lie one after the other
     eager: bool = False
 
+    def __str__(self) -> str:
+        return f'{self.dtype.__name__}{self.row_shape} on {self.ctx}'
+
 
 for _name in ('__eq__', '__ne__', '__hash__'):
     setattr(ArenaKey, _name, getattr(object, _name))

@@ -11,10 +11,12 @@ computes the ids.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 from weakref import WeakKeyDictionary
 
 from mxnet import gluon
+
+from gluon_edbatch_core.plan.call_type import Split
 
 from ..ops import op_of
 from .ir import Attrs, Entry, Node, Subgraph
@@ -23,20 +25,6 @@ from .passes.horizontal import horizontal
 from .rowwise import Verdict, analyse
 from .spec import Spec, spec_of
 from .trace import INPUT
-
-
-class Split(NamedTuple):
-    """The two types that a type is split into."""
-
-    positions: tuple[int, ...]  # the arguments that `early` takes
-    # its outputs are what `late` needs of it; or ids, one for each look-up, in the table that
-    # ``early.tables`` has there
-    early: NodeType
-    found: tuple[Spec, ...]  # what `late` gets
-    # Takes the arguments of the whole, and what was found after them. None if that is what the
-    # whole returns, in this order.
-    late: Optional[NodeType]
-
 
 _known: 'WeakKeyDictionary[NodeType, dict[Hashable, Optional[Split]]]' = WeakKeyDictionary()
 

@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluon_edbatch as edb
-from gluon_edbatch.plan import plan_cache
+from gluon_edbatch_core.plan import plan_cache
 from tests.support.models import Tree, TreeLSTM, ndarrays, random_trees, sentences, started
 from tests.support.tiers import sampled
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gluon_edbatch.plan.padded_batches import without_much_padding
+from gluon_edbatch_core.plan.padded_batches import without_much_padding
 from gluon_edbatch_core.schedule.protocol import Schedule
 
 

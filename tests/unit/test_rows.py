@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch.plan.plan import Read
-from gluon_edbatch.plan.rows import distinct, note_same, rows_read, words
+from gluon_edbatch_core.plan.plan import Read
+from gluon_edbatch_core.plan.rows import distinct, note_same, rows_read, words
 
 KEYS = st.lists(st.sampled_from([0, 1, 2, 3, 7, 100_000]), max_size=12).map(
     lambda keys: np.array(keys, np.int64)

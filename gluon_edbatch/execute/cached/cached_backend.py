@@ -6,9 +6,9 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluon_edbatch_core.errors import BatchError
+from gluon_edbatch_core.plan.plan import Batch, Capabilities, Read
 
 from ...mx.modes import modes
-from ...plan.plan import Batch, Capabilities, Read
 from ...subgraph.node_type import NO_LENGTHS, NodeType
 from ..execution_state import ExecutionState, parents_of
 from ..gradients import Gradients

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, Optional, Union
 import mxnet as mx
 import numpy as np
 
+from gluon_edbatch_core.plan.plan import Capabilities, Group, Part
+
 from ...mx.arrays import run_native, wait_for
 from ...mx.host import upload
 from ...mx.invoke import run_for_effect
 from ...mx.modes import modes
 from ...mx.mutation_guard import no_touches
 from ...mx.pool import Memory
-from ...plan.plan import Capabilities, Group, Part
 from ...record.model_watch import key_of
 from ...subgraph.node_type import NodeType
 from ..executable import executable

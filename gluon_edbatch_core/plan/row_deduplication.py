@@ -9,7 +9,7 @@ from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 
-from ..subgraph.node_type import Kind
+from .call_type import Kind
 from .plan import Capabilities, Group, Plan, Read
 from .rows import distinct, note_same, rows_read, words
 

@@ -3,7 +3,7 @@
 Rows of an arena are allocated in the order in which they are written, so a batch writes one slice.
 A batch reads a slice if the rows are consecutive, else a gather by index. All indices of the
 evaluation are one array. Batches are stored by type, as columns of numbers: there are hundreds of
-them, and few types. This package does not use MXNet's engine.
+them, and few types. Planning uses NumPy only.
 """
 
 from dataclasses import dataclass, field
@@ -11,9 +11,6 @@ from functools import cached_property
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
-
-from ..subgraph.node_type import NodeType
-from ..subgraph.spec import ArenaKey
 
 
 class Capabilities(NamedTuple):
@@ -72,7 +69,7 @@ class Write(NamedTuple):
 class Batch(NamedTuple):
     """One call of a static subgraph, for several recorded calls."""
 
-    node_type: NodeType
+    node_type: Any  # `CallType`, as the backend knows it
     nodes: np.ndarray  # positions in the evaluation's `Calls`
     rows: int  # of the whole batch
     reads: tuple[Read, ...]  # one for each argument
@@ -88,7 +85,7 @@ class Batch(NamedTuple):
 class Group(NamedTuple):
     """The b batches of one type, in the order in which they run."""
 
-    node_type: NodeType
+    node_type: Any  # `CallType`, as the backend knows it
     numbers: np.ndarray  # (b,) int64, place of each batch among all of the plan, ascending
     rows: np.ndarray  # (b,) int64, rows of each batch
     nodes: np.ndarray  # batch ``i`` has the calls ``nodes[bounds[i]:bounds[i + 1]]``
@@ -131,7 +128,7 @@ class Import(NamedTuple):
 class ArenaPlan:
     """The rows of one arena in a plan."""
 
-    key: ArenaKey
+    key: Any
     private: bool = False  # no value lives there, and each row is read once
     shared: bool = False  # no value lives there, and rows are read any number of times
     earlier: Optional[int] = None  # the evaluation that computed it, if it is read where it lies
@@ -148,7 +145,6 @@ class ArenaPlan:
         return self.scalars is not None or bool(self.arrays)
 
     def __str__(self) -> str:
-        row_shape, dtype, ctx = self.key[:3]
         given = [
             f'{len(each)} {name}'
             for name, each in (('given', self.arrays), ('imports', self.imports))
@@ -157,7 +153,7 @@ class ArenaPlan:
         given += ['numbers'] * (self.scalars is not None) + ['private'] * self.private
         given += ['shared'] * self.shared
         given += [] if self.earlier is None else [f'of evaluation {self.earlier}']
-        return ', '.join([f'{self.rows} rows of {dtype.__name__}{row_shape} on {ctx}', *given])
+        return ', '.join([f'{self.rows} rows of {self.key}', *given])
 
     @property
     def public(self) -> bool:

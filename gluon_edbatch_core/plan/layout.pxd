@@ -3,7 +3,7 @@ cimport cython
 
 cimport gluon_edbatch_core.graph.columns as columns
 
-cdef extern from "../record/references.h":
+cdef extern from "../graph/references.h":
     pass
 
 @cython.final

@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gluon_edbatch_core.graph import columns
-from gluon_edbatch_core.graph.collect import Calls, FormTable
-from gluon_edbatch_core.schedule.protocol import Schedule
-
-from ..record.inputs import SCALAR_DTYPE
-from ..record.stores import Arena
-from ..subgraph.node_type import Kind, NodeType
-from ..subgraph.spec import ArenaKey, spec_of
+from ..graph import columns
+from ..graph.collect import Calls, FormTable
+from ..schedule.protocol import Schedule
+from .call_type import Kind
 from .plan import ArenaPlan, Capabilities, Group, Import, Plan, Read, Write
 
 columns.prepare(np.zeros(3, np.int64))
@@ -29,7 +25,7 @@ def make_plan(
     recording: Any,
     calls: Calls,
     table: FormTable,
-    types: Sequence[NodeType],
+    types: Sequence[Any],
     capabilities: Sequence[Capabilities],
     node_types: np.ndarray,
     schedule: Schedule,
@@ -82,13 +78,13 @@ class _Planner:
         recording: Any,
         calls: Calls,
         table: FormTable,
-        types: Sequence[NodeType],
+        types: Sequence[Any],
         node_types: np.ndarray,
     ):
         locations = recording.locations
         self._recording, self._types = recording, types
         self.arenas: list[ArenaPlan] = []
-        self._index: dict[ArenaKey, int] = {}  # of arenas
+        self._index: dict[Any, int] = {}  # of arenas
         # type, argument: the arena of an earlier evaluation where its values lie
         self._in_place: dict[tuple[int, int], int] = {}
         self._lies_there = False
@@ -142,7 +138,7 @@ class _Planner:
             self._read_in_place()
             self._place_imports()
 
-    def _arena(self, key: ArenaKey) -> ArenaPlan:
+    def _arena(self, key: Any) -> ArenaPlan:
         index = self._index.get(key)
         if index is None:
             index = self._index[key] = len(self.arenas)
@@ -150,7 +146,7 @@ class _Planner:
         return self.arenas[index]
 
     def _place_numbers(self, first: int, last: int) -> None:
-        arena = self._arena(spec_of((1,), SCALAR_DTYPE, self._recording.ctx).arena)
+        arena = self._arena(self._recording.number_arena)
         begin = arena.allocate(last - first)
         arena.scalars = (begin, first, last)
         self._numbers_at = begin - first
@@ -166,7 +162,7 @@ class _Planner:
     def _read_in_place(self) -> None:
         """Read an argument without a copy if one arena of an earlier evaluation has all its values.
         Under autograd, such rows are inputs of this evaluation, and are copied."""
-        if any([node_type.mode.recording for node_type in self._types]):
+        if any([node_type.is_taped for node_type in self._types]):
             return
         sources = [
             [_NONE] * (len(node_type.arguments) - node_type.of_many) for node_type in self._types
@@ -192,16 +188,16 @@ class _Planner:
             same = number >= 0 and known in (number, _NONE)
             sources[place] = number if same else _SEVERAL
 
-    def _lying(self, number: int, key: ArenaKey, placed: dict[tuple, int]) -> int:
+    def _lying(self, number: int, key: Any, placed: dict[tuple, int]) -> int:
         """Return an earlier evaluation's arena as one of this plan; -1 if it has no memory."""
-        found = self._recording.results[number][key]
-        if not isinstance(found, Arena):
+        rows = self._recording.rows_lying(number, key)
+        if rows < 0:
             return -1
         index = placed.get((number, key))
         if index is None:
             index = placed[number, key] = len(self.arenas)
             arena = ArenaPlan(key, earlier=number)
-            arena.allocate(len(found.raw))
+            arena.allocate(rows)
             self.arenas.append(arena)
         return index
 

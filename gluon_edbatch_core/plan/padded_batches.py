@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gluon_edbatch_core.schedule.protocol import Schedule
+from ..schedule.protocol import Schedule
 
 _MOST = 2  # times as many positions as are no padding
 _FEW = 1024  # positions that cost less than another batch

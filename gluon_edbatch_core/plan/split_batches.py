@@ -8,23 +8,28 @@ distinct row is computed once and read by index.
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import is_
-from typing import Literal, Optional
+from typing import Any, Callable, Literal, Optional
 
 import numpy as np
 
-from ..subgraph.split import Split, hoisted, looked_up
+from .call_type import Split
 from .plan import ArenaPlan, Capabilities, Group, Plan, Read, Write
 from .row_deduplication import Distinct, Numbers, RowDeduplication
 from .rows import rows_read
 
+Hoisted = Callable[[Any, frozenset[int], bool], Optional[Split]]
 
-def hoist(plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers) -> Plan:
+
+def hoist(
+    plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers, hoisted: Hoisted
+) -> Plan:
     """Return a plan in which the part of a type that needs known values only runs once for all its
-    batches, where that pays. `numbers` returns a range of the user's numbers."""
+    batches, where that pays. `numbers` returns a range of the user's numbers. `hoisted` splits a
+    type off what depends on known arguments only, with one product for all gates if asked for."""
     groups, early, indices = [], [], [plan.indices]
     deduplication = RowDeduplication(plan, capabilities, numbers)
     for group, own in zip(plan.groups, capabilities):
-        parts = _parts(group, own)
+        parts = _parts(group, own, hoisted)
         distinct = _distinct(group, parts, deduplication) if parts and own.shares else None
         if parts and distinct:
             first, group = _apart(plan, group, parts, indices, True, distinct)
@@ -36,7 +41,7 @@ def hoist(plan: Plan, capabilities: Sequence[Capabilities], numbers: Numbers) ->
     return _with_early(plan, groups, early, indices)
 
 
-def _parts(group: Group, own: Capabilities) -> Optional[Split]:
+def _parts(group: Group, own: Capabilities, hoisted: Hoisted) -> Optional[Split]:
     """Split a type that has several batches and a part that can run ahead of them; else None."""
     if group.size == 1 or not group.known or not own.hoisted_below:
         return None
@@ -56,10 +61,10 @@ def _distinct(group: Group, parts: Split, deduplication: RowDeduplication) -> Op
     return deduplication.among(group.reads[parts.positions[0]])
 
 
-def look_ups_apart(plan: Plan) -> Plan:
+def look_ups_apart(plan: Plan, looked_up: Callable[[Any], Optional[Split]]) -> Plan:
     """Return a plan in which separate batches look up rows of tables with row_sparse gradients. A
     type has one such batch, before its first batch, if all ids are known then, else one before each
-    batch."""
+    batch. `looked_up` splits a type off the ids of such look-ups."""
     groups, early, indices = [], [], [plan.indices]
     for group in plan.groups:
         parts = looked_up(group.node_type)

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from gluon_edbatch_core.graph.collect import Calls, FormTable
-from gluon_edbatch_core.schedule.protocol import Schedule
-
+from ..graph.collect import Calls, FormTable
+from ..schedule.protocol import Schedule
 from .plan import Plan
 
 _MOST = 64  # schedules of which a plan may be kept
