@@ -34,7 +34,7 @@ def load(path):
 
 
 compiled = load('gluon_edbatch_core/compiled.py')
-compiler = load('gluon_edbatch/execute/native/compiler.py')
+compiler = load('gluon_edbatch_core/native/compiler.py')
 
 
 def made_from(name):
@@ -129,12 +129,13 @@ class BuildExt(build_ext):
 
     def build_native_operators(self):
         mxnet = find_spec('mxnet')  # for its sources: it is not imported
+        operators = mxnet and compiler.Operators(
+            Path('gluon_edbatch/execute/native/src').absolute(),
+            Path(mxnet.submodule_search_locations[0]),
+        )
         try:
-            if mxnet is None:
-                raise compiler.BuildError('MXNet is not there')
             compiler.build_levels(
-                Path(mxnet.submodule_search_locations[0]),
-                Path(self.build_lib, 'gluon_edbatch', 'execute', 'native', compiler.BUILT.name),
+                operators, Path(self.build_lib, 'gluon_edbatch_core/native', compiler.BUILT.name)
             )
         except compiler.BuildError as error:
             self.warn(f'without native operators, which are compiled at first use: {error}')

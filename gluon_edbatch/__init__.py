@@ -25,6 +25,7 @@ from gluon_edbatch_core.errors import (
     StaleValueError,
     StepsError,
 )
+from gluon_edbatch_core.native.threads import get_num_threads, set_num_threads
 from gluon_edbatch_core.schedule import (
     AgendaScheduler,
     BeamScheduler,
@@ -53,7 +54,6 @@ from .api.reuse import Reuse
 from .api.scope import batching
 from .effects import pure
 from .execute.native.library import available as native_available
-from .execute.native.threads import get_num_threads, set_num_threads
 from .fold import Fold, Unfold, fold_unroll
 from .program.network_program import Program, compile_program
 from .program.program_bundle import load_program

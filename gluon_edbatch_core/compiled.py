@@ -25,7 +25,7 @@ NAMES = (
     'gluon_edbatch_core.graph.edges',
     'gluon_edbatch_core.plan.rows',
     'gluon_edbatch_core.plan.layout',
-    'gluon_edbatch.execute.native.run_table',
+    'gluon_edbatch_core.native.run_table',
     'gluon_edbatch.record.indexing',
     'gluon_edbatch.record.stores',
     'gluon_edbatch.record.scopes',

@@ -19,8 +19,9 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from gluon_edbatch.execute.native import compiler, library
+from gluon_edbatch.execute.native import library
 from gluon_edbatch.testing import assert_matches_eager
+from gluon_edbatch_core.native import compiler
 
 
 class Classifier(edb.AutoBatchMixin, gluon.Block):

@@ -56,7 +56,8 @@ import os
 
 import gluon_edbatch as edb
 import mxnet as mx
-from gluon_edbatch.execute.native import compiler, library
+from gluon_edbatch.execute.native import library
+from gluon_edbatch_core.native import compiler
 assert mx.runtime.Features().is_enabled('CUDA'), 'this is no CUDA build'
 assert edb.native_available() and library.loaded().parent == compiler.BUILT, library.loaded()
 gpus = mx.context.num_gpus()

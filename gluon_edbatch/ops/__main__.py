@@ -2,21 +2,23 @@
 lines list those of NumPy mode without an entry, and those without a native rule.
 
 ``python -m gluon_edbatch.ops NAME…`` shows the entries of operators, and where their rules are.
-``--header`` writes ``execute/native/src/opcodes.h``, after an operator with a formula was added.
+``--header`` writes ``gluon_edbatch_core/native/src/opcodes.h``, after an operator with a formula
+was added.
 """
 
 import argparse
 import signal
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
+
+from gluon_edbatch_core.native.compiler import SOURCES
 
 from ..mx.symbols import registered
 from . import OPS, Op, op_of
 from .header import header
 
-_HEADER = Path(__file__).parents[1] / 'execute/native/src/opcodes.h'
+_HEADER = SOURCES / 'opcodes.h'
 _NUMPY = '_np', '_npi', '_npx'  # of MXNet's NumPy mode; many have equals
 
 

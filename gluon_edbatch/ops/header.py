@@ -1,4 +1,4 @@
-"""Generate ``execute/native/src/opcodes.h``: declarations that C++ and Python share."""
+"""Generate ``gluon_edbatch_core/native/src/opcodes.h``: declarations that C++ and Python share."""
 
 from enum import IntEnum
 

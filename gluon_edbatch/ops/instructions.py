@@ -3,7 +3,7 @@
 A program computes with *registers*: matrices with a row for each row of the batch, or, if `ragged`,
 for each value of its ragged arguments. An instruction reads and writes *views*, ranges of a
 register's columns. So slicing a row, or concatenating pieces of rows, costs nothing. ``opcodes.h``
-of ``execute/native/src`` is generated from the declarations here and in `ops.table` (see
+of ``gluon_edbatch_core/native/src`` is generated from the declarations here and in `ops.table` (see
 `ops.header`).
 """
 

@@ -7,10 +7,10 @@ import mxnet as mx
 import numpy as np
 
 from gluon_edbatch_core.compiled import why_not
+from gluon_edbatch_core.native.threads import get_num_threads
 from gluon_edbatch_core.version import __version__
 
 from ..execute.native.library import level
-from ..execute.native.threads import get_num_threads
 
 
 class About(NamedTuple):

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
+from gluon_edbatch_core.native.threads import get_num_threads
 from gluon_edbatch_core.schedule import fewest_batches, lower_bound
 
 from ..execute.counts import EvaluationCounts, calls_written, options_among, passes_of
 from ..execute.executable import WHY
-from ..execute.native.threads import get_num_threads
 from ..record.calls import Form
 from ..record.families import why_not_padded
 from ..record.recording import Recording

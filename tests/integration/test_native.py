@@ -14,13 +14,14 @@ import gluon_edbatch as edb
 from gluon_edbatch.execute import execution_state
 from gluon_edbatch.execute.executable import executable
 from gluon_edbatch.execute.gradients import Gradients, InputGradients
-from gluon_edbatch.execute.native import compiler, library, native_run
+from gluon_edbatch.execute.native import library, native_run
 from gluon_edbatch.execute.native.library import gather
 from gluon_edbatch.execute.native.native_program import native_program
 from gluon_edbatch.execute.steps import steps
 from gluon_edbatch.ops.instructions import Opcode, Place
 from gluon_edbatch.subgraph.node_type import NodeType
 from gluon_edbatch.testing import assert_matches_eager
+from gluon_edbatch_core.native import compiler, executor_library
 from tests.support.cases import in_one_test
 from tests.support.models import Tree, TreeLSTM, random_trees, started
 from tests.support.processes import ROOT, run_python
@@ -775,15 +776,17 @@ def test_best_level_is_taken(tmp_path, monkeypatch, lacking, best):
     features = set().union(*compiler.levels().values())
     if 'avx2' not in features:
         pytest.skip('another architecture has one level')
-    monkeypatch.setattr(library, 'features', lambda: features - set(lacking))
-    monkeypatch.setattr(library, 'BUILT', tmp_path)
+    monkeypatch.setattr(executor_library, 'features', lambda: features - set(lacking))
+    monkeypatch.setattr(executor_library, 'BUILT', tmp_path)
     monkeypatch.setenv('GLUON_EDBATCH_NATIVE', '1')
-    assert library.built() is None
+    own = library.OPERATORS
+    assert executor_library.built(own) is None
     for level in compiler.levels():
-        (tmp_path / compiler.library_name(level, library._MXNET)).write_text('')
-    assert library.built().name.startswith(f'{best}-')
+        (tmp_path / compiler.library_name(level, compiler.digest_of(own))).write_text('')
+    assert executor_library.built(own).name.startswith(f'{best}-')
+    assert executor_library.built(None) == executor_library.built(own)
     monkeypatch.setenv('GLUON_EDBATCH_NATIVE', 'v2')
-    assert library.built().name.startswith('v2-')
+    assert executor_library.built(own).name.startswith('v2-')
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64', 'float16', 'int8'])

@@ -413,7 +413,7 @@ def test_the_number_of_threads_is_told():
 )
 def test_the_number_of_threads_without_being_told(variable, expected, monkeypatch):
     """By default there is a thread for each processor that this process may use."""
-    monkeypatch.setattr('gluon_edbatch.execute.native.threads._wanted', None)
+    monkeypatch.setattr('gluon_edbatch_core.native.threads._wanted', None)
     monkeypatch.setattr(os, 'sched_getaffinity', lambda process: set(range(7)))
     if variable is None:
         monkeypatch.delenv('OMP_NUM_THREADS', raising=False)

@@ -23,7 +23,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from gluon_edbatch.execute.native import compiler
+from gluon_edbatch_core.native import compiler
 
 BOUNDS = {'float32': 1e-6, 'float64': 1e-14}
 

@@ -6,12 +6,13 @@ import pytest
 
 import gluon_edbatch as edb
 from gluon_edbatch import compiled
-from gluon_edbatch.execute.native import compiler, library
+from gluon_edbatch.execute.native import library
+from gluon_edbatch_core.native import compiler, executor_library
 from tests.support.processes import run_python
 
 
 def test_it_tells_versions_and_threads(monkeypatch):
-    monkeypatch.setattr('gluon_edbatch.execute.native.threads._wanted', 3)
+    monkeypatch.setattr('gluon_edbatch_core.native.threads._wanted', 3)
     about = edb.about()
     assert about.version == edb.__version__
     assert (about.mxnet, about.numpy) == (mx.__version__, np.__version__)
@@ -34,7 +35,7 @@ def test_it_tells_versions_and_threads(monkeypatch):
 )
 def test_it_tells_where_native_operators_are_from(monkeypatch, path, told):
     monkeypatch.setattr(library, 'loaded', lambda: path and type(compiler.BUILT)(path))
-    monkeypatch.setattr(library, '_runnable', lambda: ('v2',))
+    monkeypatch.setattr(executor_library, '_runnable', lambda: ('v2',))
     assert edb.about().native == told
 
 

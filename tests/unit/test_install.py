@@ -19,8 +19,8 @@ import pytest
 
 import gluon_edbatch as edb
 from gluon_edbatch import compiled
-from gluon_edbatch.execute.native import compiler
 from gluon_edbatch.mx import cuda as _cuda
+from gluon_edbatch_core.native import compiler
 from tests.support.processes import HANG, run_python
 
 ROOT = Path(__file__).resolve().parents[2]

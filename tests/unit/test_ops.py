@@ -13,7 +13,6 @@ from mxnet import autograd, gluon
 from mxnet._ctypes.ndarray import CachedOp
 
 import gluon_edbatch as edb
-from gluon_edbatch.execute.native import compiler
 from gluon_edbatch.mx.invoke import operator_handle, operator_name
 from gluon_edbatch.mx.symbols import registered, symbol_function
 from gluon_edbatch.ops import OPS, __main__
@@ -22,6 +21,7 @@ from gluon_edbatch.ops.attrs import Attrs
 from gluon_edbatch.ops.axis_rules import At, AxisCall, AxisEntry, Unproved
 from gluon_edbatch.ops.header import header
 from gluon_edbatch.testing import assert_matches_eager
+from gluon_edbatch_core.native import compiler
 from tests.support.cases import in_one_test
 from tests.support.processes import HANG
 

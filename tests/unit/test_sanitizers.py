@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from gluon_edbatch.execute.native import compiler
+from gluon_edbatch_core.native import compiler
 from tests.support.processes import ROOT, run
 
 try:
     COMPILER = compiler.find_compiler()
 except compiler.BuildError as error:
     pytest.skip(str(error), allow_module_level=True)
-MXNET = Path(find_spec('mxnet').submodule_search_locations[0])
+OPERATORS = compiler.Operators(
+    ROOT / 'gluon_edbatch/execute/native/src',
+    Path(find_spec('mxnet').submodule_search_locations[0]),
+)
 
 
 @pytest.mark.parametrize(
@@ -32,10 +35,10 @@ MXNET = Path(find_spec('mxnet').submodule_search_locations[0])
 def test_nothing_is_warned_of(flags, tmp_path):
     if not compiler.levels().keys() >= {'v2', 'v4'}:
         pytest.skip('another processor')
-    source, made = compiler.SOURCES / 'operators.cc', tmp_path / 'operators.o'
+    source, made = OPERATORS.folder / 'operators.cc', tmp_path / 'operators.o'
     warnings = '-Wall', '-Wextra', '-Werror'  # not for users: a newer compiler may warn of more
     arguments = [*flags, *warnings, '-c', str(source), '-o', str(made)]
-    compiler.run_compiler(COMPILER, MXNET, arguments)
+    compiler.run_compiler(COMPILER, OPERATORS, arguments)
 
 
 SANITIZERS = {
@@ -106,7 +109,7 @@ def test_writing_beside_an_array_is_seen():
     """Otherwise the next test would tell nothing."""
     result = run_sanitized('memory', '-W', 'ignore', '-c', SHORT_ARENA)
     assert result.returncode and 'heap-buffer-overflow' in result.stderr, result.stderr
-    assert 'execute/native/src/' in result.stderr
+    assert 'native/src/' in result.stderr
 
 
 @pytest.mark.slow

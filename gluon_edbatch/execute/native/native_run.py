@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Optional, Union
 import mxnet as mx
 import numpy as np
 
+from gluon_edbatch_core.native.run_table import SEED, Table, size_of
+from gluon_edbatch_core.native.threads import get_num_threads
 from gluon_edbatch_core.plan.plan import Capabilities, Group, Part
 
 from ...mx.arrays import run_native, wait_for
@@ -30,8 +32,6 @@ from ..weights import Weights
 from .library import address
 from .lowering import with_gradients
 from .native_program import ALIGNED, WANTED, Layout, NativeProgram, layout, native_program
-from .run_table import SEED, Table, size_of
-from .threads import get_num_threads
 
 _MAGIC = 0x45444231
 _MOST_WORDS = 1 << 13  # of inline runs: longer tables take longer than `kMostNanoseconds` in C++

@@ -5,16 +5,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "whole_run.h"
+#include "given_arrays.h"
 
 namespace dmlc {
 
@@ -65,36 +63,13 @@ class Handles {
   void* const* next_;
 };
 
-// The arrays that a run goes forward on: weights, arenas, and then the caller's.
-template <typename T, typename Given> Arrays<T> take_arrays(const Run& run, Given* given) {
-  Arrays<T> arrays;
-  arrays.indices = run.indices;
-  for (const Weight& weight : run.weights) {
-    if (given->size() != weight.size)
-      throw std::runtime_error("a weight does not have the size that its type was made for");
-    arrays.weights.push_back(given->template next<T>());
-  }
-  for (int64_t arena = 0; arena < run.arenas; ++arena)
-    arrays.arenas.push_back(given->template next<T>());
-  return arrays;
-}
-
-template <typename T, typename Given> T* take_workspace(const Run& run, Given* given) {
-  if (given->size() < run.workspace) throw std::runtime_error("the workspace is too small");
-  return given->template next<T>();
-}
-
 // --- inline runs ---------------------------------------------------------------------------------
 
 constexpr double kMostNanoseconds = 200000;  // longer, Python does better to run ahead
 
 template <typename T> bool run_inline(const Run& run, Handles given) {
   if (WholeRun<T>::nanoseconds(run) > kMostNanoseconds) return false;
-  thread_local Scratch scratch;
-  scratch.release();
-  Arrays<T> arrays = take_arrays<T>(run, &given);
-  arrays.workspace = run.training ? take_workspace<T>(run, &given) : scratch.take<T>(run.workspace);
-  WholeRun<T>(run, std::move(arrays)).forward();
+  run_once<T>(run, given);
   return true;
 }
 
@@ -167,16 +142,6 @@ class Backward {
   const std::vector<bool> fresh_;
   std::vector<void*> handles_;
 };
-
-// Gives what `body` gives, or -1 and what is wrong in `message`.
-template <typename Body> int or_message(char* message, int64_t room, Body body) {
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    std::snprintf(message, room, "%s", error.what());
-    return -1;
-  }
-}
 
 }  // namespace edb
 

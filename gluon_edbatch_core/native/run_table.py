@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gluon_edbatch_core.graph import columns
+from ..graph import columns
 
 _THREADS, _ARENAS, _FIRST, _COUNT = 3, 4, 7, 8  # what the first words do not say
 SEED = 9  # of noise

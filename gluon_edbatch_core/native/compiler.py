@@ -1,7 +1,8 @@
-"""Compile the native operators, when the package is built or at first use.
+"""Compile the native executor, when the package is built or at first use.
 
-``setup.py`` loads this module by its path, where MXNet and NumPy may be missing, so it may import
-the standard library only.
+With MXNet's sources, the library also registers operators with MXNet. ``setup.py`` loads this
+module by its path, where MXNet and NumPy may be missing, so it may import the standard library
+only.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple, Optional
 
 SOURCES = Path(__file__).with_name('src')
 BUILT = Path(__file__).with_name('built')  # where an installed package has its libraries
@@ -32,7 +34,21 @@ _MORE = {'v4': ('-mprefer-vector-width=512',)}
 
 
 class BuildError(Exception):
-    """The native operators cannot be compiled or loaded."""
+    """The native executor cannot be compiled or loaded."""
+
+
+class Operators(NamedTuple):
+    """What a library has besides the executor: a folder of sources, and MXNet's package, from whose
+    sources it registers operators with MXNet."""
+
+    folder: Path
+    mxnet: Path
+
+    @property
+    def sources(self) -> list[Path]:
+        """All files that it is compiled from."""
+        api = self.mxnet / 'include/mxnet/lib_api.h', self.mxnet / 'src/lib_api.cc'
+        return [*sorted(self.folder.iterdir()), *api]
 
 
 def levels() -> dict[str, frozenset[str]]:
@@ -70,17 +86,29 @@ def features() -> frozenset[str]:
     return frozenset(line.partition(':')[2].split())
 
 
-def library_name(level: str, mxnet: Path) -> str:
-    """Return the file name of a level's library, with a digest of its sources, including MXNet's;
-    all builds of a version have the same name."""
-    return f'{level}-{fingerprint(mxnet, *level_flags(level))}.so'
+def library_name(level: str, of_operators: str) -> str:
+    """Return the file name of a level's library, with digests of its sources and flags: of the
+    executor, and of the operators (see `digest_of`)."""
+    own = fingerprint(sources_of(None), *level_flags(level))
+    return f'{level}-{own}-{of_operators}.so'
 
 
-def fingerprint(mxnet: Path, *others: str) -> str:
-    """Return a digest of the sources of a library, its flags and what else makes a difference."""
+def digest_of(operators: Optional[Operators]) -> str:
+    """Return a digest of the sources of operators; ``alone`` if there are none."""
+    if operators is None:
+        return 'alone'
+    return fingerprint(operators.sources)
+
+
+def sources_of(operators: Optional[Operators]) -> list[Path]:
+    """Return all sources of a library."""
+    return [*sorted(SOURCES.iterdir()), *(operators.sources if operators else ())]
+
+
+def fingerprint(sources: Sequence[Path], *others: str) -> str:
+    """Return a digest of sources, the compiler's flags and what else makes a difference."""
     digest = hashlib.sha256(' '.join([*FLAGS, *others]).encode())
-    api = mxnet / 'include' / 'mxnet' / 'lib_api.h', mxnet / 'src' / 'lib_api.cc'
-    for source in (*sorted(SOURCES.iterdir()), *api):
+    for source in sources:
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -95,17 +123,23 @@ def find_compiler() -> str:
     return compiler
 
 
-def compile_library(compiler: str, mxnet: Path, flags: Sequence[str], path: Path) -> None:
+def compile_library(
+    compiler: str, operators: Optional[Operators], flags: Sequence[str], path: Path
+) -> None:
     """Compile a library; raise `BuildError` if the compiler fails."""
-    sources = str(SOURCES / 'operators.cc'), str(mxnet / 'src' / 'lib_api.cc')
-    run_compiler(compiler, mxnet, [*flags, '-shared', *sources, '-o', str(path)])
+    sources = [SOURCES / 'run_arrays.cc']
+    if operators is not None:
+        sources += [operators.folder / 'operators.cc', operators.sources[-1]]
+    run_compiler(compiler, operators, [*flags, '-shared', *map(str, sources), '-o', str(path)])
 
 
-def run_compiler(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
+def run_compiler(compiler: str, operators: Optional[Operators], arguments: Sequence[str]) -> None:
     """Run the compiler; raise `BuildError` if it cannot be run, or fails."""
-    system = '-isystem', str(mxnet / 'include')  # else there are warnings of MXNet's headers
+    include = ['-I', str(SOURCES)]
+    if operators is not None:  # as a system's, or there are warnings of MXNet's headers
+        include += ['-isystem', str(operators.mxnet / 'include')]
     program, *own = shlex.split(compiler)
-    command = [program, *FLAGS, *own, *system, *arguments]
+    command = [program, *FLAGS, *own, *include, *arguments]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
@@ -117,7 +151,7 @@ def run_compiler(compiler: str, mxnet: Path, arguments: Sequence[str]) -> None:
         )
 
 
-def build_levels(mxnet: Path, folder: Path) -> None:
+def build_levels(operators: Optional[Operators], folder: Path) -> None:
     """Compile the libraries of all levels into a folder, and remove others that are there. Raise
     `BuildError` if one cannot be compiled; the folder is then empty."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -125,7 +159,8 @@ def build_levels(mxnet: Path, folder: Path) -> None:
     compiler = find_compiler()
 
     def build(level: str) -> None:
-        compile_library(compiler, mxnet, level_flags(level), folder / library_name(level, mxnet))
+        name = library_name(level, digest_of(operators))
+        compile_library(compiler, operators, level_flags(level), folder / name)
 
     try:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
