@@ -147,8 +147,10 @@ class BdistWheel(bdist_wheel):
     def write_wheelfile(self, wheelfile_base, **arguments):
         super().write_wheelfile(wheelfile_base, **arguments)
         libraries = list(Path(self.bdist_dir).rglob('*.so'))
-        is_native = {path.parent.name == compiler.BUILT.name for path in libraries}
-        names = ['Cython'] * (False in is_native) + ['mxnet'] * (True in is_native)
+        native = [path for path in libraries if path.parent.name == compiler.BUILT.name]
+        names = ['Cython'] * (len(native) < len(libraries))
+        if any(not path.stem.endswith(compiler.digest_of(None)) for path in native):
+            names.append('mxnet')
         if libraries and 'ziglang' in os.environ.get('CC', ''):
             names.append('ziglang')  # for its C++ library
         content = {

@@ -3,7 +3,7 @@ cimport cython
 
 from gluon_edbatch_core.recorded_columns cimport Ints
 
-cdef object _current, _RAGGED, _NOTHING, _BEGIN, _END, _NUMBER
+cdef object ndarray, Array, _current, _RAGGED, _NOTHING, _BEGIN, _END, _NUMBER
 
 cdef class Store:
     cdef public object row_shape, dtype, arena
@@ -51,7 +51,10 @@ cdef class CallLog:
     cdef public Py_ssize_t next_value
     cdef public list numbers, arrays
     cdef list _later
+    cdef dict _small
     cdef Py_ssize_t _lengths_before
+    @cython.locals(found=tuple)
+    cpdef small(self, given)
     @cython.locals(value=Value, ragged=Ragged)
     cdef Prefix follow(self, Prefix prefix, object arg)
     @cython.locals(value=Value, ragged=Ragged, numbers=list)

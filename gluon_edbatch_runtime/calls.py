@@ -13,12 +13,16 @@ import numpy as np
 from gluon_edbatch_core.bundle.suspending import scalar_of
 from gluon_edbatch_core.recorded_columns import Ints
 
+from .arrays import Array
+
 # Methods of values beside those of the class; `nd` fills it.
 METHODS: dict[str, Any] = {}
 # What NumPy's arrays and numbers do with a value on their right.
 _UFUNCS = {np.add: 'add', np.subtract: 'sub', np.multiply: 'mul', np.true_divide: 'truediv'}
 CURRENT: ContextVar = ContextVar('gluon_edbatch_runtime', default=None)
 _current = CURRENT.get
+_SMALL = 1 << 10  # elements of arrays of which equal ones are one value
+ndarray = np.ndarray
 
 
 class Store:
@@ -343,8 +347,9 @@ class CallLog:
         self.node_args, self.node_lengths = Ints(), Ints()
         self.next_value = 0
         self.numbers: list[float] = []
-        self.arrays: list[np.ndarray] = []
+        self.arrays: list[tuple[Store, np.ndarray]] = []
         self._later: list[int] = []
+        self._small: dict[bytes, tuple] = {}  # arrays, by what they hold
         self._lengths_before = 0  # of ragged arguments of earlier calls
 
     def follow(self, prefix, arg):
@@ -370,6 +375,9 @@ class CallLog:
             for item in arg:
                 prefix = self.follow(prefix, item)
             return prefix.after(_END)
+        if (kind is Array or kind is ndarray) and arg.ndim and arg.size <= _SMALL:
+            value = self.small(arg)
+            return prefix.after(value.store)
         raise Unknown
 
     def put(self, form, arg):
@@ -388,9 +396,24 @@ class CallLog:
                 numbers = [self.zeros(form, self.node_lengths.size - self._lengths_before)]
             self._later.extend(numbers)
             self.node_lengths.append(len(numbers))
+        elif kind is Array or kind is ndarray:
+            value = self.small(arg)
+            self.node_args.append(value.number)
         elif arg is not None:
             for item in arg:
                 self.put(form, item)
+
+    def small(self, given):
+        """Return a small array as a value: one for all that hold the same, such as first states."""
+        contents = given.tobytes()
+        found = self._small.get(contents)
+        if found is None or found[0] != given.shape or found[1] is not given.dtype:
+            found = self._small[contents] = given.shape, given.dtype, self.array(given)
+        return found[2]
+
+    def array(self, given):
+        """Return a value with a copy of an array; subclasses implement it."""
+        raise NotImplementedError
 
     def zeros(self, form, place):
         """Return the number of a value of zeros for a ragged argument; subclasses implement it."""

@@ -1,6 +1,7 @@
 """Load the cells of a bundle, and find their types by the kinds of a call's arguments."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -10,13 +11,16 @@ from gluon_edbatch_core.branching.pytree import flatten, unflatten
 from gluon_edbatch_core.bundle.cell_program import CellProgram, NotInNumPy
 from gluon_edbatch_core.bundle.manifest import Bundle, items_of, read_bundle, shape_of
 from gluon_edbatch_core.errors import BundleError, RecordError
+from gluon_edbatch_core.native.row_program import RowsOf, row_program
+from gluon_edbatch_core.plan.call_type import Argument, Kind, Split
 from gluon_edbatch_core.schedule import FSMScheduler
 from gluon_edbatch_core.schedule.policy import policy_of
 from gluon_edbatch_core.short_repr import brief
 
 from . import nd
 from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Unknown, Value, new_ragged, new_value
-from .forms import AnyCall, Argument, CellType, Output
+from .forms import AnyCall, CellType, Output
+from .native_operators import NativeForm
 from .recording import Recording
 
 KIND = 'cells'
@@ -73,6 +77,7 @@ class BundledCell(Cell):
 
     def resolve(self, log, args) -> Form:
         """Return the form of a new kind of call; raise if the bundle has none."""
+        args = tuple([_as_values(log, arg) for arg in args])
         form, program = self._fitting(args), self._program(args)
         if form is not None:
             return form
@@ -80,7 +85,7 @@ class BundledCell(Cell):
             leaves: list[Any] = []
             for arg in args:
                 _template(arg, leaves)
-            if any([kind == 'ragged' for kind, _ in leaves]):
+            if any([kind is Kind.RAGGED for kind, _ in leaves]):
                 raise Unknown  # they are put together first
             return program.form([store for _, store in leaves])
         shown = ', '.join(str(arg) if isinstance(arg, Value) else brief(arg) for arg in args)
@@ -141,7 +146,7 @@ def _as_values(log: Recording, arg: Any) -> Any:
     if isinstance(arg, np.generic):
         return arg.item()
     if isinstance(arg, np.ndarray) and arg.ndim:
-        return log.array(arg)
+        return log.value(arg)
     raise RecordError(f'a cell takes values, numbers and arrays, not {brief(arg)}')
 
 
@@ -152,13 +157,13 @@ def _template(arg: Any, leaves: list[Any]) -> Any:
     if isinstance(arg, (list, tuple)):
         return {type(arg).__name__: [_template(item, leaves) for item in arg]}
     if isinstance(arg, Ragged):
-        leaves.append(('ragged', arg.store))
+        leaves.append((Kind.RAGGED, arg.store))
     else:
-        leaves.append(('rows', arg.store if isinstance(arg, Value) else NUMBER))
+        leaves.append((Kind.ROWS, arg.store if isinstance(arg, Value) else NUMBER))
     return 'value'
 
 
-def _fits(leaf: tuple[str, Store], argument: Argument) -> bool:
+def _fits(leaf: tuple[Kind, Store], argument: Argument) -> bool:
     kind, store = leaf
     return kind == argument.kind and (store is None or store.arena == argument.arena)
 
@@ -249,16 +254,75 @@ def loaded_cells(bundle: Bundle) -> tuple[Cells, dict[str, BundledCell]]:
 def _type(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMScheduler) -> CellType:
     if any(each['kind'] not in ('rows', 'ragged') for each in entry['arguments']):
         raise BundleError(f'{brief(entry["arguments"])} in the manifest are no arguments')
-    arguments = [Argument(each['kind'], _arena(each)) for each in entry['arguments']]
+    arguments = [Argument(_arena(each), Kind(each['kind']), False) for each in entry['arguments']]
     outputs = [Output(_arena(each), items_of(each, 'factor', int)) for each in entry['outputs']]
+    if any([output.rows < 1 for output in outputs]):
+        raise BundleError(f'{brief(entry["outputs"])} in the manifest are no results')
     named = {name: weights[place] for name, place in entry['weights'].items()}
-    ragged = {place for place, each in enumerate(arguments) if each.kind == 'ragged'}
+    ragged = {place for place, each in enumerate(arguments) if each.kind is Kind.RAGGED}
     program = CellProgram(entry['nodes'], entry['heads'], named, ragged)
     if len(outputs) != len(program.heads):
         raise BundleError(f'{brief(entry["outputs"])} in the manifest are not as many as results')
     nested = _nested_results(entry, program)
-    fills = items_of(entry, 'fills', bool)
-    return CellType(entry['name'], arguments, outputs, nested, program, fills, scheduler)
+    fills, native = items_of(entry, 'fills', bool), entry.get('native')
+    form: Optional[NativeForm] = None
+    splits: list[Split] = []
+    if native is not None:
+        form = _native(native, arguments, outputs, weights)
+        splits = [_split(each, entry['name'], arguments, outputs, weights)
+                  for each in items_of(native, 'splits', list)]  # fmt: skip
+    return CellType(entry['name'], arguments, outputs, nested, program, fills, scheduler,
+                    native=form, splits=splits)  # fmt: skip
+
+
+def _native(
+    entry: dict[str, Any],
+    arguments: Sequence[Argument],
+    outputs: Sequence[Output],
+    weights: list[np.ndarray],
+) -> NativeForm:
+    """Return the checked native program of a type or of a part of one, with its weights."""
+    arenas = [each.arena for each in arguments] + [each.arena for each in outputs]
+    program = row_program(
+        entry,
+        [RowsOf(math.prod(each.arena[0]), each.rows, each.kind is Kind.RAGGED)
+         for each in arguments],
+        [RowsOf(math.prod(each.arena[0]), each.rows) for each in outputs],
+        [each.size for each in weights],
+    )  # fmt: skip
+    arrays = [_joined([weights[place] for place in places]) for places, _ in program.parameters]
+    dtypes = {dtype for _, dtype in arenas} | {each.dtype for each in arrays}
+    if len(dtypes) != 1 or dtypes.pop() not in (np.float32, np.float64):
+        raise BundleError(f'a native program of {dtypes} in the manifest')
+    return NativeForm(program, arrays)
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays as one, one after the other; the same one for one."""
+    if len(arrays) == 1 and arrays[0].flags.c_contiguous:
+        return arrays[0]
+    return np.concatenate([each.ravel() for each in arrays])
+
+
+def _split(
+    entry: dict[str, Any],
+    name: str,
+    arguments: Sequence[Argument],
+    outputs: Sequence[Output],
+    weights: list[np.ndarray],
+) -> Split:
+    """Return the two parts of a type, of which one needs known arguments only."""
+    positions = tuple(shape_of(entry['positions']))
+    found = tuple([Output((tuple(shape_of(shape)), np.dtype(dtype)), 1)
+                   for shape, dtype in entry['found']])  # fmt: skip
+    own = [arguments[position] for position in positions]
+    more = [*arguments, *[Argument(each.arena, Kind.ROWS, False) for each in found]]
+    early, late = [
+        CellType(f'{name}, {part}', takes, gives, 0, None,
+                 native=_native(entry[part], takes, gives, weights))
+        for part, takes, gives in (('early', own, found), ('late', more, outputs))
+    ]  # fmt: skip
+    return Split(positions, early, found, late)
 
 
 def _any_call(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMScheduler) -> AnyCall:

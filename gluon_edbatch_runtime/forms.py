@@ -4,15 +4,18 @@ import itertools
 import threading
 from array import array as Column
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
 from gluon_edbatch_core.bundle.cell_program import CellProgram, NotInNumPy
 from gluon_edbatch_core.bundle.numpy_operators import OPERATORS
 from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.plan.call_type import Argument, CallType, Kind, Split
 
 from .calls import NUMBER, Form, Store, store_of
+from .native_operators import NativeForm, native_operator
 
 # All forms of the process, which recordings share, and what ``graph/collect.py`` reads of them.
 FORMS: list[Form] = []
@@ -21,27 +24,18 @@ TYPES = Column('q')  # which type each form has; summaries have its family
 _lock = threading.Lock()
 _serials = itertools.count()
 _families: dict[Any, int] = {}
-
-
-class Argument(NamedTuple):
-    """An argument of a type. Its kind is 'rows' (one value), 'ragged' (any number, by value) or
-    'flat' (any number, one after the other). `arena` is its row shape and dtype, and `factor` how
-    many rows a value has for each row of the call."""
-
-    kind: str
-    arena: tuple[tuple[int, ...], np.dtype]
-    factor: int = 1
+ArenaKey = tuple[tuple[int, ...], np.dtype]  # row shape and dtype
 
 
 class Output(NamedTuple):
-    """A result of a type. `arena` is its row shape and dtype, and `factor` how many rows there are
-    for each row of the call."""
+    """A result of a type: row shape and dtype of its arena, and how many rows there are for each
+    row of the call."""
 
-    arena: tuple[tuple[int, ...], np.dtype]
-    factor: int
+    arena: ArenaKey
+    rows: int
 
 
-class CellType:
+class CellType(CallType):
     """The batch signature of a cell's calls.
 
     Policies use the name, which is that of the exported type. `nested` is the structure of a call's
@@ -50,9 +44,13 @@ class CellType:
 
     A type of `whole` values has one row for each call, whatever the rows of its arguments, and runs
     call by call. A scheduler sees types of one `family` as one type: they differ in shapes only.
+
+    The native executor runs a type with a `native` form; `program` is NumPy's, None for a part of a
+    type. `splits` has the parts of it, by what is known beforehand.
     """
 
-    alone = False  # as graph/collect.py asks for it
+    alone = random = is_taped = False
+    masked, has_one_length = None, True
 
     def __init__(
         self,
@@ -60,23 +58,32 @@ class CellType:
         arguments: Sequence[Argument],
         outputs: Sequence[Output],
         nested: Any,
-        program: CellProgram,
+        program: Optional[CellProgram],
         fills: bool = False,
         scheduler: Any = None,
         whole: bool = False,
         family: Any = None,
+        native: Optional[NativeForm] = None,
+        splits: Sequence[Split] = (),
     ):
         self.stable_name, self.arguments, self.outputs = name, list(arguments), list(outputs)
         self.nested, self.program, self.fills, self.scheduler = nested, program, fills, scheduler
-        self.counted = [argument for argument in arguments if argument.kind != 'rows']
-        self.of_many = len(self.counted)
-        self.is_ragged = any(argument.kind == 'ragged' for argument in arguments)
+        self.counted = [argument for argument in arguments if argument.kind.counted]
+        self.is_ragged = any(argument.kind is Kind.RAGGED for argument in arguments)
+        self.factors = [output.rows for output in outputs]
         self.whole, self.number = whole, next(_serials)
         self.serial = self.number  # schedulers see types in this order
         if family is not None:
             self.serial = _families.setdefault(family, self.number)
-        self.products: dict[Any, Any] = {}  # see projections.py
+        self.native, self._splits = native, list(splits)
+        self.item_size = outputs[0].arena[1].itemsize
+        self.frames: dict[Any, Any] = {}  # see evaluation.py
         self._forms: dict[int, Form] = {}
+
+    def split(self, known: frozenset[int]) -> Optional[Split]:
+        """Return the parts of the type if the most of these arguments are known; else None."""
+        found = [each for each in self._splits if known.issuperset(each.positions)]
+        return max(found, key=lambda each: len(each.positions), default=None)
 
     def __repr__(self) -> str:
         return self.stable_name
@@ -86,7 +93,8 @@ class CellType:
         with _lock:
             form = self._forms.get(rows)
             if form is None:
-                stores = [store_of(*each.arena, rows * each.factor) for each in self.outputs]
+                stores = [store_of(shape, dtype, rows * times)
+                          for (shape, dtype), times in self.outputs]  # fmt: skip
                 form = self._forms[rows] = Form(len(FORMS), self, rows, stores)
                 FORMS.append(form)
                 TYPES.append(self.number)
@@ -94,22 +102,23 @@ class CellType:
                 OUTPUT_ROWS.extend([store.rows for store in stores])
             return form
 
-    def run(self, inputs: Any, outs: Any, segments: Any = None, known: Any = None) -> None:
-        """Compute a batch: see `CellProgram.run`."""
+    def run(self, inputs: Any, outs: Any, segments: Any = None) -> None:
+        """Compute a batch by NumPy: see `CellProgram.run`."""
+        assert self.program is not None  # parts of types run natively
         if not self.whole:
-            self.program.run(inputs, outs, segments, known)
+            self.program.run(inputs, outs, segments)
             return
-        for call in range(len(outs[0]) // self.outputs[0].factor):
+        for call in range(len(outs[0]) // self.outputs[0].rows):
             self.program.run(_parts(inputs, self.arguments, call), _parts(outs, self.outputs, call))
 
 
 def _parts(arrays: Sequence[np.ndarray], kinds: Sequence[Any], call: int) -> list[np.ndarray]:
     """Return what one call has of the arrays of a batch."""
-    return [array[call * each.factor : (call + 1) * each.factor]
+    return [array[call * each.rows : (call + 1) * each.rows]
             for array, each in zip(arrays, kinds)]  # fmt: skip
 
 
-def zeros_of(arena: tuple[tuple[int, ...], np.dtype], rows: int) -> np.ndarray:
+def zeros_of(arena: ArenaKey, rows: int) -> np.ndarray:
     """Return rows of zeros of a shape and dtype."""
     row_shape, dtype = arena
     return np.zeros((rows, *row_shape), dtype)
@@ -123,8 +132,9 @@ def concat_form(store: Store, rows: int) -> Form:
     key = ('concat', store.arena)
     if key not in _operators:
         output = Output(store.arena, 1)
-        made = CellType(f'concat[{_shown([store])}]', [Argument('flat', store.arena)], [output], 0,
-                        _program_of('_copy', {}, 1))  # fmt: skip
+        given = Argument(store.arena, Kind.FLAT, False)
+        program = _program_of('_copy', {}, 1)
+        made = CellType(f'concat[{_shown([store])}]', [given], [output], 0, program)
         _operators.setdefault(key, made)
     return _operators[key].form(rows)
 
@@ -134,18 +144,19 @@ _calls: dict[tuple, 'AnyCall'] = {}  # of operators
 
 def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Form:
     """Return the form of an operator's calls."""
-    named = {name: tuple(each) if isinstance(each, list) else each for name, each in attrs.items()}
-    key = (op, len(stores), *named.items())
+    key = (op, len(stores), *attrs.items())
     if key not in _calls:
         if op not in OPERATORS:
             raise RecordError(f'there is no operator {op}')
         try:
-            program = _program_of(op, named, len(stores))
+            program = _program_of(op, attrs, len(stores))
         except (NotInNumPy, KeyError, ValueError) as error:
             raise RecordError(f'{op} {attrs} cannot be computed: {error}') from None
         several = len(program.heads)
         nested: Any = 0 if several == 1 else list(range(several))
-        _calls.setdefault(key, AnyCall(op, program, nested, family=(op, len(stores))))
+        native = partial(native_operator, op, attrs)
+        made = AnyCall(op, program, nested, family=(op, len(stores)), native=native)
+        _calls.setdefault(key, made)
     return _calls[key].form(stores)
 
 
@@ -175,8 +186,9 @@ class AnyCall:
         may_batch: bool = True,
         scheduler: Any = None,
         family: Any = None,
+        native: Optional[Callable[..., Optional[NativeForm]]] = None,
     ):
-        self._name, self._program, self._nested = name, program, nested
+        self._name, self._program, self._nested, self._native = name, program, nested, native
         self._may_batch, self._scheduler, self._family = may_batch, scheduler, family or object()
         self._forms: dict[tuple[Store, ...], Form] = {}
         self._types: dict[Any, CellType] = {}
@@ -202,15 +214,19 @@ class AnyCall:
             raise RecordError(f'{shown} has a result without rows')
         whole = not (self._may_batch and len(rows) == 1 and self._is_by_row(given))
         count = 1 if whole else rows.pop()
-        arguments = [Argument('rows', each.arena, each.rows if whole else 1) for each in stores]
+        arguments = [
+            Argument(each.arena, Kind.ROWS, False, each.rows if whole else 1) for each in stores
+        ]
         outputs = [Output((each.shape[1:], each.dtype), len(each) // count) for each in results]
         key = whole, tuple(arguments), tuple(outputs)
         if key not in self._types:
             ranks = tuple([len(each.row_shape) for each in stores])
             varies = whole or any([rank > 1 for rank in ranks])
+            make = None if whole else self._native
             self._types[key] = CellType(
                 shown, arguments, outputs, self._nested, self._program, False, self._scheduler,
                 whole, (self._family, ranks) if varies else None,
+                make and make(arguments, outputs),
             )  # fmt: skip
         return self._types[key].form(count)
 
@@ -252,7 +268,7 @@ def number_form(op: str, store: Store, turned: bool) -> Form:
         nodes: list[dict[str, Any]] = [{'name': 'edb_input0'}, {'name': 'edb_input1'}]
         nodes.append({'op': 'Reshape', 'attrs': {'shape': shape}, 'inputs': [[1, 0]]})
         nodes.append({'op': op, 'attrs': {}, 'inputs': inputs})
-        arguments = [Argument('rows', store.arena), Argument('rows', NUMBER.arena)]
+        arguments = [Argument(each.arena, Kind.ROWS, False) for each in (store, NUMBER)]
         program = CellProgram(nodes, [(3, 0)], {})
         new = CellType(f'{op} with a number', arguments, [Output(store.arena, 1)], 0, program)
         made = _operators.setdefault(key, new)

@@ -16,7 +16,7 @@ from gluon_edbatch_core.errors import RecordError
 
 from .arrays import Array
 from .calls import CURRENT, METHODS, Value
-from .recording import Recording
+from .recording import OperatorCalls, Recording, operator_calls
 
 
 class _Arrays(type):
@@ -43,7 +43,14 @@ def _reshaped(value: Any, op: str, attrs: dict[str, Any]) -> Any:
 
 
 def _function(name: str, op: str, count: int, names: Sequence[str]) -> Callable[..., Any]:
+    known: dict[tuple, OperatorCalls] = {}  # by attributes that need no further look
+
     def call(*args: Any, **attrs: Any) -> Any:
+        if len(args) == count or not count:
+            try:
+                return known[tuple(attrs.items())](*args)
+            except (KeyError, TypeError):  # new, or not to be hashed
+                pass
         values = args[: count or len(args)]
         if len(values) < count:  # some arrays are given by name
             values += tuple([attrs.pop(each) for each in list(attrs)
@@ -54,6 +61,8 @@ def _function(name: str, op: str, count: int, names: Sequence[str]) -> Callable[
             raise RecordError(f'nd.{name} takes {count or "any number of"} values and {names}')
         if op in _RESHAPING and isinstance(values[0], Value):
             return _reshaped(values[0], op, given)
+        if values == args and given == attrs and op not in _RESHAPING:
+            known[tuple(attrs.items())] = operator_calls(op, attrs)
         return Recording.operate(op, *values, **given)
 
     call.__name__ = name

@@ -1,6 +1,5 @@
 """Record one scope's calls, and evaluate them, from columns of numbers to arrays."""
 
-import itertools
 import threading
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -9,7 +8,7 @@ import numpy as np
 
 from gluon_edbatch_core.bundle.numpy_operators import OPERATORS
 from gluon_edbatch_core.bundle.numpy_steps import Segments
-from gluon_edbatch_core.errors import BatchError, RecordError, StaleValueError
+from gluon_edbatch_core.errors import RecordError, StaleValueError
 from gluon_edbatch_core.graph.collect import (
     Calls,
     FormTable,
@@ -19,53 +18,41 @@ from gluon_edbatch_core.graph.collect import (
     to_graph,
 )
 from gluon_edbatch_core.graph.edges import kinds_of
-from gluon_edbatch_core.graph.graph import Graph, expand
+from gluon_edbatch_core.graph.graph import Graph
+from gluon_edbatch_core.plan.call_type import Kind
+from gluon_edbatch_core.plan.layout import make_plan
+from gluon_edbatch_core.plan.plan import Plan
+from gluon_edbatch_core.plan.split_batches import hoist
 from gluon_edbatch_core.recorded_columns import Locations
 from gluon_edbatch_core.schedule import FSMScheduler, Schedule, Scheduler
 
 from .arrays import Array
-from .calls import CURRENT, NUMBER, CallLog, Form, Ragged, Value, new_value, recorded, store_of
+from .calls import (
+    CURRENT,
+    NUMBER,
+    CallLog,
+    Cell,
+    Form,
+    Ragged,
+    Unknown,
+    Value,
+    new_value,
+    recorded,
+    store_of,
+)
+from .evaluation import Evaluation, by_length, by_type, capabilities, check_lengths, failed
 from .forms import (
     FORMS,
     OUTPUT_ROWS,
     SUMMARIES,
     TYPES,
+    ArenaKey,
     CellType,
     concat_form,
     number_form,
     operator_form,
     zeros_of,
 )
-from .layout import Group, Layout, Read, by_length, by_type
-from .projections import project, run_distinct
-
-
-class Arena:
-    """All rows of one shape and dtype: rows are given out first, and get memory later."""
-
-    def __init__(self, row_shape: tuple[int, ...], dtype: np.dtype):
-        self.rows = 0
-        self.memory = np.empty((0, *row_shape), dtype)
-
-    def add(self, rows: int) -> int:
-        """Give out the next rows; return the first."""
-        begin, self.rows = self.rows, self.rows + rows
-        return begin
-
-    def allocate(self) -> None:
-        """Allocate memory for all rows; earlier contents are copied."""
-        if len(self.memory) < self.rows:
-            before = self.memory
-            self.memory = np.empty((self.rows, *before.shape[1:]), before.dtype)
-            self.memory[: len(before)] = before
-
-
-class Arenas(dict[tuple, Arena]):
-    """Arenas by row shape and dtype, made at first use."""
-
-    def __missing__(self, key: tuple) -> Arena:
-        self[key] = Arena(*key)
-        return self[key]
 
 
 class Recording(CallLog):
@@ -79,13 +66,12 @@ class Recording(CallLog):
         self.void = False
         self.form_summaries, self.output_rows = SUMMARIES, OUTPUT_ROWS  # for graph/collect.py
         self.locations, self._pending = Locations(), Pending()
-        self._arenas = Arenas()
-        self._number_rows = np.zeros(0, np.int64)  # those of the user that have rows already
-        self._array_rows: list[int] = []
-        self._filled = 0, 0  # numbers and arrays whose rows hold them
+        self.results: list[dict[ArenaKey, np.ndarray]] = []  # of each evaluation
         self._zeros: dict[tuple, int] = {}
         self._fixed: dict[int, tuple[Array, Value]] = {}  # by id
         self._lock = threading.RLock()
+
+    number_arena = NUMBER.arena  # for plan/layout.py
 
     def zeros(self, form: Form, place: int) -> int:
         """Return the number of a value of zeros for a ragged argument."""
@@ -98,8 +84,8 @@ class Recording(CallLog):
         """Return a value with a copy of the user's array, which has at least one axis; float64
         becomes float32."""
         array = np.array(given, np.float32 if given.dtype == np.float64 else None)
-        self.arrays.append(array)
         store = store_of(array.shape[1:], array.dtype, len(array))
+        self.arrays.append((store, array))
         return new_value(self, store, -2 * len(self.arrays))
 
     def value(self, given: Any) -> Value:
@@ -138,16 +124,7 @@ class Recording(CallLog):
     def operate(op: str, *values: Any, **attrs: Any) -> Any:
         """Record an operator of `numpy_operators` on values, or compute it: outside scopes, and of
         arrays. Raise RecordError if shapes do not fit."""
-        if not any([isinstance(value, (Value, Ragged)) for value in values]):
-            return _of_arrays(op, values, attrs)
-        scope = CURRENT.get()
-        log = Recording() if scope is None else scope
-        own = tuple([log.value(value) for value in values])
-        result = recorded(log, operator_form(op, [value.store for value in own], attrs), own)
-        if scope is not None:
-            return result
-        outs = log.run_alone()
-        return outs[0] if isinstance(result, Value) else outs
+        return operator_calls(op, attrs)(*values)
 
     @staticmethod
     def position(value: Value, axis: int, place: int) -> Value:
@@ -182,11 +159,12 @@ class Recording(CallLog):
     def read(self, value: Value) -> np.ndarray:
         """Return the numbers of a value; run all that waits if they are not computed."""
         if value.number < 0:
-            return self.arrays[-value.number // 2 - 1].copy()
+            return self.arrays[-value.number // 2 - 1][1].copy()
         if not self.locations.known(value.number):
             self.evaluate()
-        row = int(self.locations.row[value.number])
-        return self._arenas[value.store.arena].memory[row : row + value.store.rows].copy()
+        row = self.locations.row.item(value.number)
+        results = self.results[self.locations.evaluation.item(value.number)]
+        return results[value.store.arena][row : row + value.store.rows].copy()
 
     def evaluate(self, wanted: Optional[Sequence[int]] = None) -> None:
         """Compute the values `wanted`, or all that wait."""
@@ -207,14 +185,31 @@ class Recording(CallLog):
             types = [FORMS[form].type for form in forms]
             graph = to_graph(kinds, edges, types)
             schedule = (self.scheduler or _scheduler_of(types)).schedule(graph)
-            order, bounds = schedule.order, schedule.bounds
-            kinds, forms = kinds_of(calls.forms, np.array(TYPES[: len(table.types)]))
-            families, types = len(types), [FORMS[form].type for form in forms]
-            if len(types) > families:
-                order, bounds = by_type(order, bounds, kinds)
-            self._run(calls, table, kinds, types, order, bounds)
+            plan = self._planned(calls, table, schedule, len(types))
+            evaluation = Evaluation(self, plan)
             self._pending.ran(calls)
+            self.locations.evaluation[plan.values] = len(self.results)
+            self.results.append(evaluation.results())
             self.evaluations.append((graph, schedule))
+
+    def _planned(self, calls: Calls, table: FormTable, schedule: Schedule, families: int) -> Plan:
+        kinds, forms = kinds_of(calls.forms, np.array(TYPES[: len(table.types)]))
+        types = [FORMS[form].type for form in forms]
+        if len(types) > families:
+            schedule = by_type(schedule, kinds)
+        check_lengths(calls, kinds, types)
+        schedule = by_length(calls, schedule, kinds, types)
+        own = list(map(capabilities, types))
+        plan = make_plan(self, calls, table, types, own, kinds, schedule)
+        return hoist(plan, own, self.given_numbers, lambda kind, known, _: kind.split(known))
+
+    def rows_lying(self, evaluation: int, key: ArenaKey) -> int:
+        """Return how many rows of a kind an evaluation has."""
+        return len(self.results[evaluation][key])
+
+    def given_numbers(self, first: int, last: int) -> np.ndarray:
+        """Return a range of the user's numbers."""
+        return _exact(self.numbers[first:last]).astype(np.float32)
 
     def run_alone(self) -> list[np.ndarray]:
         """Return the results of the only call, ten times as fast as by graph and schedule."""
@@ -224,12 +219,12 @@ class Recording(CallLog):
         later = len(arguments) - form.type.of_many  # where the values of ragged arguments begin
         singles = _exact(self.numbers or [0]).astype(np.float32)[:, None]
         given = [
-            singles[-number // 2] if number % 2 else self.arrays[-number // 2 - 1]
+            singles[-number // 2] if number % 2 else self.arrays[-number // 2 - 1][1]
             for number in numbers
         ]
         inputs, ragged, place = [], None, 0
         for argument in arguments:
-            if argument.kind == 'rows':
+            if argument.kind is Kind.ROWS:
                 inputs.append(given[place])
                 place += 1
                 continue
@@ -237,7 +232,7 @@ class Recording(CallLog):
             none = zeros_of(argument.arena, 0)
             inputs.append(np.concatenate([none, *given[later : later + count]]))
             later += count
-            if argument.kind == 'ragged':
+            if argument.kind is Kind.RAGGED:
                 if ragged not in (None, count):
                     raise RecordError(
                         f'{form.type} got ragged arguments of different lengths in one call'
@@ -249,91 +244,50 @@ class Recording(CallLog):
             with np.errstate(over='ignore'):  # see `sigmoid`
                 form.type.run(inputs, outs, segments)
         except Exception as error:
-            raise _failed(form.type, error) from error
+            raise failed(form.type, error) from error
         return outs
 
-    def _run(
-        self,
-        calls: Calls,
-        table: FormTable,
-        kinds: np.ndarray,
-        types: list[CellType],
-        order: np.ndarray,
-        bounds: np.ndarray,
-    ) -> None:
-        order = by_length(calls, order, bounds, kinds, types)
-        self._place_given()
-        row_of, rows = self._with_given()
-        layout = Layout(calls, table, order, bounds, kinds, types, self._arenas)
-        groups = layout.groups(row_of, rows)
-        for arena in self._arenas.values():
-            arena.allocate()
-        self._fill_given()
-        project(groups, layout, row_of, self._arenas[NUMBER.arena].memory, calls, kinds)
-        batches = [itertools.count() for _ in groups]
-        for kind in layout.kinds:
-            group = groups[kind]
-            try:
-                self._run_batch(group, next(batches[kind]))
-            except Exception as error:
-                raise _failed(group.type, error) from error
-        values = len(self.locations.row)
-        self.locations.row[:] = row_of[:values]
-        outputs = expand(calls.outputs, table.outputs[calls.forms])
-        self.locations.evaluation[outputs] = len(self.evaluations)
 
-    def _run_batch(self, group: Group, number: int) -> None:
-        segments: Optional[Segments] = None if group.segments is None else group.segments[number]
-        arenas = self._arenas
-        outs = [
-            arenas[arena].memory[found[number][0] : found[number][1]]
-            for arena, found in group.writes
-        ]
-        if group.known and run_distinct(group, number, outs):
-            return
-        program, known = group.type.program, group.known
-        inputs = [
-            None
-            if position in known and program.projections[position].suffices
-            else _rows(arenas[read.arena].memory, read, number)
-            for position, read in enumerate(group.reads)
-        ]
-        products = {position: product.of(number) for position, product in known.items()}
-        group.type.run(inputs, outs, segments, products)
+class OperatorCalls(Cell):
+    """Calls of an operator with some attributes."""
 
-    # --- what the user gave ----------------------------------------------------------------------
+    def __init__(self, op: str, attrs: dict[str, Any]):
+        super().__init__(op, 0)
+        self._attrs = attrs
 
-    def _place_given(self) -> None:
-        """Give rows to numbers and arrays that have none yet."""
-        more = len(self.numbers) - len(self._number_rows)
-        if more:
-            begin = self._arenas[NUMBER.arena].add(more)
-            self._number_rows = np.concatenate([self._number_rows, begin + np.arange(more)])
-        for array in self.arrays[len(self._array_rows) :]:
-            self._array_rows.append(self._arenas[array.shape[1:], array.dtype].add(len(array)))
+    def resolve(self, log: Recording, args: Sequence[Any]) -> Form:
+        """Return the form of a new kind of call."""
+        if any([isinstance(arg, (int, float, Ragged, list, tuple)) or arg is None for arg in args]):
+            raise Unknown
+        return operator_form(self.name, [log.value(arg).store for arg in args], self._attrs)
 
-    def _fill_given(self) -> None:
-        numbers, arrays = self._filled
-        given = self.numbers[numbers:]
-        if given:
-            self._arenas[NUMBER.arena].memory[self._number_rows[numbers:]] = _exact(given)
-        for array, row in zip(self.arrays[arrays:], self._array_rows[arrays:]):
-            self._arenas[array.shape[1:], array.dtype].memory[row : row + len(array)] = array
-        self._filled = len(self.numbers), len(self.arrays)
+    def call_unknown(self, log: Recording, args: Sequence[Any]) -> Any:
+        """Record a call with arguments of other kinds, or compute one of arrays."""
+        if not any([isinstance(arg, (Value, Ragged)) for arg in args]):
+            return _of_arrays(self.name, args, self._attrs)
+        own = tuple([log.value(arg) for arg in args])
+        return recorded(log, self.resolve(log, own), own)
 
-    def _with_given(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return first rows and numbers of rows by value; those of the user count from the end."""
-        pairs = max(len(self._number_rows), len(self._array_rows))
-        given = np.zeros((2, pairs, 2), np.int64)
-        given[0, : len(self._number_rows), 1] = self._number_rows
-        given[1, : len(self._number_rows), 1] = 1
-        given[0, : len(self._array_rows), 0] = self._array_rows
-        given[1, : len(self._array_rows), 0] = list(map(len, self.arrays))
-        first, rows = given[:, ::-1].reshape(2, -1)
-        return (
-            np.concatenate([self.locations.row, first]),
-            np.concatenate([self.locations.rows, rows]),
-        )
+    def run_eagerly(self, args: Sequence[Any]) -> Any:
+        """Compute a call outside of scopes."""
+        log = Recording()
+        result = self.call_unknown(log, args)
+        if not log.node_forms.size:
+            return result
+        outs = log.run_alone()
+        return outs[0] if isinstance(result, Value) else outs
+
+
+_operators: dict[tuple, OperatorCalls] = {}
+
+
+def operator_calls(op: str, attrs: dict[str, Any]) -> OperatorCalls:
+    """Return the calls of an operator with these attributes."""
+    given = {name: tuple(each) if isinstance(each, list) else each for name, each in attrs.items()}
+    key = (op, *given.items())
+    if key not in _operators:
+        _operators[key] = OperatorCalls(op, given)
+    return _operators[key]
 
 
 _TURNED = 'rminus', 'rdiv', 'rpower', 'rmod'
@@ -351,18 +305,6 @@ def _of_arrays(op: str, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     made = [np.array(each, ndmin=1).view(Array)
             for each in (found if isinstance(found, list) else [found])]  # fmt: skip
     return made if isinstance(found, list) else made[0]
-
-
-def _failed(kind: CellType, error: Exception) -> BatchError:
-    return BatchError(f'a batch of calls of {kind} failed: {type(error).__name__}: {error}')
-
-
-def _rows(memory: np.ndarray, read: Read, number: int) -> np.ndarray:
-    begin, end = read.bounds[number], read.bounds[number + 1]
-    if read.slices[number]:
-        row = int(read.rows[begin]) if end > begin else 0
-        return memory[row : row + end - begin]
-    return memory.take(read.rows[begin:end], axis=0)
 
 
 _EXACT = 2**24  # up to it whole numbers are exact in single precision

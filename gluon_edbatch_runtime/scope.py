@@ -99,6 +99,9 @@ def concat(values: Sequence[Any]) -> Any:
         raise RecordError('concat() of no values')
     if log is None or not any(isinstance(value, Value) and value.log is log for value in values):
         return np.concatenate(forward(values))
+    ragged = plain_ragged(log, values)
+    if ragged is not None:  # most often
+        return recorded(log, concat_form(ragged.store, len(values) * ragged.store.rows), (ragged,))
     own = [log.value(value) for value in values]
     if len({value.store.arena for value in own}) > 1:
         shapes = ', '.join(sorted({str(value.store) for value in own}))

@@ -22,6 +22,7 @@ from ..subgraph.ir import Entry, Node, Subgraph
 from ..subgraph.node_type import Kind, NodeType, used_only
 from ..subgraph.structure import LEAF, unflatten
 from ..subgraph.trace import INPUT, StaticGraph, trace_block
+from .native_entries import native_entry
 
 _KINDS = {Kind.ROWS: 'rows', Kind.RAGGED: 'ragged'}
 _TRIED = 3, 2, 2, 1, 0  # values of the ragged arguments of the calls that are compared
@@ -171,7 +172,13 @@ def _entry(kind: NodeType, cells: list[str], weights: Weights) -> dict[str, Any]
         **_program(subgraph),
     }
     _compare(kind, entry, arrays)
-    return {**entry, 'weights': _placed(arrays, keys, weights)}
+    entry['weights'] = _placed(arrays, keys, weights)
+
+    def placed(parameter: gluon.Parameter) -> int:
+        name, values = parameter.name, parameter.data(kind.ctx).asnumpy()
+        return _placed({name: values}, {name: parameter}, weights)[name]
+
+    return {**entry, **native_entry(kind, placed)}
 
 
 def _placed(

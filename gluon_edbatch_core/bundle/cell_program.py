@@ -54,15 +54,6 @@ class CellNode(NamedTuple):
     inputs: tuple[Entry, ...]
 
 
-class Projection(NamedTuple):
-    """All products of an argument. `slot` has them if they are known; `suffices` tells whether
-    nothing else reads the argument."""
-
-    joined: Joined
-    slot: int
-    suffices: bool
-
-
 class CellProgram:
     """Run batches of a type's calls.
 
@@ -70,9 +61,6 @@ class CellProgram:
     have no ``op``; those named ``edb_input0``, … are arguments, and `weights` has the others.
     `heads` are the results: numbers of nodes, and of their outputs. `ragged` has the positions of
     ragged arguments. Raises NotInNumPy if an operator has no NumPy form.
-
-    `projections` are products of arguments, by position, which may be known beforehand. `table` is
-    the table of a program that only looks up rows.
     """
 
     def __init__(
@@ -110,43 +98,32 @@ class CellProgram:
         self._last.update(dict.fromkeys(self.heads, len(self._nodes)))
         self._done: set[int] = set()  # products that ran with an earlier one
         self._zero_tails: set[Entry] = set()  # zeros where calls have no values
-        self.projections: dict[int, Projection] = {}
         self._make()
         self._results = [self._slots[entry] for entry in self.heads]
-        self.table = self._table()
         self._weights = {}  # or weights that were joined would be kept twice
 
     def run(
         self,
-        inputs: Sequence[Optional[np.ndarray]],
+        inputs: Sequence[np.ndarray],
         outs: Outs,
         segments: Optional[Segments] = None,
-        known: Optional[Mapping[int, np.ndarray]] = None,
     ) -> None:
-        """Compute a batch. Inputs are (n, ...); ragged ones (m, ...), values by rank; None where
-        `known` products suffice. Inputs may be overwritten, and results go to `outs`. `segments`
-        describe ragged arguments."""
-        env = self._computed(inputs, outs, segments or NONE, known)
+        """Compute a batch. Inputs are (n, ...); ragged ones (m, ...), values by rank. They may be
+        overwritten, and results go to `outs`. `segments` describe ragged arguments."""
+        env = self._computed(inputs, outs, segments or NONE)
         for place, slot in enumerate(self._results):
             if place not in self._written:
                 outs[place][...] = env[slot]
 
     def results(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the results of arrays; they may be views of these."""
-        env = self._computed(inputs, [None] * len(self.heads), NONE, None)
+        env = self._computed(inputs, [None] * len(self.heads), NONE)
         return [env[slot] for slot in self._results]
 
     def _computed(
-        self,
-        inputs: Sequence[Optional[np.ndarray]],
-        outs: Sequence[Any],
-        segments: Segments,
-        known: Optional[Mapping[int, np.ndarray]],
+        self, inputs: Sequence[np.ndarray], outs: Sequence[Any], segments: Segments
     ) -> Env:
         env: Env = [None] * self._size
-        if known:
-            for position, product in known.items():
-                env[self.projections[position].slot] = product
         for slot, value in self._constants:
             env[slot] = value
         for slot, position in self._inputs:
@@ -169,13 +146,6 @@ class CellProgram:
                 self._operator(index, node)
         if not self._long.isdisjoint(self.heads):
             raise NotInNumPy('a result along the axis of a ragged argument')
-
-    def _table(self) -> Optional[np.ndarray]:
-        """Return the table of a program that only looks up rows; None for other programs."""
-        nodes = [node for node in self._nodes if node.op]
-        if len(nodes) != 1 or nodes[0].op != 'Embedding' or self.heads[0][1]:
-            return None
-        return self._weights[self._nodes[nodes[0].inputs[1][0]].name]
 
     def _slot(self, entry: Entry) -> int:
         self._slots[entry] = self._size
@@ -238,19 +208,7 @@ class CellProgram:
         if target is not None:
             self._owned.discard((index, 0))
         joined = Joined(*self._joined(group), _is_flat(node), source in self._zero_tails)
-        known = self._projection(source, joined, self._reads[source] == len(group))
-        self._steps.append(product(self._slots[source], slots, joined, target, known))
-
-    def _projection(self, source: Entry, joined: Joined, suffices: bool) -> Optional[int]:
-        """Return a new slot for a plain argument times a weight; None for other values."""
-        for slot, position in self._inputs:
-            if slot == self._slots[source] and source not in self._long:
-                if position in self.projections:
-                    return None
-                self.projections[position] = Projection(joined, self._size, suffices)
-                self._size += 1
-                return self.projections[position].slot
-        return None
+        self._steps.append(product(self._slots[source], slots, joined, target))
 
     def _is_weight(self, entry: Entry) -> bool:
         return self._nodes[entry[0]].name in self._weights and not self._nodes[entry[0]].op

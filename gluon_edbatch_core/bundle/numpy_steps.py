@@ -9,8 +9,6 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-from .numpy_operators import copied
-
 Env = list[Any]
 Outs = Sequence[np.ndarray]
 
@@ -61,19 +59,12 @@ class Joined(NamedTuple):
         return out if self.bias is None else np.add(out, self.bias, out=out)
 
 
-def product(
-    source: int, slots: list[int], joined: Joined, target: Optional[int], known: Optional[int]
-) -> Step:
-    """Return a step for products with the same input, which may be known in slot `known`."""
+def product(source: int, slots: list[int], joined: Joined, target: Optional[int]) -> Step:
+    """Return a step for products with the same input."""
     cuts = list(zip(slots, [0, *joined.ends], joined.ends))
 
     def step(env: Env, outs: Outs, segments: Segments) -> None:
-        result = None if known is None else env[known]
-        if result is None:
-            out = None if target is None else outs[target]
-            result = joined.of(env[source], out, segments)
-        elif target is not None:
-            result = copied(result, outs[target])
+        result = joined.of(env[source], None if target is None else outs[target], segments)
         if len(cuts) == 1:
             env[slots[0]] = result
         else:

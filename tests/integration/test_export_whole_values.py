@@ -45,7 +45,7 @@ def test_parameters_are_copied_once(runtime, tmp_path):
     with runtime.batching() as scope:
         values = [model._model.net(*model._model.read(sample, 'it')) for sample in data]
     runtime.forward(values)
-    assert sum(array.shape == (1, 6) for array in scope._recording.arrays) == 1
+    assert sum(array.shape == (1, 6) for _, array in scope._recording.arrays) == 1
 
 
 class Pointer(PointerNetwork):

@@ -1,7 +1,6 @@
 """Cells that leave MXNet: the same functions on the cells of a bundle, in one process."""
 
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -418,17 +417,6 @@ def test_whole_numbers_that_are_not_exact(runtime, words):
         value = cells.embed(2**24 + 1)
     with pytest.raises(runtime.RecordError, match='16777217 is not exact'):
         value.asnumpy()
-
-
-@pytest.mark.parametrize('room', (1, 4, 9))
-def test_products_that_are_more_than_there_is_room_for(room, runtime, words, monkeypatch):
-    _, cells, expected = words
-    projections = sys.modules[f'{runtime.__name__}.projections']
-    monkeypatch.setattr(projections, '_MOST_BYTES', room * 16 * 4)
-    for each, wanted in [*zip(SENTENCES, expected)] * 2:
-        with runtime.batching():
-            value = sentence(cells, each, runtime.concat)
-        np.testing.assert_allclose(value, wanted, atol=1e-6)
 
 
 def test_two_bundles_in_one_scope(runtime, words, tmp_path):

@@ -1,0 +1,55 @@
+"""Native programs of operators between cells that are common: sums, products, concatenations."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+
+from gluon_edbatch_core.native.row_program import CheckedProgram, RowsOf, row_program
+from gluon_edbatch_core.plan.call_type import Argument
+
+_FUNCTIONS = {
+    1: {'sigmoid': 'Sigmoid', 'tanh': 'Tanh', 'relu': 'Relu', 'exp': 'Exp', 'square': 'Square'},
+    2: {f'{kind}_{short}': name for kind in ('broadcast', 'elemwise') for short, name in (
+        ('add', 'Add'), ('sub', 'Subtract'), ('mul', 'Multiply'), ('div', 'Divide'))},
+}  # fmt: skip
+
+
+class NativeForm(NamedTuple):
+    """A type's program for the native executor, with its weights."""
+
+    program: CheckedProgram
+    weights: list[np.ndarray]  # of each parameter
+
+
+def native_operator(
+    op: str, attrs: dict[str, Any], arguments: Sequence[Argument], outputs: Sequence[Any]
+) -> Optional[NativeForm]:
+    """Return the program of an operator that treats rows alone; None if it has none here."""
+    dtypes = {each.arena[1] for each in arguments} | {each.arena[1] for each in outputs}
+    widths = [math.prod(each.arena[0]) for each in arguments]
+    if len(outputs) != 1 or len(dtypes) != 1 or not dtypes <= {np.dtype('f4'), np.dtype('f8')}:
+        return None
+    width, count = math.prod(outputs[0].arena[0]), len(arguments)
+    views: list[Any] = [[place, 0, own] for place, own in enumerate(widths)]
+    function = _FUNCTIONS.get(count, {}).get(op)
+    if function is not None and set(widths) == {width} and not attrs:
+        kind = ('Unary', 'Binary')[count - 1]
+        spread = [0] * 2 if count == 2 else []
+        views += [None] * (2 - count)
+        steps = [[kind, [count, 0, width], *views, -1, -1, [function, *spread], []]]
+    elif op == 'Concat' and attrs.get('dim', 1) == 1:
+        begins = np.cumsum([0, *widths]).tolist()
+        steps = [['Load', [count, begin, own], None, None, -1, -1, [place, 0, 1], []]
+                 for place, (begin, own) in enumerate(zip(begins, widths))]  # fmt: skip
+    else:
+        return None
+    registers = [[own, False, 'Input', place, 1] for place, own in enumerate(widths)]
+    entry = {
+        'registers': [*registers, [width, False, 'Output', 0, 1]],
+        'instructions': steps,
+        'parameters': [],
+    }
+    rows = [RowsOf(own) for own in widths]
+    return NativeForm(row_program(entry, rows, [RowsOf(width)], []), [])
