@@ -168,8 +168,7 @@ class Program:
         BundleError
             If something cannot be written: the message says what. Nothing is written then.
         """
-        graph = self.inference.graph
-        return write_program(graph, self._max_steps, self._ctx, folder, onnx, cpp)
+        return write_program(self.inference, self._ctx, folder, onnx, cpp)
 
     def __str__(self) -> str:
         """Return the blocks of the program as text, with the user's lines."""

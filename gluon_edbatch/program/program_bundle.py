@@ -39,14 +39,10 @@ SAMPLES = 'samples'  # the axis of rows
 
 
 def write_program(
-    graph: ProgramGraph,
-    max_steps: int,
-    ctx: mx.Context,
-    folder: Union[str, Path],
-    onnx: bool,
-    cpp: bool,
+    program: ControlFlowProgram, ctx: mx.Context, folder: Union[str, Path], onnx: bool, cpp: bool
 ) -> Path:
     """Write a program as a bundle (see `Program.export`)."""
+    graph, max_steps = program.graph, program._max_steps
     parameters = [parameter.data(ctx) for parameter in graph.parameters]
     with BundleWriter(folder, KIND) as bundle:
         networks = []

@@ -14,6 +14,7 @@ from mxnet.gluon import nn
 
 import gluon_edbatch as edb
 from gluon_edbatch.program.cpp_format import _CALCULATED
+from gluon_edbatch.program.mxnet_host import MXNetHost
 from gluon_edbatch.program.program_bundle import write_program
 from gluon_edbatch_core.branching.host_arithmetic import KNOWN, calculate
 from gluon_edbatch_core.branching.program_graph import (
@@ -27,6 +28,7 @@ from gluon_edbatch_core.branching.program_graph import (
     ReadNumber,
     TensorSpec,
 )
+from gluon_edbatch_core.branching.program_interpreter import ControlFlowProgram
 from gluon_edbatch_core.branching.pytree import LEAF, flatten
 from tests.support.cases import in_one_test
 from tests.support.damage import damaged, truncated
@@ -435,7 +437,8 @@ def test_numbers_are_those_of_python(tmp_path):
     assert set(_CALCULATED) == KNOWN
     ways = ways_to_calculate()
     graph = graph_of(ways)
-    program = built(write_program(graph, 10_000, mx.cpu(), tmp_path / 'bundle', False, True))
+    program = ControlFlowProgram(graph, MXNetHost(graph, mx.cpu()), 10_000)
+    program = built(write_program(program, mx.cpu(), tmp_path / 'bundle', False, True))
     pairs = list(samples_of(ways))
     right = [pair for pair in pairs if not isinstance(pair[1], Exception)]
     file = saved_numbers(tmp_path / 'samples.npz', [sample for sample, _ in right])
