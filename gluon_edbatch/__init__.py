@@ -46,8 +46,7 @@ from gluon_edbatch_core.version import __version__ as __version__
 from . import data, distributed, estimator, rnn, serving, testing
 from .api import nd
 from .api.concurrent import run_concurrently, value
-from .api.export import export_cells
-from .api.export_model import export
+from .api.export_model import export, export_cells
 from .api.functional import add_n, concat, each, forward, ragged, stack
 from .api.mixin import AutoBatchMixin
 from .api.reuse import Reuse

@@ -190,7 +190,7 @@ class Cells:
 
 
 def load_cells(folder: Union[str, Path]) -> Cells:
-    """Load the cells of a bundle that ``gluon_edbatch.export_cells`` wrote.
+    """Load the cells of a bundle that ``gluon_edbatch.export(net, scope, folder)`` wrote.
 
     Everything is checked first; nothing of the bundle is executed.
 

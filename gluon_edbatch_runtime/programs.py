@@ -19,7 +19,7 @@ _WITHOUT = 'this bundle has no networks in the format of ONNX: export it with on
 
 
 def load_program(folder: Union[str, Path], threads: int = 1) -> ControlFlowProgram:
-    """Load a program that ``program.export(folder, onnx=True)`` wrote.
+    """Load a program that ``gluon_edbatch.export(program, folder, onnx=True)`` wrote.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ def run_compiled(task: Task, net: DynamicNetwork, options: argparse.Namespace) -
 
 def _export(program: edb.Program, folder: Path, onnx: bool) -> None:
     try:
-        program.export(folder, onnx)
+        edb.export(program, folder, onnx=onnx)
     except (edb.BundleError, OSError) as error:
         raise OptionError(f'--export {folder}: {error}') from None
 

@@ -1,8 +1,7 @@
-"""Export a model's cells and the policy of its schedules as a bundle, for hosts without MXNet."""
+"""What a bundle holds of a model's cells and of the policy of its schedules."""
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 from mxnet import gluon
 
@@ -18,49 +17,6 @@ from ..subgraph.structure import LEAF
 from ..subgraph.trace import StaticGraph
 from .cell_entries import CellCalls, Weights, leaves_of, program_of_uncalled, why_not_there
 from .scope import batching
-
-KIND = 'cells'
-
-
-def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) -> Path:
-    """Write the cells that a scope has recorded, for ``gluon_edbatch_runtime`` to load.
-
-    Record a few samples as usual first. The bundle has each batch signature that these samples
-    called, the present weights, and the policy that the scheduler has learned. NumPy runs each
-    batch signature first, and its results are compared with MXNet's.
-
-    Parameters
-    ----------
-    net : gluon.Block
-        The model whose cells are written. The bundle names each cell by its attributes:
-        ``net.tree_lstm.cell`` becomes ``cells.tree_lstm.cell``.
-    scope : batching
-        A scope that was recorded without ``autograd.record()``. Calls that still wait in it are
-        evaluated.
-    folder : str or Path
-        Where the bundle is written. A complete new bundle replaces an earlier one.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    BundleError
-        If a batch signature cannot be exported: the message says which, why, and what to do.
-        Nothing is written then.
-
-    Examples
-    --------
-    >>> with edb.batching() as scope:
-    ...     scores = [net(sample) for sample in samples]
-    >>> edb.forward(scores)
-    >>> edb.export_cells(net, scope, 'bundle')
-    """
-    with BundleWriter(folder, KIND) as bundle:
-        bundle.content.update(CellsContent(net, scope).written(bundle))
-    return Path(folder)
 
 
 class CellsContent:

@@ -1,8 +1,10 @@
-"""Export a whole model as data: its cells, its functions, and what its samples look like."""
+"""Export models, their cells and compiled programs as data, for hosts without MXNet."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from os import PathLike
 from pathlib import Path
 from typing import Any, Union
 
@@ -13,8 +15,11 @@ from gluon_edbatch_core.bundle.exported_model import ExportedModel
 from gluon_edbatch_core.bundle.manifest import BundleWriter
 from gluon_edbatch_core.bundle.sample_schema import are_close, json_of
 from gluon_edbatch_core.errors import BundleError
+from gluon_edbatch_core.short_repr import brief
 
 from ..mx.blocks import names_of_blocks
+from ..program.network_program import Program
+from ..program.program_bundle import write_program
 from ..record.sites import Site, current_site
 from ..subgraph.options import current_options
 from . import functional
@@ -23,37 +28,54 @@ from .model_code import HOST, ModelCode
 from .scope import DEFAULT_SCHEDULER, batching
 from .suspended import Suspension
 
-KIND = 'model'
-
 
 def export(
-    net: gluon.Block,
-    samples: Sequence[Any],
-    folder: Union[str, Path],
+    net: Union[gluon.Block, Program],
+    samples: Union[Sequence[Any], batching, str, Path, None] = None,
+    folder: Union[str, Path, None] = None,
     unpack: bool = False,
     scheduler: Any = DEFAULT_SCHEDULER,
+    *,
+    onnx: bool = False,
+    cpp: bool = False,
 ) -> Path:
-    """Write a whole model as data, for hosts without MXNet.
+    """Write a model, its cells or a compiled program as data, for hosts without MXNet.
 
-    There, ``model = gluon_edbatch_runtime.load(folder)`` loads it, and ``model(samples)`` returns
-    results as NumPy arrays. The bundle has the model's cells with their weights, the functions and
-    classes of its code that run between them, the learned policy, what its samples look like, and
-    the samples with their results. What was written is read again, and run on the samples: the
-    results must be those of the model.
+    - ``export(net, samples, folder)`` writes a whole model: its cells with their weights, the
+      functions and classes of its code that run between them, the learned policy, what its samples
+      look like, and the samples with their results. The export reads what it wrote, runs it on the
+      samples, and compares the results. ``gluon_edbatch_runtime.load(folder)`` loads the model.
+    - ``export(net, scope, folder)`` writes the cells alone: each batch signature that the scope
+      recorded, the present weights, and the policy that the scheduler has learned. NumPy runs each
+      batch signature first, and its results are compared with MXNet's.
+      ``gluon_edbatch_runtime.load_cells(folder)`` loads the cells.
+    - ``export(program, folder)`` writes the inference mode of a program of `compile_program`, with
+      the present parameters. `load_program` loads it, and if `onnx` is true,
+      ``gluon_edbatch_runtime.load_program``, too.
 
     Parameters
     ----------
-    net : gluon.Block
-        A model for one sample.
-    samples : sequence
-        Samples that are typical: they have each cell called in each way, each field of the user's
-        objects, and each type that a field has. A few hundred are enough.
+    net : gluon.Block or Program
+        A model for one sample, or a compiled program. Exported cells are named by their attributes:
+        ``net.tree_lstm.cell`` becomes ``cells.tree_lstm.cell``.
+    samples : sequence or batching
+        Typical samples, to write the whole model: they have each cell called in each way, each
+        field of the user's objects, and each type that a field has. A few hundred are enough. Or a
+        scope that was recorded without ``autograd.record()``, to write the cells. Calls that still
+        wait in the scope are evaluated. A program has no samples: its folder stands here.
     folder : str or Path
         Where the bundle is written. A complete new bundle replaces an earlier one.
     unpack : bool, default False
-        Whether samples are tuples of arguments.
+        Whether samples are tuples of arguments. For whole models only.
     scheduler : str or Scheduler
-        Which calls run together: see `batching`.
+        Which calls run together: see `batching`. For whole models only.
+    onnx : bool, default False
+        Whether to write each network as ONNX, too, for ``gluon_edbatch_runtime``. Needs the package
+        ``onnx``, older than 1.19. For programs only.
+    cpp : bool, default False
+        Whether to write sources of a C++ program, which ``make`` builds there with g++ and
+        MXNet's shared library. The program runs the samples of a file: ``./program --help``. For
+        programs only.
 
     Returns
     -------
@@ -64,12 +86,71 @@ def export(
     ------
     BundleError
         If something cannot be exported: the message has the line of the user's code, or names the
-        cell or field, and says why. Nothing is written then.
+        cell, field or network, and says why. Also if the arguments do not belong together: the
+        message has the right call. Nothing is written then.
 
     Examples
     --------
-    >>> edb.export(net, samples, 'exported')
+    >>> edb.export(net, samples, 'model')
+
+    >>> with edb.batching() as scope:
+    ...     scores = [net(sample) for sample in samples]
+    >>> edb.forward(scores)
+    >>> edb.export(net, scope, 'cells')
+
+    >>> program = edb.compile_program(classify, word)
+    >>> edb.export(program, 'program', cpp=True)
     """
+    if not isinstance(net, (gluon.Block, Program)):
+        raise BundleError(f'export() takes a Block or a Program, not {brief(net)}')
+    of_models, of_programs = unpack or scheduler != DEFAULT_SCHEDULER, onnx or cpp
+    if isinstance(net, Program):
+        if folder is None:
+            samples, folder = None, samples
+        fits, call = samples is None and not of_models, 'program, folder, onnx=..., cpp=...'
+    elif isinstance(samples, batching):
+        fits, call = not (of_models or of_programs), 'net, scope, folder'
+    else:
+        fits = samples is not None and not of_programs
+        call = 'net, samples, folder, unpack=..., scheduler=...'
+    if not fits or not isinstance(folder, (str, PathLike)):
+        raise BundleError(f'export() cannot take these arguments together: call edb.export({call})')
+    if isinstance(net, Program):
+        write_program(net.inference, net._ctx, folder, onnx, cpp)
+    elif isinstance(samples, batching):
+        with BundleWriter(folder, 'cells') as bundle:
+            bundle.content.update(CellsContent(net, samples).written(bundle))
+    else:
+        _write_model(net, samples, folder, unpack, scheduler)
+    return Path(folder)
+
+
+def export_cells(net: gluon.Block, scope: batching, folder: Union[str, Path]) -> Path:
+    """Deprecated: call ``export(net, scope, folder)``, which writes the same bundle.
+
+    Parameters
+    ----------
+    net : gluon.Block
+        The model whose cells are written.
+    scope : batching
+        A scope that has recorded samples.
+    folder : str or Path
+        Where the bundle is written.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    told = 'export_cells() is deprecated: call edb.export(net, scope, folder)'
+    warnings.warn(told, DeprecationWarning, stacklevel=2)
+    return export(net, scope, folder)
+
+
+def _write_model(
+    net: gluon.Block, samples: Any, folder: Union[str, Path], unpack: bool, scheduler: Any
+) -> None:
+    """Write a whole model (see `export`)."""
     arguments = [tuple(sample) if unpack else (sample,) for sample in samples]
     if not arguments or len({len(each) for each in arguments}) != 1:
         raise BundleError('export() needs samples, which have equally many arguments')
@@ -79,10 +160,10 @@ def export(
         with _sites_of_reads() as reads:
             functional.forward([net(*each) for each in deepcopy(arguments)])
     names = names_of_blocks(net)
-    with BundleWriter(folder, KIND) as bundle:
+    with BundleWriter(folder, 'model') as bundle:
         cells = CellsContent(net, scope)
         if 'net' in cells.cells:
-            raise BundleError('the model is a single cell: export_cells() writes it')
+            raise BundleError('the model is a single cell: export(net, scope, folder) writes it')
         code = ModelCode(net, names, cells, bundle, reads)
         model = code.content(arguments)
         blocks = {name: block for block, several in names.items() for name in several}
@@ -96,7 +177,6 @@ def export(
         content = cells.written(bundle)
         content.update(model, examples=given, results=wanted, waits=_may_wait(net, arguments))
         bundle.content.update(content)
-    return Path(folder)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The user's interface: a network with branches over values, as a program for many samples."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Union
@@ -145,29 +146,24 @@ class Program:
         return ProgramReport(modes, self._effects)
 
     def export(self, folder: Union[str, Path], onnx: bool = False, cpp: bool = False) -> Path:
-        """Write the program of inference mode as a bundle, with the parameters as they are now.
+        """Deprecated: call ``edb.export(program, folder)``, which writes the same bundle.
 
         Parameters
         ----------
         folder : str or Path
-            Where the bundle is written. A complete new bundle replaces an earlier one.
+            Where the bundle is written.
         onnx : bool, default False
-            Whether to write each network as ONNX, too, for ``gluon_edbatch_runtime``, which needs
-            no MXNet. Needs the package ``onnx``, older than 1.19.
+            Whether to write each network as ONNX, too.
         cpp : bool, default False
-            Whether to write sources of a C++ program, which ``make`` builds there with g++ and
-            MXNet's shared library. The program runs the samples of a file: ``./program --help``.
+            Whether to write sources of a C++ program.
 
         Returns
         -------
         Path
             The folder.
-
-        Raises
-        ------
-        BundleError
-            If something cannot be written: the message says what. Nothing is written then.
         """
+        told = 'program.export() is deprecated: call edb.export(program, folder, onnx=..., cpp=...)'
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
         return write_program(self.inference, self._ctx, folder, onnx, cpp)
 
     def __str__(self) -> str:

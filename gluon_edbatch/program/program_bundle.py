@@ -41,7 +41,7 @@ SAMPLES = 'samples'  # the axis of rows
 def write_program(
     program: ControlFlowProgram, ctx: mx.Context, folder: Union[str, Path], onnx: bool, cpp: bool
 ) -> Path:
-    """Write a program as a bundle (see `Program.export`)."""
+    """Write a program as a bundle (see `edb.export`)."""
     graph, max_steps = program.graph, program._max_steps
     parameters = [parameter.data(ctx) for parameter in graph.parameters]
     with BundleWriter(folder, KIND) as bundle:
@@ -90,7 +90,7 @@ def _pairs(graph: ProgramGraph) -> set[Pair]:
 
 
 def load_program(folder: Union[str, Path], ctx: Any = None) -> ControlFlowProgram:
-    """Load a program that `Program.export` wrote. No Python code of the bundle runs.
+    """Load a program that `export` wrote. No Python code of the bundle runs.
 
     Parameters
     ----------

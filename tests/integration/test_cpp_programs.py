@@ -145,7 +145,7 @@ def wanders(tmp_path_factory):
         for _ in range(50)
     ]
     compiled = edb.compile_program(net, samples[0])
-    folder = compiled.export(tmp_path_factory.mktemp('cpp') / 'bundle', cpp=True)
+    folder = edb.export(compiled, tmp_path_factory.mktemp('cpp') / 'bundle', cpp=True)
     return net, samples, compiled, built(folder, '-Wextra')
 
 
@@ -199,7 +199,7 @@ class Says(gluon.Block):
 def test_it_tells_where_rounding_may_have_decided(tmp_path):
     samples = [mx.nd.array([row]) for row in [[1, 2, 3], [5, 1, 5], [0, 7, 7.00001], [-1, -2, -9]]]
     compiled = edb.compile_program(Says(), samples[0])
-    program = built(compiled.export(tmp_path / 'bundle', cpp=True))
+    program = built(edb.export(compiled, tmp_path / 'bundle', cpp=True))
     file = saved(tmp_path / 'samples.npy', samples)
     assert results(program, file) == compiled(samples) == [2, 0, 2, 0]
     done = run([program, '--report', '--batch', '2', file, tmp_path / 'results'])
@@ -508,13 +508,13 @@ def sorts_alone(x):
 def test_what_the_host_does_not_take_is_refused(tmp_path, function, message):
     program = edb.compile_program(Gives(function), mx.nd.ones((1, 4)))
     with pytest.raises(edb.BundleError, match=message):
-        program.export(tmp_path / 'bundle', cpp=True)
+        edb.export(program, tmp_path / 'bundle', cpp=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_mxnet_make_says_where_to_look(tmp_path):
     program = edb.compile_program(Gives(doubles), mx.nd.ones((1, 4)))
-    folder = program.export(tmp_path / 'bundle', cpp=True)
+    folder = edb.export(program, tmp_path / 'bundle', cpp=True)
     done = run(['make', 'PYTHON=/bin/false'], folder)
     assert done.returncode != 0 and 'make MXNET=' in done.stdout + done.stderr
     assert not (folder / 'program').exists()
@@ -527,6 +527,6 @@ def test_networks_that_take_one_sample_at_a_time(tmp_path):
     compiled._of_mode(False).graph.networks[:] = [
         network._replace(batched=False) for network in compiled._of_mode(False).graph.networks
     ]
-    program = built(compiled.export(tmp_path / 'bundle', cpp=True))
+    program = built(edb.export(compiled, tmp_path / 'bundle', cpp=True))
     found = results(program, saved(tmp_path / 'samples.npy', samples))
     assert_same(found, [as_json(net(sample)) for sample in samples])

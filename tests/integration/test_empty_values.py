@@ -447,7 +447,7 @@ def test_exported_cells(tmp_path, runtime):
     with edb.batching() as scope:
         for name in EXPORTED:
             getattr(net, name.replace(' ', '_'))(ragged(given[0]))
-    edb.export_cells(net, scope, tmp_path / 'new')
+    edb.export(net, scope, tmp_path / 'new')
     path = tmp_path / 'old' / NAME
     shutil.copytree(tmp_path / 'new', tmp_path / 'old')
     manifest = json.loads(path.read_text(encoding='utf-8'))

@@ -50,7 +50,7 @@ def export(net, record, folder, times=1):
         with edb.batching(compile_options=RECORDS) as scope:
             values = record()
         edb.forward(values)
-    edb.export_cells(net, scope, folder / 'bundle')
+    edb.export(net, scope, folder / 'bundle')
     return values
 
 
@@ -112,7 +112,7 @@ def test_a_bundle_keeps_the_policy(runtime, tmp_path):
     with edb.batching(edb.FSMScheduler(policy), compile_options=RECORDS) as scope:
         kept = record()
         edb.forward(kept)
-    edb.export_cells(net, scope, tmp_path / 'bundle')
+    edb.export(net, scope, tmp_path / 'bundle')
     for version in (3, 2):
         ((_, kind),) = runtime.load_cells(tmp_path / 'bundle').cell.types
         loaded = kind.scheduler.policy
@@ -514,6 +514,51 @@ def test_ragged_arguments_of_different_lengths(runtime, tmp_path):
         value.asnumpy()
 
 
+# --- names ----------------------------------------------------------------------------------------
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_deprecated_name_writes_the_same_cells(tmp_path):
+    net, (x,) = Net(gluon.nn.Dense(4, in_units=4)), rows(1)
+    with edb.batching(compile_options=RECORDS) as scope:
+        edb.forward([net.cell(x)])
+    folder = edb.export(net, scope, tmp_path / 'new')
+    with pytest.warns(DeprecationWarning, match=r'edb\.export\(net, scope, folder\)') as caught:
+        older = edb.export_cells(net, scope=scope, folder=str(tmp_path / 'old'))
+    assert caught[0].filename == __file__ and older == tmp_path / 'old'
+    assert contents(folder) == contents(older) and len(contents(folder)) > 2
+
+
+def test_arguments_that_do_not_belong_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net, x = Net(gluon.nn.Dense(4, in_units=4)), mx.nd.ones((1, 4))
+    with edb.batching(compile_options=RECORDS) as scope:
+        edb.forward([net.cell(x)])
+    program = edb.compile_program(net.cell, x)
+    model, cells, compiled = 'net, samples, folder', 'net, scope, folder', 'program, folder, onnx'
+    for given, options, call in [
+        ((net, 'there'), {}, model),
+        ((net,), dict(folder='there'), model),
+        ((net, [x], scope), {}, model),
+        ((net, [x], 'there'), dict(onnx=True), model),
+        ((net, scope), {}, cells),
+        ((net, scope, 'there', True), {}, cells),
+        ((net, scope, 'there'), dict(cpp=True), cells),
+        ((program,), {}, compiled),
+        ((program, scope), {}, compiled),
+        ((program, [x], 'there'), {}, compiled),
+        ((program, 'there'), dict(scheduler='depth'), compiled),
+    ]:
+        with pytest.raises(edb.BundleError, match=rf'together: call edb\.export\({call}'):
+            edb.export(*given, **options)
+    with pytest.raises(edb.BundleError, match='takes a Block or a Program, not <built-in function'):
+        edb.export(len, [x], 'there')
+    assert not list(tmp_path.iterdir())
+
+
 # --- what cannot be exported ----------------------------------------------------------------------
 
 
@@ -521,7 +566,7 @@ def refused(net, record, folder, match):
     with edb.batching(compile_options=RECORDS) as scope:
         edb.forward(record())
     with pytest.raises(edb.BundleError, match=match):
-        edb.export_cells(net, scope, folder / 'bundle')
+        edb.export(net, scope, folder / 'bundle')
     assert not list(folder.iterdir())
 
 
@@ -552,7 +597,7 @@ def test_cells_of_whole_values_run_call_by_call(name, runtime, tmp_path):
     record = lambda: [net.cell(given[0], edb.ragged(given[:count])) for count in (2, 3)]  # noqa: E731
     with edb.batching(compile_options=RECORDS) as scope:
         expected = edb.forward(record())
-    edb.export_cells(net, scope, tmp_path / 'bundle')
+    edb.export(net, scope, tmp_path / 'bundle')
     cells = runtime.load_cells(tmp_path / 'bundle')
     with runtime.batching():
         found = [cells.cell(given[0], runtime.ragged(given[:count])) for count in (2, 3, 5)]
@@ -568,7 +613,7 @@ def test_scopes_without_calls(tmp_path):
     with edb.batching(compile_options=RECORDS) as scope:
         pass
     with pytest.raises(edb.BundleError, match='has recorded nothing'):
-        edb.export_cells(gluon.nn.Dense(1), scope, tmp_path / 'bundle')
+        edb.export(gluon.nn.Dense(1), scope, tmp_path / 'bundle')
 
 
 def test_numpy_that_comes_to_something_else_is_refused(tmp_path, monkeypatch):

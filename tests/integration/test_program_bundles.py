@@ -73,17 +73,31 @@ def assert_same(found, expected):
 def test_a_program_that_is_read_again_gives_the_same(tmp_path):
     net, samples = made()
     program = edb.compile_program(net, samples[0])
-    folder = program.export(tmp_path / 'bundle')
+    folder = edb.export(program, tmp_path / 'bundle')
     read = edb.load_program(folder)
     assert_same(read(samples), [net(sample) for sample in samples])
     assert str(read) == str(program)
     assert read.report().samples == 12
 
 
+def test_the_deprecated_name_writes_the_same_program(tmp_path):
+    net, samples = made()
+    program = edb.compile_program(net, samples[0])
+    edb.export(program, folder=tmp_path / 'new', cpp=True)
+    with pytest.warns(DeprecationWarning, match=r'edb\.export\(program, folder') as caught:
+        assert program.export(tmp_path / 'old', False, True) == tmp_path / 'old'
+    assert caught[0].filename == __file__
+    new, old = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ('new', 'old')
+    )
+    assert new == old and 'program.cc' in new
+
+
 def test_parameters_are_those_of_when_it_was_written(tmp_path):
     net, samples = made()
     program = edb.compile_program(net, samples[0])
-    folder, before = program.export(tmp_path / 'bundle'), net(samples[0])
+    folder, before = edb.export(program, tmp_path / 'bundle'), net(samples[0])
     for parameter in net.collect_params().values():
         parameter.set_data(parameter.data() * 2)
     assert_same(edb.load_program(folder)(samples[:1]), [before])
@@ -93,7 +107,7 @@ def test_parameters_are_those_of_when_it_was_written(tmp_path):
 def test_networks_in_the_format_of_onnx(tmp_path):
     onnx = pytest.importorskip('onnx')
     net, samples = made()
-    folder = edb.compile_program(net, samples[0]).export(tmp_path / 'bundle', onnx=True)
+    folder = edb.export(edb.compile_program(net, samples[0]), tmp_path / 'bundle', onnx=True)
     files = sorted(folder.glob('*.onnx'))
     content = json.loads((folder / 'manifest.json').read_text())['content']
     assert len(files) == len(content['onnx']) > 0
@@ -147,7 +161,7 @@ def test_what_does_not_fit_together_is_an_error(damage):
 @pytest.mark.parametrize('file', ['network0-symbol.json', 'parameter0.npy', 'manifest.json'])
 def test_damaged_files(tmp_path, file):
     net, samples = made()
-    folder = edb.compile_program(net, samples[0]).export(tmp_path / 'bundle')
+    folder = edb.export(edb.compile_program(net, samples[0]), tmp_path / 'bundle')
     data = (folder / file).read_bytes()
     for damaged in (data[:-3], data[:-2] + bytes([data[-2] ^ 1]) + data[-1:], None):
         if damaged is None:

@@ -316,6 +316,6 @@ def test_networks_still_take_several_samples_where_rivals_are_looked_at(net):
 
 
 def test_rivals_are_counted_after_loading(tmp_path):
-    compiled(says).export(tmp_path / 'bundle')
+    edb.export(compiled(says), tmp_path / 'bundle')
     program = edb.load_program(tmp_path / 'bundle')
     assert program([row(1, 1), row(1, 2)]) == [0, 1] and len(program.report().near) == 1

@@ -411,7 +411,7 @@ def test_colours_of_a_program_are_those_of_networks_and_ways(tmp_path):
 
 def test_a_program_that_was_read_has_a_picture(tmp_path):
     program, samples = skipping()
-    read = edb.load_program(program.export(tmp_path / 'bundle'))
+    read = edb.load_program(edb.export(program, tmp_path / 'bundle'))
     for each in (program, read):
         each(samples)
     edb.visualize.program(program, tmp_path / 'made.svg')

@@ -270,7 +270,7 @@ def write(folder: Path, data: Optional[Path], minibatches: int) -> None:
         with edb.batching(scheduler=learned, **options) as scope:  # every kind of call
             for sample in parsed:
                 case.run(net, sample, sizes)
-        edb.export_cells(net, scope, target / 'bundle')
+        edb.export(net, scope, target / 'bundle')
         few = [case.arguments(sample) for sample in parsed[: case.batch]]
         edb.export(net, few, target / 'model', unpack=True)
         net.save_parameters(str(target / 'net.params'))

@@ -119,7 +119,9 @@ def write(options: argparse.Namespace) -> int:
 
 def export(program: Any, folder: Path, images: Sequence[Any]) -> None:
     """A bundle for all hosts, the C++ one built, and samples beside it."""
-    program.export(folder, onnx=True, cpp=True)
+    import gluon_edbatch as edb
+
+    edb.export(program, folder, onnx=True, cpp=True)
     make = ['make', '-s', '-C', str(folder), f'PYTHON={sys.executable}']
     subprocess.run(make, check=True)
     np.save(folder.with_suffix('.npy'), np.stack([image.asnumpy() for image in images]))

@@ -204,7 +204,7 @@ def write(folder: Path, name: str) -> list[str]:
             for way, count in enumerate(counts):
                 ways[block, way] = ways.get((block, way), 0) + count
         target = folder / f'{name}-{number}'
-        program.export(target, onnx=True)
+        edb.export(program, target, onnx=True)
         np.savez(target.with_suffix('.npz'), *[image.asnumpy() for image in images])
         facts = {'expected': expected, 'taken': found.taken}
         target.with_suffix('.json').write_text(json.dumps(facts))

@@ -156,6 +156,15 @@ def test_signatures():
     assert list(inspect.signature(edb.concat).parameters) == ['values', 'dim']
     assert list(inspect.signature(edb.add_n).parameters) == ['values']
     assert list(inspect.signature(edb.ragged).parameters) == ['values', 'shape', 'dtype', 'ctx']
+    assert list(inspect.signature(edb.export).parameters) == [
+        'net',
+        'samples',
+        'folder',
+        'unpack',
+        'scheduler',
+        'onnx',
+        'cpp',
+    ]
     assert list(inspect.signature(edb.run_concurrently).parameters) == ['samples', 'fn']
     assert list(inspect.signature(edb.AutoBatchMixin.batch).parameters) == [
         'self',

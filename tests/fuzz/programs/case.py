@@ -288,7 +288,7 @@ def _compared_when_loaded(
 ) -> str:
     """What differs when the program was written and loaded."""
     try:
-        loaded_anew = edb.load_program(compiled.export(folder / 'bundle'))
+        loaded_anew = edb.load_program(edb.export(compiled, folder / 'bundle'))
         for number, pair in enumerate(zip(expected, loaded_anew(samples))):
             same(f'sample {number} of the loaded program', *pair)
     except Difference as difference:
