@@ -62,6 +62,9 @@ class _SegmentRules:
         ):
             return self._row_by_row(rewriter, node, node.op, node.inputs)
         if op.aligned:
+            values = [operand for operand, is_long in zip(node.inputs, long) if is_long]
+            if any([operand.shape != node.shape for operand in values]):
+                raise _NotCovered('broadcast')
             inputs = [
                 operand if is_long else self._of_parents(rewriter, operand, node.shape)
                 for operand, is_long in zip(node.inputs, long)

@@ -511,3 +511,30 @@ def _ragged(array, batched):
     if not batched:
         return array
     return edb.ragged([array[:, place] for place in range(array.shape[1])])
+
+
+class Gated(gluon.HybridBlock):
+    """A number for each value times a row of the call's own: (N, K, 1) and (N, 1, H)."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.score = nn.Dense(1, in_units=H, flatten=False)
+
+    def hybrid_forward(self, F, query, memory):
+        gates = F.sigmoid(self.score(memory))
+        return F.sum(F.broadcast_mul(gates, F.expand_dims(query, axis=1)), axis=1)
+
+
+@pytest.mark.parametrize('native', [True, False])
+def test_values_that_are_narrower_than_rows_of_calls(native):
+    block, random = started(Gated()), np.random.RandomState(1)
+    made = [mx.nd.array(random.normal(size=(1, H))) for _ in range(12)]
+
+    def run():
+        return [block(made[k], edb.ragged(made[:k], shape=(1, H))) for k in (3, 1, 4, 0)]
+
+    with edb.batching(compile_options=edb.CompileOptions(native=native, at_once=False)):
+        found = run()
+    for value, wanted in zip(found, run()):
+        np.testing.assert_allclose(value.asnumpy(), wanted.asnumpy(), rtol=1e-5, atol=1e-6)
