@@ -22,7 +22,6 @@ except ImportError:
 
 # What Cython has for memoryviews, once: it would be half of what is compiled for most modules.
 MEMORYVIEWS = 'gluon_edbatch_core._memoryviews'
-ACTIVATIONS = 'gluon_edbatch_runtime._activations'
 
 
 def load(path):
@@ -183,15 +182,6 @@ extensions = [
     )
     for name, path in sources.items()
 ]
-extensions.append(
-    Extension(
-        ACTIVATIONS,
-        [ACTIVATIONS.replace('.', '/') + '.pyx'],
-        include_dirs=['gluon_edbatch_runtime'],
-        extra_compile_args=['-g0', '-O3', '-fno-math-errno', '-fno-trapping-math'],
-        optional=True,
-    )
-)
 extensions.append(
     Extension(
         MEMORYVIEWS,

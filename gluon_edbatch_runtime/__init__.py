@@ -8,7 +8,6 @@ from gluon_edbatch_core import compiled
 compiled.load(f'{__name__}.calls')
 
 from gluon_edbatch_core.bundle.cell_program import NotInNumPy
-from gluon_edbatch_core.bundle.numpy_operators import ACTIVATIONS
 from gluon_edbatch_core.errors import (
     BatchError,
     BundleError,
@@ -30,13 +29,6 @@ from .programs import load_program
 from .scope import batching, concat, forward, ragged, stack
 
 COMPILED = compiled.all_compiled()
-
-try:
-    from ._activations import sigmoid, tanh
-except ImportError:  # it was installed without a C compiler
-    COMPILED = False
-else:
-    ACTIVATIONS.update(sigmoid=sigmoid, tanh=tanh)
 
 __all__ = [
     'COMPILED',

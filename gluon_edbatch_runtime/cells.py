@@ -57,10 +57,7 @@ class BundledCell(Cell):
             CURRENT.reset(token)
         leaves: list[Value] = []
         template = flatten(results, Value, leaves)
-        if len(log.node_forms) > 1:  # ragged values were put together first
-            return unflatten(template, iter([leaf.asnumpy() for leaf in leaves]))
-        outs = log.run_alone()  # whose results are numbered as they are
-        return unflatten(template, iter([outs[each.number] for each in leaves]))
+        return unflatten(template, iter([leaf.asnumpy() for leaf in leaves]))
 
     def call_unknown(self, log, args):
         """Convert arrays, and values of other scopes, to values, and record the call."""

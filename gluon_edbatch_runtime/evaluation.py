@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluon_edbatch_core.bundle.numpy_steps import Segments
+from gluon_edbatch_core.bundle.numpy_steps import segments_of
 from gluon_edbatch_core.errors import BatchError, RecordError
 from gluon_edbatch_core.graph.collect import Calls
-from gluon_edbatch_core.graph.graph import stable_argsort
 from gluon_edbatch_core.native.executor_library import executor, run_arrays
 from gluon_edbatch_core.native.run_table import Table, size_of
 from gluon_edbatch_core.native.threads import get_num_threads
@@ -43,23 +42,6 @@ def by_type(schedule: Schedule, kinds: np.ndarray) -> Schedule:
     places = np.argsort(keys, kind='stable')
     ends = np.flatnonzero(np.diff(keys[places])) + 1
     return Schedule(schedule.order[places], np.array([0, *ends, len(places)], np.int64))
-
-
-def by_length(
-    calls: Calls, schedule: Schedule, kinds: np.ndarray, types: Sequence[CellType]
-) -> Schedule:
-    """Return a schedule with calls of ragged types that NumPy runs by descending length within a
-    batch, as it needs them."""
-    ragged = np.array([kind.is_ragged and not is_native(kind) for kind in types])[kinds]
-    if not ragged.any():
-        return schedule
-    order, bounds = schedule.order, schedule.bounds
-    lengths = np.zeros(len(calls), np.int64)
-    lengths[ragged] = calls.lengths[calls.length_offsets[:-1][ragged]]
-    most = int(lengths.max())
-    batches = np.arange(len(schedule)).repeat(np.diff(bounds))
-    keys = batches * (most + 1) + (most - lengths[order])
-    return Schedule(order[stable_argsort(keys, len(schedule) * (most + 1))], bounds)
 
 
 def check_lengths(calls: Calls, kinds: np.ndarray, types: Sequence[CellType]) -> None:
@@ -118,11 +100,9 @@ class Evaluation:
     def _run_batch(self, batch: Batch) -> None:
         inputs, segments = [], None
         for argument, read in zip(batch.node_type.arguments, batch.reads):
-            rows = self._rows(read)
+            inputs.append(self._rows(read))
             if argument.kind is Kind.RAGGED:
-                order, counts = _by_rank(self._lengths(read, batch.rows))
-                rows, segments = rows[order], Segments(batch.rows, counts)
-            inputs.append(rows)
+                segments = segments_of(self._lengths(read, batch.rows))
         outs = [self.arenas[write.arena][write.begin : write.end] for write in batch.writes]
         batch.node_type.run(inputs, outs, segments)
 
@@ -182,14 +162,6 @@ class Evaluation:
 def failed(kind: CellType, error: Exception) -> BatchError:
     """Return the error that says which cell's batch failed."""
     return BatchError(f'a batch of calls of {kind} failed: {type(error).__name__}: {error}')
-
-
-def _by_rank(lengths: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """Return the order of values by rank, and how many there are of each; `lengths` descend."""
-    total = int(lengths.sum())
-    ranks = np.arange(total) - (lengths.cumsum() - lengths).repeat(lengths)
-    counts = np.bincount(ranks) if total else ranks
-    return stable_argsort(ranks, max(len(counts), 1)), counts.tolist()
 
 
 def _steps(plan: Plan) -> Iterator[tuple[int, int, bool]]:

@@ -7,7 +7,6 @@ from typing import Any, Optional
 import numpy as np
 
 from gluon_edbatch_core.bundle.numpy_operators import OPERATORS
-from gluon_edbatch_core.bundle.numpy_steps import Segments
 from gluon_edbatch_core.errors import RecordError, StaleValueError
 from gluon_edbatch_core.graph.collect import (
     Calls,
@@ -19,7 +18,6 @@ from gluon_edbatch_core.graph.collect import (
 )
 from gluon_edbatch_core.graph.edges import kinds_of
 from gluon_edbatch_core.graph.graph import Graph
-from gluon_edbatch_core.plan.call_type import Kind
 from gluon_edbatch_core.plan.layout import make_plan
 from gluon_edbatch_core.plan.plan import Plan
 from gluon_edbatch_core.plan.split_batches import hoist
@@ -40,7 +38,7 @@ from .calls import (
     recorded,
     store_of,
 )
-from .evaluation import Evaluation, by_length, by_type, capabilities, check_lengths, failed
+from .evaluation import Evaluation, by_type, capabilities, check_lengths
 from .forms import (
     FORMS,
     OUTPUT_ROWS,
@@ -198,7 +196,6 @@ class Recording(CallLog):
         if len(types) > families:
             schedule = by_type(schedule, kinds)
         check_lengths(calls, kinds, types)
-        schedule = by_length(calls, schedule, kinds, types)
         own = list(map(capabilities, types))
         plan = make_plan(self, calls, table, types, own, kinds, schedule)
         return hoist(plan, own, self.given_numbers, lambda kind, known, _: kind.split(known))
@@ -210,42 +207,6 @@ class Recording(CallLog):
     def given_numbers(self, first: int, last: int) -> np.ndarray:
         """Return a range of the user's numbers."""
         return _exact(self.numbers[first:last]).astype(np.float32)
-
-    def run_alone(self) -> list[np.ndarray]:
-        """Return the results of the only call, ten times as fast as by graph and schedule."""
-        form = FORMS[self.node_forms[0]]
-        numbers, lengths = self.node_args.since(0).tolist(), self.node_lengths.since(0).tolist()
-        arguments = form.type.arguments
-        later = len(arguments) - form.type.of_many  # where the values of ragged arguments begin
-        singles = _exact(self.numbers or [0]).astype(np.float32)[:, None]
-        given = [
-            singles[-number // 2] if number % 2 else self.arrays[-number // 2 - 1][1]
-            for number in numbers
-        ]
-        inputs, ragged, place = [], None, 0
-        for argument in arguments:
-            if argument.kind is Kind.ROWS:
-                inputs.append(given[place])
-                place += 1
-                continue
-            count = lengths.pop(0)
-            none = zeros_of(argument.arena, 0)
-            inputs.append(np.concatenate([none, *given[later : later + count]]))
-            later += count
-            if argument.kind is Kind.RAGGED:
-                if ragged not in (None, count):
-                    raise RecordError(
-                        f'{form.type} got ragged arguments of different lengths in one call'
-                    )
-                ragged = count
-        outs = [np.empty((store.rows, *store.row_shape), store.dtype) for store in form.stores]
-        segments = None if ragged is None else Segments(form.rows, [1] * ragged)
-        try:
-            with np.errstate(over='ignore'):  # see `sigmoid`
-                form.type.run(inputs, outs, segments)
-        except Exception as error:
-            raise failed(form.type, error) from error
-        return outs
 
 
 class OperatorCalls(Cell):
@@ -270,12 +231,10 @@ class OperatorCalls(Cell):
 
     def run_eagerly(self, args: Sequence[Any]) -> Any:
         """Compute a call outside of scopes."""
-        log = Recording()
-        result = self.call_unknown(log, args)
-        if not log.node_forms.size:
-            return result
-        outs = log.run_alone()
-        return outs[0] if isinstance(result, Value) else outs
+        result = self.call_unknown(Recording(), args)
+        if isinstance(result, (list, tuple)):
+            return [each.asnumpy() if isinstance(each, Value) else each for each in result]
+        return result.asnumpy() if isinstance(result, Value) else result
 
 
 _operators: dict[tuple, OperatorCalls] = {}

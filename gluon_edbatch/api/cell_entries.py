@@ -11,7 +11,7 @@ from mxnet import gluon
 from mxnet.ndarray import CachedOp
 
 from gluon_edbatch_core.bundle.cell_program import CellProgram, NotInNumPy
-from gluon_edbatch_core.bundle.numpy_steps import Segments
+from gluon_edbatch_core.bundle.numpy_steps import segments_of
 from gluon_edbatch_core.errors import BundleError
 
 from ..mx.modes import modes
@@ -342,18 +342,14 @@ def _compare(kind: NodeType, entry: dict[str, Any], weights: dict[str, np.ndarra
     ragged = {place for place, each in enumerate(kind.arguments) if each.kind is Kind.RAGGED}
     program = _made(kind, entry, weights, ragged)
     given = _given(kind, ragged, _fewest_rows(entry['nodes'], weights), kind.graph)
-    counts = [sum(length > rank for length in _TRIED) for rank in range(max(_TRIED))]
-    inputs = [
-        np.concatenate([given[place][:count, rank] for rank, count in enumerate(counts)])
-        if place in ragged
-        else given[place]
-        for place in range(len(given))
-    ]
+    lengths = np.array(_TRIED)
+    is_value = np.arange(max(_TRIED)) < lengths[:, None]
+    inputs = [each[is_value] if place in ragged else each for place, each in enumerate(given)]
     own = kind.masked or kind.graph.subgraph
     wanted = _by_mxnet(kind, own, kind.graph.parameters, given, np.array(_TRIED, np.float32))
     outs = [np.empty(result.shape, result.dtype) for result in wanted]
     with np.errstate(over='ignore'):
-        program.run(inputs, outs, Segments(len(_TRIED), counts) if ragged else None)
+        program.run(inputs, outs, segments_of(lengths) if ragged else None)
     _raise_if_different(kind, outs, wanted)
 
 

@@ -87,10 +87,10 @@ def BatchNorm(attrs: Attrs) -> Function:
 
 
 def FullyConnected(attrs: Attrs) -> Function:
-    """Multiply with weights that are computed."""
+    """Multiply with a matrix."""
 
     def multiply(x: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray] = None) -> Any:
-        flat = attrs.get('flatten', True) and x.ndim > 2
+        flat = x.ndim == 1 or (attrs.get('flatten', True) and x.ndim > 2)
         found = (x.reshape(len(x), -1) if flat else x) @ weight.T
         return found if bias is None else found + bias
 

@@ -1,11 +1,11 @@
 """MXNet's operators in NumPy: for arrays as they are, so that a batch of rows is one array.
 
-Attributes have the manifest's form: numbers, lists, text. A function takes arrays and, if it can
-write there, ``out``. `numpy_shapes` and `numpy_layers` have the longer ones.
+Attributes have the manifest's form: numbers, lists, text. `numpy_shapes` and `numpy_layers` have
+the longer functions.
 """
 
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -15,52 +15,42 @@ from .numpy_shapes import Attrs, Function, axes_of, listed
 
 
 class Operator(NamedTuple):
-    """An operator: its function for some attributes, and facts. `elementwise` lets it overwrite an
-    argument of the result's shape. `view` tells that the result may be a view of the first
-    argument, `by_value` that it treats each value of a ragged first argument alone."""
+    """An operator: its function for some attributes, and whether it treats each value of a ragged
+    first argument alone."""
 
     make: Callable[[Attrs], Function]
-    elementwise: bool = False
-    view: bool = False
     by_value: bool = False
 
 
-def sigmoid(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+def sigmoid(x: np.ndarray) -> np.ndarray:
     """Return ``1 / (1 + exp(-x))``, which is 0 where that overflows."""
-    out = np.negative(x, out=out)
-    np.exp(out, out=out)
-    np.add(out, 1, out=out)
-    return np.reciprocal(out, out=out)
+    return 1 / (1 + np.exp(-x))
 
 
-def softrelu(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+def softrelu(x: np.ndarray) -> np.ndarray:
     """Return ``log(1 + exp(x))``."""
-    return np.logaddexp(x, x.dtype.type(0), out=out)
+    return np.logaddexp(x, x.dtype.type(0))
 
 
-def softsign(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+def softsign(x: np.ndarray) -> np.ndarray:
     """Return ``x / (1 + abs(x))``."""
-    return np.divide(x, 1 + np.abs(x), out=out)
+    return x / (1 + np.abs(x))
 
 
-def copied(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-    """Return the array itself, or its copy in `out`."""
-    if out is None:
-        return x
-    out[...] = x
-    return out
+def itself(x: np.ndarray) -> np.ndarray:
+    """Return the array itself."""
+    return x
 
 
-def look_up(table: np.ndarray, ids: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+def look_up(ids: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Return rows of a table. Raise IndexError if there is no such row."""
     rows = ids.astype(np.int64)
     if rows.size and (rows.min() < 0 or rows.max() >= len(table)):
         wrong = rows[(rows < 0) | (rows >= len(table))][0]
         raise IndexError(f'{wrong} is no row of a table of {len(table)} rows')
-    return table.take(rows, axis=0, out=out, mode='clip')  # 'raise' would buffer `out`
+    return table[rows]
 
 
-# A host that has faster functions may put them here before it makes programs.
 ACTIVATIONS: dict[str, Function] = {
     'sigmoid': sigmoid,
     'tanh': np.tanh,
@@ -70,20 +60,8 @@ ACTIVATIONS: dict[str, Function] = {
 }
 
 
-def _unary(function: Function) -> Operator:
-    return Operator(lambda attrs: function, elementwise=True, by_value=True)
-
-
-def _activation(name: str) -> Operator:
-    return Operator(lambda attrs: ACTIVATIONS[name], elementwise=True, by_value=True)
-
-
-def _binary(function: Function) -> Operator:
-    return Operator(lambda attrs: function, elementwise=True)
-
-
-def _broadcast(function: Function) -> Operator:
-    return Operator(lambda attrs: function)
+def _plain(function: Function, by_value: bool = False) -> Operator:
+    return Operator(lambda attrs: function, by_value)
 
 
 def _number(function: Function, turned: bool = False) -> Operator:
@@ -93,19 +71,15 @@ def _number(function: Function, turned: bool = False) -> Operator:
     def make(attrs: Attrs) -> Function:
         number = float(attrs['scalar'])
         if turned:
-            return lambda x, out=None: function(x.dtype.type(number), x, out=out)
-        return lambda x, out=None: function(x, x.dtype.type(number), out=out)
+            return lambda x: function(x.dtype.type(number), x)
+        return lambda x: function(x, x.dtype.type(number))
 
-    return Operator(make, elementwise=True, by_value=True)
+    return Operator(make, by_value=True)
 
 
 def _comparison(function: Function) -> Function:
     """Return a comparison whose result has the operands' dtype, as in ``mx.nd``."""
-
-    def compare(x: np.ndarray, y: Any, out: Optional[np.ndarray] = None) -> np.ndarray:
-        return copied(function(x, y).astype(x.dtype), out)
-
-    return compare
+    return lambda x, y: function(x, y).astype(x.dtype)
 
 
 def _reduction(function: Function) -> Operator:
@@ -124,16 +98,12 @@ def _reduction(function: Function) -> Operator:
 def _leaky(attrs: Attrs) -> Function:
     kind, slope = attrs.get('act_type', 'leaky'), float(attrs.get('slope', 0.25))
     if kind == 'leaky':
-        return lambda x, out=None: np.multiply(
-            x, np.where(x > 0, x.dtype.type(1), x.dtype.type(slope)), out=out
-        )
+        return lambda x: x * np.where(x > 0, x.dtype.type(1), x.dtype.type(slope))
     if kind == 'elu':
-        return lambda x, out=None: copied(
-            np.where(x > 0, x, x.dtype.type(slope) * np.expm1(np.minimum(x, 0))), out
-        )
+        return lambda x: np.where(x > 0, x, x.dtype.type(slope) * np.expm1(np.minimum(x, 0)))
     if kind == 'gelu':
         half, root = np.float32(0.5), np.float32(2**0.5)
-        return lambda x, out=None: np.multiply(x, half * (1 + erf(x / root)), out=out)
+        return lambda x: x * (half * (1 + erf(x / root)))
     raise NotImplementedError(f'LeakyReLU of the kind {kind}')
 
 
@@ -141,28 +111,28 @@ def _dropout(attrs: Attrs) -> Function:
     """Return a function that changes nothing, as Dropout outside training."""
     if attrs.get('mode') == 'always':
         raise NotImplementedError('Dropout that is always on')
-    return copied
+    return itself
 
 
 def _clip(attrs: Attrs) -> Function:
     low, high = float(attrs['a_min']), float(attrs['a_max'])
-    return lambda x, out=None: np.clip(x, x.dtype.type(low), x.dtype.type(high), out=out)
+    return lambda x: np.clip(x, x.dtype.type(low), x.dtype.type(high))
 
 
-def erf(x: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+def erf(x: np.ndarray) -> np.ndarray:
     """Return the error function, up to 2e-7 (Abramowitz and Stegun, 7.1.26)."""
     size = np.abs(x).astype(np.float64)
     t = 1 / (1 + 0.3275911 * size)
     terms = 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429
     total = sum([factor * t ** (power + 1) for power, factor in enumerate(terms)])
-    return copied(np.copysign(1 - total * np.exp(-size * size), x).astype(x.dtype), out)
+    return np.copysign(1 - total * np.exp(-size * size), x).astype(x.dtype)
 
 
-def _modulo(x: Any, y: Any, out: Optional[np.ndarray] = None) -> Any:
+def _modulo(x: Any, y: Any) -> Any:
     """Return the rest with the sign of `y`; 0 where that is 0."""
     with np.errstate(invalid='ignore', divide='ignore'):
         found = np.mod(x, y)
-    return copied(np.where(np.equal(y, 0), found.dtype.type(0), found), out)
+    return np.where(np.equal(y, 0), found.dtype.type(0), found)
 
 
 def _smooth_l1(attrs: Attrs) -> Function:
@@ -187,7 +157,7 @@ _UNARY: dict[str, Function] = {
        'abs negative exp log sqrt square reciprocal sin cos tan arcsin arccos arctan sinh cosh '
        'arcsinh arccosh arctanh floor ceil trunc sign log1p expm1 log2 log10 cbrt degrees '
        'radians'.split()},
-    **dict.fromkeys(['_copy', 'identity', 'BlockGrad', 'make_loss'], copied),
+    **dict.fromkeys(['_copy', 'identity', 'BlockGrad', 'make_loss'], itself),
     'erf': erf,
 }  # fmt: skip
 _PLAIN: dict[str, Function] = {
@@ -228,13 +198,13 @@ _MORE: dict[str, Function] = {
     'maximum': np.maximum, 'minimum': np.minimum, 'power': np.power, 'mod': _modulo,
     'hypot': np.hypot,
 }  # fmt: skip
-_WHOLE: dict[str, Callable[[Attrs], Function]] = {  # may mix rows; results are new arrays
+_WHOLE: dict[str, Callable[[Attrs], Function]] = {  # may mix rows
     **{name: getattr(shapes, name) for name in
        'argsort at batch_dot norm one_hot pick sort take topk where'.split()},
     **{name: getattr(layers, name) for name in
        'BatchNorm Convolution FullyConnected L2Normalization LayerNorm Pooling softmin'.split()},
     'softmax': layers.softmax(False), 'log_softmax': layers.softmax(True),
-    'RNN': layers.recurrent(lambda x: ACTIVATIONS['sigmoid'](x)), 'smooth_l1': _smooth_l1,
+    'RNN': layers.recurrent(sigmoid), 'smooth_l1': _smooth_l1,
     # The last axis with the first; with transpose_a the first, with transpose_b the last.
     'dot': lambda attrs: lambda x, y: np.tensordot(
         x, y, ((0 if attrs.get('transpose_a') else -1,), (-1 if attrs.get('transpose_b') else 0,))),
@@ -252,8 +222,6 @@ _WHOLE: dict[str, Callable[[Attrs], Function]] = {  # may mix rows; results are 
     '_zeros': lambda attrs: lambda: np.zeros(attrs['shape'], attrs.get('dtype', 'float32')),
     '_ones': lambda attrs: lambda: np.ones(attrs['shape'], attrs.get('dtype', 'float32')),
     'add_n': lambda attrs: _sum_of_all,
-}  # fmt: skip
-_VIEWS: dict[str, Callable[[Attrs], Function]] = {
     **{name: getattr(shapes, name) for name in
        'broadcast_axis broadcast_like item slice_axis slice_like'.split()},
     'Reshape': shapes.reshape, 'SliceChannel': shapes.split, 'slice': shapes.slice_axes,
@@ -273,26 +241,21 @@ _SCALARS = {**BINARY, **_MORE, **{name: _comparison(each) for name, each in _COM
 _SCALARS.update(plus=np.add, minus=np.subtract)
 
 OPERATORS: dict[str, Operator] = {
-    **{name: _activation(name) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
-    **{name: _unary(function) for name, function in _UNARY.items()},
-    **{name: Operator(lambda attrs, f=each: f) for name, each in _PLAIN.items()},  # type: ignore
-    **{f'elemwise_{name}': _binary(function) for name, function in BINARY.items()},
-    **{f'broadcast_{name}': _broadcast(each) for name, each in {**BINARY, **_MORE}.items()},
-    **{f'broadcast_{name}': _broadcast(_comparison(each)) for name, each in _COMPARED.items()},
-    **{f'_{name}': _broadcast(_comparison(each)) for name, each in _COMPARED.items()},
-    **{f'_{name}': _binary(each) for name, each in _MORE.items()},
+    **{name: _plain(ACTIVATIONS[name], True) for name in ('sigmoid', 'tanh', 'relu', 'softsign')},
+    **{name: _plain(function, True) for name, function in _UNARY.items()},
+    **{name: _plain(each) for name, each in _PLAIN.items()},
+    **{f'elemwise_{name}': _plain(function) for name, function in BINARY.items()},
+    **{f'broadcast_{name}': _plain(each) for name, each in {**BINARY, **_MORE}.items()},
+    **{f'broadcast_{name}': _plain(_comparison(each)) for name, each in _COMPARED.items()},
+    **{f'_{name}': _plain(_comparison(each)) for name, each in _COMPARED.items()},
+    **{f'_{name}': _plain(each) for name, each in _MORE.items()},
     **{f'_{name}_scalar': _number(each) for name, each in _SCALARS.items()},
     **{name: _number(_SCALARS[each], turned=True) for name, each in _TURNED.items()},
     **{name: Operator(make) for name, make in _WHOLE.items()},
-    **{name: Operator(make, view=True) for name, make in _VIEWS.items()},
     **{name: _reduction(getattr(np, name)) for name in 'sum mean max min prod nansum'.split()},
-    'Activation': Operator(
-        lambda attrs: ACTIVATIONS[attrs['act_type']], elementwise=True, by_value=True
-    ),
-    'LeakyReLU': Operator(_leaky, elementwise=True, by_value=True),
-    'Dropout': Operator(_dropout, elementwise=True, by_value=True),
-    'clip': Operator(_clip, elementwise=True, by_value=True),
-    'Embedding': Operator(
-        lambda attrs: lambda ids, table, out=None: look_up(table, ids, out), by_value=True
-    ),
+    'Activation': Operator(lambda attrs: ACTIVATIONS[attrs['act_type']], by_value=True),
+    'LeakyReLU': Operator(_leaky, by_value=True),
+    'Dropout': Operator(_dropout, by_value=True),
+    'clip': Operator(_clip, by_value=True),
+    'Embedding': _plain(look_up, by_value=True),
 }

@@ -21,8 +21,10 @@ from tests.support.cases import in_one_test
 RECORDS = edb.CompileOptions(at_once=False)
 
 
-@pytest.fixture
-def runtime():
+@pytest.fixture(params=['native', 'NumPy'])
+def runtime(request, monkeypatch):
+    if request.param == 'NumPy':
+        monkeypatch.setattr('gluon_edbatch_runtime.evaluation.executor', lambda: None)
     return gluon_edbatch_runtime
 
 
@@ -246,16 +248,16 @@ def test_cells_of_any_number_of_values(name, runtime, tmp_path):
 
 
 TREE_CELLS = {
-    'child-sum lstm': edb.rnn.ChildSumTreeLSTMCell(4, input_size=4),
-    'n-ary lstm': edb.rnn.NaryTreeLSTMCell(4, input_size=4),
-    'child-sum gru': edb.rnn.TreeGRUCell(4, input_size=4),
+    'child-sum lstm': edb.rnn.ChildSumTreeLSTMCell,
+    'n-ary lstm': edb.rnn.NaryTreeLSTMCell,
+    'child-sum gru': edb.rnn.TreeGRUCell,
 }
 
 
 @pytest.mark.parametrize('name', TREE_CELLS)
 def test_tree_cells(name, runtime, tmp_path):
     """With arrays as inputs, and as states of children that are there already."""
-    net, given = Net(TREE_CELLS[name]), rows(8)
+    net, given = Net(TREE_CELLS[name](4, input_size=4)), rows(8)
     pairs = name.endswith('lstm')
     known = (given[6], given[7]) if pairs else given[6]
 
@@ -619,7 +621,7 @@ def test_scopes_without_calls(tmp_path):
 def test_numpy_that_comes_to_something_else_is_refused(tmp_path, monkeypatch):
     from gluon_edbatch_core.bundle import numpy_operators
 
-    monkeypatch.setitem(numpy_operators.ACTIVATIONS, 'tanh', lambda x, out=None: x + 0.1)
+    monkeypatch.setitem(numpy_operators.ACTIVATIONS, 'tanh', lambda x: x + 0.1)
     net, (x,) = Net(gluon.nn.Dense(4, activation='tanh', in_units=4)), rows(1)
     refused(net, lambda: [net.cell(x)], tmp_path, 'NumPy comes to other numbers than MXNet')
 
