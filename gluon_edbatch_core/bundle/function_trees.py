@@ -15,15 +15,25 @@ _NODES = (
     'Assign AugAssign For While If Return Break Continue Pass Expr Assert Raise Delete Constant '
     'Name Attribute Subscript Slice Call keyword Starred BinOp UnaryOp BoolOp Compare IfExp List '
     'Tuple Dict Set ListComp SetComp DictComp GeneratorExp comprehension Lambda arguments arg '
-    'JoinedStr FormattedValue Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift '
-    'RShift UAdd USub Not Invert And Or Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn'
+    'JoinedStr FormattedValue NamedExpr Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr '
+    'BitXor LShift RShift UAdd USub Not Invert And Or Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn'
 )
 _LEFT_OUT = 'ctx', 'kind', 'type_comment', 'annotation'
 _FIELDS = {
     name: tuple([each for each in getattr(ast, name)._fields if each not in _LEFT_OUT])
     for name in _NODES.split()
 }
-_STORED = {'Assign': 'targets', 'AugAssign': 'target', 'For': 'target', 'comprehension': 'target'}
+_STORED = {
+    'Assign': 'targets', 'AugAssign': 'target', 'For': 'target', 'comprehension': 'target',
+    'NamedExpr': 'target',
+}  # fmt: skip
+# What Python's grammar calls nodes that users write by a word.
+_WORDS = {
+    'FunctionDef': 'a function inside of a function', 'ClassDef': 'a class inside of a function',
+    'Import': 'import', 'ImportFrom': 'import', 'With': 'with', 'Try': 'try', 'TryStar': 'except*',
+    'Match': 'match', 'YieldFrom': 'yield from', 'Nonlocal': 'nonlocal', 'Await': 'await',
+    'AsyncFor': 'async', 'AsyncWith': 'async', 'AsyncFunctionDef': 'async',
+}  # fmt: skip
 REFUSED = frozenset(
     'format format_map mro tofile dump dumps ctypes base gi_frame gi_code gi_yieldfrom cr_frame '
     'cr_code ag_frame ag_code f_back f_builtins f_code f_globals f_locals f_trace tb_frame tb_next '
@@ -57,7 +67,11 @@ def data_of(node: Any) -> Any:
     if name == 'Index':  # before Python 3.9
         return data_of(node.value)  # type: ignore[attr-defined]
     if name not in _FIELDS:
-        raise NotData(node, f'{name.lower()} is not taken')
+        raise NotData(node, f'{_WORDS.get(name, name.lower())} is not taken')
+    if hasattr(node, 'generators') and any(
+        isinstance(each, ast.NamedExpr) for each in ast.walk(node)
+    ):
+        raise NotData(node, 'a comprehension with := is not taken')
     if isinstance(node, ast.Constant) and node.value in (math.inf, -math.inf):
         raise NotData(node, 'a number that is not finite')
     _check_names(node)

@@ -148,6 +148,19 @@ class Handles(Broken):
             return None
 
 
+class Nests(Broken):
+    def forward(self, x):
+        def inner(y):
+            return self.embed(y)
+
+        return inner(x)
+
+
+class Names(Broken):
+    def forward(self, x):
+        return [self.embed(y) for y in (x,) if (z := y) == z]
+
+
 class Reaches(Broken):
     def forward(self, x):
         return self.embed(x).__class__ and self.embed(x)
@@ -293,7 +306,7 @@ class Walks(Broken):
     def forward(self, sentence):
         place, path = 0, []
         states = self.cell.begin_state(1)
-        while len(path) < 8:
+        while (steps := len(path)) < 8:
             output, states = self.cell(self.embed(sentence[place]), states)
             scores = self.actions(output).asnumpy()
             action = int(scores[0].argmax())
@@ -301,7 +314,7 @@ class Walks(Broken):
                 break
             place = (place + (1 if action == 1 else -1)) % len(sentence)
             path.append(place)
-        return path
+        return path if steps else []
 
 
 @dataclass
