@@ -14,7 +14,7 @@ from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
-from gluon_edbatch_core.errors import RecordError
+from gluon_edbatch_core.errors import RecordError, StaleValueError
 
 from ..mx.arrays import alias, as_numpy, copy_into, new_array
 from ..mx.modes import modes
@@ -427,15 +427,19 @@ class LazyArray(NDArray):
 
     def _shown(self, show: Callable[[NDArray], str]) -> str:
         """Return the text that `show` makes of the array, or that it is not computed."""
-        store = self._store
+        shape = 'x'.join(map(str, self.shape))
+        waiting = f'<{type(self).__name__} {shape} @{self.context}, not computed>'
+        try:
+            store = self._store
+        except StaleValueError:  # of an expression, which is not recorded yet
+            return waiting
         if (
             store.recording is None
             or self.constant() is not None
             or (self._id >= 0 and store.locations.known(self._id))
         ):
             return show(self.evaluated())
-        shape = 'x'.join(map(str, self.shape))
-        return f'<{type(self).__name__} {shape} @{self.context}, not computed>'
+        return waiting
 
 
 @lru_cache(maxsize=4096, typed=True)

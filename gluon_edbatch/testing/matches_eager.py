@@ -3,7 +3,7 @@
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -207,6 +207,13 @@ def _alike(run: Union[Measured, Exception], other: Measured) -> Union[Measured, 
     return run
 
 
+def _forget_failures() -> None:
+    """Let MXNet raise what it still has to raise. Operators that share memory for temporary results
+    with one that failed would fail, too."""
+    with suppress(mx.MXNetError):
+        mx.nd.waitall()
+
+
 @dataclass(eq=False)
 class _Model:
     """A model and its samples, to run in several ways."""
@@ -293,6 +300,7 @@ class _Model:
                         noisy.append(model.eager(train))
                 return exact._replace(added=scales_of_terms(exact, noisy))
         except Exception as error:  # of the user's model, which need not know float64
+            _forget_failures()
             return error
 
     def batched_in_float64(self, train: bool, scheduler: Any) -> Union[Measured, Exception]:
@@ -301,6 +309,7 @@ class _Model:
             with self._in_float64() as (model, known), computing_in_float64(known):
                 return model.batched(train, scheduler, recording_in_float64)
         except Exception as error:
+            _forget_failures()
             return error
 
     @contextmanager

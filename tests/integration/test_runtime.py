@@ -56,7 +56,8 @@ def check(folder, *options):
         pytest.skip('pip finds no NumPy, or what builds packages')
     assert not process.returncode, process.stdout + process.stderr
     lines = process.stdout.splitlines()
-    cells = [*exported.CASES, 'schedules']
+    whole = sorted(path.name for path in (folder / 'whole').iterdir())
+    cells = [*exported.CASES, *whole, 'schedules']
     there = sorted(path.stem for path in (folder / 'programs').glob('*.npz'))
     assert [line.split(':')[0] for line in lines[:-1]] == [*cells, *there]
     return lines[-1]

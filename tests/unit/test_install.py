@@ -254,9 +254,8 @@ def test_sources_in_place_of_the_installed_package_are_told(checkout, tmp_path_f
     both = os.pathsep.join([str(sources), str(checkout)])
     result = run_installed(sources, sources, GLUON_EDBATCH_NATIVE='0', PYTHONPATH=both)
     assert result.stdout.split()[1] == 'False' and result.stderr.count('\n') == 1
-    assert f'sources in {sources}, in place of' in result.stderr
-    assert f'package at {checkout / "gluon_edbatch"}: run' in result.stderr
-    assert 'build_ext --inplace' in result.stderr and 'C compiler' not in result.stderr
+    assert 'run Python in another folder than the checkout' in result.stderr
+    assert 'build_ext --inplace' in result.stderr
 
 
 def test_every_extension_tells_its_contents():
