@@ -9,19 +9,24 @@ from gluon_edbatch_core.bundle.numpy_steps import segments_of
 from gluon_edbatch_core.errors import BatchError, RecordError
 from gluon_edbatch_core.graph.collect import Calls
 from gluon_edbatch_core.native.executor_library import executor, run_arrays
-from gluon_edbatch_core.native.run_table import Table, size_of
+from gluon_edbatch_core.native.run_table import MAGIC, Table, size_of
 from gluon_edbatch_core.native.threads import get_num_threads
 from gluon_edbatch_core.plan.call_type import Kind
-from gluon_edbatch_core.plan.plan import ArenaPlan, Batch, Capabilities, Group, Plan, Read
+from gluon_edbatch_core.plan.plan import (
+    NATIVE,
+    ArenaPlan,
+    Batch,
+    Capabilities,
+    Group,
+    Plan,
+    Read,
+)  # fmt: skip
 from gluon_edbatch_core.plan.rows import rows_read
 from gluon_edbatch_core.schedule import Schedule
 
 from .forms import ArenaKey, CellType
 
-_MAGIC = 0x45444231  # see ``src/program.h``
-_HOISTED_BELOW = 128  # rows of a batch: see `execute/native/native_run.py`
 _BY_NUMPY = Capabilities(pads=False, hoisted_below=0, fused_up_to=0)
-_NATIVE = Capabilities(False, _HOISTED_BELOW, float('inf'), shares=True)
 _MOST_FRAMES = 64
 
 
@@ -32,7 +37,7 @@ def is_native(kind: CellType) -> bool:
 
 def capabilities(kind: CellType) -> Capabilities:
     """Return what planning needs to know of what runs a type."""
-    return _NATIVE if is_native(kind) else _BY_NUMPY
+    return NATIVE if is_native(kind) else _BY_NUMPY
 
 
 def by_type(schedule: Schedule, kinds: np.ndarray) -> Schedule:
@@ -210,7 +215,7 @@ def _new_frame(types: Sequence[CellType]) -> Frame:
                 weights.append(array)
             words += [place, 0, begin]
         programs.append(np.concatenate([program.words, np.array(words, np.int64)]))
-    start: list[Any] = [_MAGIC, types[0].item_size, 0, 0, 0, len(weights), len(types), 0, 0, 0]
+    start: list[Any] = [MAGIC, types[0].item_size, 0, 0, 0, len(weights), len(types), 0, 0, 0]
     for array in weights:
         start += [array.size, -1, 1]
     return Frame(np.array(start, np.int64), programs, weights)

@@ -13,6 +13,7 @@ from ..graph import columns
 
 _THREADS, _ARENAS, _FIRST, _COUNT = 3, 4, 7, 8  # what the first words do not say
 SEED = 9  # of noise
+MAGIC = 0x45444231  # with which a table begins
 columns.prepare(np.zeros(3, np.int64))
 
 

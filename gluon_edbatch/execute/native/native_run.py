@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Optional, Union
 import mxnet as mx
 import numpy as np
 
-from gluon_edbatch_core.native.run_table import SEED, Table, size_of
+from gluon_edbatch_core.native.run_table import MAGIC, SEED, Table, size_of
 from gluon_edbatch_core.native.threads import get_num_threads
-from gluon_edbatch_core.plan.plan import Capabilities, Group, Part
+from gluon_edbatch_core.plan.plan import NATIVE, Capabilities, Group, Part
 
 from ...mx.arrays import run_native, wait_for
 from ...mx.host import upload
@@ -33,11 +33,7 @@ from .library import address
 from .lowering import with_gradients
 from .native_program import ALIGNED, WANTED, Layout, NativeProgram, layout, native_program
 
-_MAGIC = 0x45444231
 _MOST_WORDS = 1 << 13  # of inline runs: longer tables take longer than `kMostNanoseconds` in C++
-# Native products are as fast for a hundred rows as for thousands, and what is hoisted has to be
-# written and read again (5 % of a training step of Tree-LSTMs on SICK).
-_HOISTED_BELOW = 128
 _DTYPES = {4: np.float32, 8: np.float64}
 _MOST_FRAMES = 64
 
@@ -211,7 +207,7 @@ class _FrameMaker:
             for part, places in enumerate(data)
         ]
         size = natives[0].program.element_size
-        start = [_MAGIC, size, self._training, 0, 0, len(self._words), len(programs), 0, 0, 0]
+        start = [MAGIC, size, self._training, 0, 0, len(self._words), len(programs), 0, 0, 0]
         return Frame(  # `Table.begin` knows the zeros
             np.array(start + [word for words in self._words for word in words], np.int64),
             programs,
@@ -289,12 +285,7 @@ def capabilities(node_type: NodeType) -> Optional[Capabilities]:
     native = native_program(node_type)
     if native is None:
         return None
-    return Capabilities(
-        pads=False,
-        hoisted_below=_HOISTED_BELOW,
-        fused_up_to=float('inf') if native.program.packs else 0,
-        shares=True,
-    )
+    return NATIVE if native.program.packs else NATIVE._replace(fused_up_to=0)
 
 
 def kind(group: Group) -> Union[int, np.ndarray]:
