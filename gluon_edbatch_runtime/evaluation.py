@@ -8,7 +8,7 @@ import numpy as np
 from gluon_edbatch_core.bundle.numpy_steps import segments_of
 from gluon_edbatch_core.errors import BatchError, RecordError
 from gluon_edbatch_core.graph.collect import Calls
-from gluon_edbatch_core.native.executor_library import executor, run_arrays
+from gluon_edbatch_core.native.executor_library import addresses, executor, run_arrays
 from gluon_edbatch_core.native.run_table import MAGIC, Table, size_of
 from gluon_edbatch_core.native.threads import get_num_threads
 from gluon_edbatch_core.plan.call_type import Kind
@@ -139,7 +139,8 @@ class Evaluation:
             table.add(words)
             table.add_batches(group, begin, end, slots, plan.private)
         try:
-            run_arrays(table.words, [*frame.weights, *[self.arenas[slot] for slot in slots]])
+            arenas = addresses([self.arenas[slot] for slot in slots])
+            run_arrays(table.words, np.concatenate([frame.places, arenas], axis=1))
         except RuntimeError as error:
             raise failed(parts[0][0].node_type, error) from error
 
@@ -188,6 +189,7 @@ class Frame(NamedTuple):
     start: np.ndarray  # the first words of their tables
     programs: list[np.ndarray]  # of each type
     weights: list[np.ndarray]
+    places: np.ndarray  # of the weights, see `addresses`
 
 
 def _frame(types: tuple[CellType, ...]) -> Frame:
@@ -218,4 +220,4 @@ def _new_frame(types: Sequence[CellType]) -> Frame:
     start: list[Any] = [MAGIC, types[0].item_size, 0, 0, 0, len(weights), len(types), 0, 0, 0]
     for array in weights:
         start += [array.size, -1, 1]
-    return Frame(np.array(start, np.int64), programs, weights)
+    return Frame(np.array(start, np.int64), programs, weights, addresses(weights))

@@ -131,10 +131,10 @@ def concat_form(store: Store, rows: int) -> Form:
     """Return the form of values that are `rows` rows of others, one after the other."""
     key = ('concat', store.arena)
     if key not in _operators:
-        output = Output(store.arena, 1)
-        given = Argument(store.arena, Kind.FLAT, False)
-        program = _program_of('_copy', {}, 1)
-        made = CellType(f'concat[{_shown([store])}]', [given], [output], 0, program)
+        given, made_of = [Argument(store.arena, Kind.FLAT, False)], [Output(store.arena, 1)]
+        made = CellType(f'concat[{_shown([store])}]', given, made_of, 0,
+                        _program_of('_copy', {}, 1),
+                        native=native_operator('_copy', {}, given, made_of))  # fmt: skip
         _operators.setdefault(key, made)
     return _operators[key].form(rows)
 

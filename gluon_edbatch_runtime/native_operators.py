@@ -10,7 +10,8 @@ from gluon_edbatch_core.native.row_program import CheckedProgram, RowsOf, row_pr
 from gluon_edbatch_core.plan.call_type import Argument
 
 _FUNCTIONS = {
-    1: {'sigmoid': 'Sigmoid', 'tanh': 'Tanh', 'relu': 'Relu', 'exp': 'Exp', 'square': 'Square'},
+    1: {'sigmoid': 'Sigmoid', 'tanh': 'Tanh', 'relu': 'Relu', 'exp': 'Exp', 'square': 'Square',
+        '_copy': 'Affine'},
     2: {f'{kind}_{short}': name for kind in ('broadcast', 'elemwise') for short, name in (
         ('add', 'Add'), ('sub', 'Subtract'), ('mul', 'Multiply'), ('div', 'Divide'))},
 }  # fmt: skip
@@ -38,7 +39,8 @@ def native_operator(
         kind = ('Unary', 'Binary')[count - 1]
         spread = [0] * 2 if count == 2 else []
         views += [None] * (2 - count)
-        steps = [[kind, [count, 0, width], *views, -1, -1, [function, *spread], []]]
+        reals = [1.0, -0.0] if op == '_copy' else []  # what it multiplies by and adds
+        steps = [[kind, [count, 0, width], *views, -1, -1, [function, *spread], reals]]
     elif op == 'Concat' and attrs.get('dim', 1) == 1:
         begins = np.cumsum([0, *widths]).tolist()
         steps = [['Load', [count, begin, own], None, None, -1, -1, [place, 0, 1], []]

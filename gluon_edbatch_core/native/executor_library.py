@@ -162,14 +162,20 @@ def executor() -> Optional[Any]:
     return found[-1] if load_best(None, load) else None
 
 
-def run_arrays(words: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-    """Run a table (`run_table.Table`) on weights, then arenas: contiguous arrays of its floating-
-    point type. Raise RuntimeError if the table does not fit them."""
+def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return what `run_arrays` needs to know of contiguous arrays: (2, n) int64, where they begin,
+    and how many elements they have."""
+    found = [(each.__array_interface__['data'][0], each.size) for each in arrays]
+    return np.array(found, np.int64).reshape(-1, 2).T
+
+
+def run_arrays(words: np.ndarray, arrays: np.ndarray) -> None:
+    """Run a table (`run_table.Table`) on the `addresses` of weights, then of arenas: arrays of its
+    floating-point type. Raise RuntimeError if the table does not fit them."""
     message = ctypes.create_string_buffer(_MOST_TEXT)
-    addresses = np.array([each.ctypes.data for each in arrays], np.int64)
-    sizes = np.array([each.size for each in arrays], np.int64)
+    begins, sizes = np.ascontiguousarray(arrays)
     failed = executor()(  # type: ignore[misc]
-        words.ctypes.data, len(words), addresses.ctypes.data, sizes.ctypes.data, len(arrays),
+        words.ctypes.data, len(words), begins.ctypes.data, sizes.ctypes.data, len(begins),
         message, _MOST_TEXT,
     )  # fmt: skip
     if failed:

@@ -134,7 +134,7 @@ def test_the_executor_runs_them(tmp_path):
     """By way of the table of a run with one batch: four rows of the first argument, doubled."""
     if executor() is None:
         pytest.skip('there is no native executor')
-    from gluon_edbatch_core.native.executor_library import run_arrays
+    from gluon_edbatch_core.native.executor_library import addresses, run_arrays
 
     registers = [[2, False, 'Input', 0, 1], [2, False, 'Output', 0, 1]]
     steps = [step('Unary', [1, 0, 2], [0, 0, 2], numbers=('Affine',), reals=(2.0, 1.0))]
@@ -144,7 +144,7 @@ def test_the_executor_runs_them(tmp_path):
     batches = [1, 1, 0, 1, 0, 4, 0, 0, 0, 0, 1, 0]
     words = np.concatenate([np.array(start), program.words, np.array([0, *batches, 0])])
     given, made = np.arange(8, dtype=np.float32).reshape(4, 2), np.zeros((4, 2), np.float32)
-    run_arrays(words, [given, made])
+    run_arrays(words, addresses([given, made]))
     np.testing.assert_array_equal(made, 2 * given + 1)
     with pytest.raises(RuntimeError, match='other weights or arenas'):
-        run_arrays(words, [given])
+        run_arrays(words, addresses([given]))
