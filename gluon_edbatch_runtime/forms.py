@@ -15,7 +15,7 @@ from gluon_edbatch_core.errors import RecordError
 from gluon_edbatch_core.plan.call_type import Argument, CallType, Kind, Split
 
 from .calls import NUMBER, Form, Store, store_of
-from .native_operators import NativeForm, native_operator
+from .native_operators import NativeForm, native_operator, native_sum
 
 # All forms of the process, which recordings share, and what ``graph/collect.py`` reads of them.
 FORMS: list[Form] = []
@@ -76,6 +76,7 @@ class CellType(CallType):
         if family is not None:
             self.serial = _families.setdefault(family, self.number)
         self.native, self._splits = native, list(splits)
+        self.addition = 0  # a number that sums of one kind share: see `as_sums` of graph/collect.py
         self.item_size = outputs[0].arena[1].itemsize
         self.frames: dict[Any, Any] = {}  # see evaluation.py
         self._forms: dict[int, Form] = {}
@@ -98,7 +99,8 @@ class CellType(CallType):
                 form = self._forms[rows] = Form(len(FORMS), self, rows, stores)
                 FORMS.append(form)
                 TYPES.append(self.number)
-                SUMMARIES.extend((self.serial, rows, len(stores), self.of_many, 0, 0))
+                addition = self.addition if rows == 1 else 0
+                SUMMARIES.extend((self.serial, rows, len(stores), self.of_many, 0, addition))
                 OUTPUT_ROWS.extend([store.rows for store in stores])
             return form
 
@@ -137,6 +139,28 @@ def concat_form(store: Store, rows: int) -> Form:
                         native=native_operator('_copy', {}, given, made_of))  # fmt: skip
         _operators.setdefault(key, made)
     return _operators[key].form(rows)
+
+
+_ADDITIONS = 'broadcast_add', 'elemwise_add'
+
+
+def _sum_type(arena: ArenaKey) -> CellType:
+    """Return the type of sums of any number of values of one row."""
+    key = ('sum', arena)
+    if key not in _operators:
+        nodes: list[dict[str, Any]] = [{'name': 'edb_input0'}]
+        nodes.append({'op': 'sum', 'attrs': {'axis': 1}, 'inputs': [[0, 0]]})
+        made = CellType(
+            f'sum[{_shown([store_of(*arena, 1)])}]', [Argument(arena, Kind.RAGGED, False)],
+            [Output(arena, 1)], 0, CellProgram(nodes, [(1, 0)], {}, {0}), native=native_sum(arena),
+        )  # fmt: skip
+        _operators.setdefault(key, made)
+    return _operators[key]
+
+
+def form_of_sum(form: int) -> int:
+    """Return the form that adds any number of values as additions of form `form` add two."""
+    return _sum_type(FORMS[form].type.outputs[0].arena).form(1).index
 
 
 _calls: dict[tuple, 'AnyCall'] = {}  # of operators
@@ -220,6 +244,7 @@ class AnyCall:
         outputs = [Output((each.shape[1:], each.dtype), len(each) // count) for each in results]
         key = whole, tuple(arguments), tuple(outputs)
         if key not in self._types:
+            adds = self._name in _ADDITIONS and not whole
             ranks = tuple([len(each.row_shape) for each in stores])
             varies = whole or any([rank > 1 for rank in ranks])
             make = None if whole else self._native
@@ -228,6 +253,8 @@ class AnyCall:
                 whole, (self._family, ranks) if varies else None,
                 make and make(arguments, outputs),
             )  # fmt: skip
+            if adds and {each.arena for each in arguments} == {outputs[0].arena}:
+                self._types[key].addition = 2 * _sum_type(outputs[0].arena).number
         return self._types[key].form(count)
 
     def _results(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -24,6 +24,22 @@ class NativeForm(NamedTuple):
     weights: list[np.ndarray]  # of each parameter
 
 
+def native_sum(arena: tuple[tuple[int, ...], np.dtype]) -> Optional[NativeForm]:
+    """Return the program that sums any number of values of a kind; None if they are no floats."""
+    row_shape, dtype = arena
+    if dtype not in (np.float32, np.float64):
+        return None
+    width = math.prod(row_shape)
+    entry = {
+        'registers': [[width, True, 'Input', 0, 1], [width, False, 'Output', 0, 1]],
+        'instructions': [
+            ['SegmentSum', [1, 0, width], [0, 0, width], None, -1, -1, [0], []],
+        ],
+        'parameters': [],
+    }
+    return NativeForm(row_program(entry, [RowsOf(width, ragged=True)], [RowsOf(width)], []), [])
+
+
 def native_operator(
     op: str, attrs: dict[str, Any], arguments: Sequence[Argument], outputs: Sequence[Any]
 ) -> Optional[NativeForm]:

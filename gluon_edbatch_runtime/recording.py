@@ -9,10 +9,12 @@ import numpy as np
 from gluon_edbatch_core.bundle.numpy_operators import OPERATORS
 from gluon_edbatch_core.errors import RecordError, StaleValueError
 from gluon_edbatch_core.graph.collect import (
+    LEFT_OUT,
     Calls,
     FormTable,
     Pending,
     ancestors,
+    as_sums,
     form_table,
     to_graph,
 )
@@ -47,6 +49,7 @@ from .forms import (
     ArenaKey,
     CellType,
     concat_form,
+    form_of_sum,
     number_form,
     operator_form,
     zeros_of,
@@ -66,6 +69,7 @@ class Recording(CallLog):
         self.locations, self._pending = Locations(), Pending()
         self.results: list[dict[ArenaKey, np.ndarray]] = []  # of each evaluation
         self._zeros: dict[tuple, int] = {}
+        self._left_out = False  # whether partial sums were, which nobody read
         self._fixed: dict[int, tuple[Array, Value]] = {}  # by id
         self._lock = threading.RLock()
 
@@ -159,24 +163,35 @@ class Recording(CallLog):
         if value.number < 0:
             return self.arrays[-value.number // 2 - 1][1].copy()
         if not self.locations.known(value.number):
-            self.evaluate()
+            self.evaluate(asked=value.number)
         row = self.locations.row.item(value.number)
         results = self.results[self.locations.evaluation.item(value.number)]
         return results[value.store.arena][row : row + value.store.rows].copy()
 
-    def evaluate(self, wanted: Optional[Sequence[int]] = None) -> None:
-        """Compute the values `wanted`, or all that wait."""
+    def evaluate(self, wanted: Optional[Sequence[int]] = None, asked: Optional[int] = None) -> None:
+        """Compute the values `wanted`, or all that wait, of which `asked` is read now."""
         if self.void:
             raise StaleValueError(
                 'an exception left the scope of this value before it was computed'
             )
         with self._lock, np.errstate(over='ignore'):  # see `sigmoid`
             table = form_table(self)
-            calls = self._pending.calls(self, table)
+            calls = waiting = self._pending.calls(self, table)
             known = self.locations.evaluation
+            others = [] if asked is None else [asked]
+            read = np.array(others if wanted is None else wanted, np.int64)
+            as_written = self._left_out and self._restore(calls, read)
+            if as_written:
+                calls = waiting = self._pending.calls(self, table)
             edges = calls.edges(known)
             if wanted is not None:
-                calls, edges = ancestors(calls, edges, np.array(wanted, np.int64), known)
+                calls, edges = ancestors(calls, edges, read, known)
+            if table.additions is not None and not as_written:
+                calls, sums = as_sums(calls, table, waiting.args, read, form_of_sum)
+                if sums is not None:
+                    table, edges = form_table(self), calls.edges(known)
+                    number = len(self.results)
+                    self._left_out |= bool(self._pending.leave_out(sums, calls, number, known))
             if not len(calls):
                 return
             kinds, forms = kinds_of(calls.forms, table.types)
@@ -189,6 +204,17 @@ class Recording(CallLog):
             self.locations.evaluation[plan.values] = len(self.results)
             self.results.append(evaluation.results())
             self.evaluations.append((graph, schedule))
+
+    def _restore(self, calls: Calls, read: np.ndarray) -> bool:
+        """Let partial sums that were left out wait again if a call or a reader needs one; return
+        whether one does."""
+        known = self.locations.evaluation
+        needed = any([(known[values[values >= 0]] == LEFT_OUT).any()
+                      for values in (calls.args, read)])  # fmt: skip
+        if needed:
+            self._pending.restore(known)
+            self._left_out = False
+        return needed
 
     def _planned(self, calls: Calls, table: FormTable, schedule: Schedule, families: int) -> Plan:
         kinds, forms = kinds_of(calls.forms, np.array(TYPES[: len(table.types)]))

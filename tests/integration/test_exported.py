@@ -421,6 +421,23 @@ def test_whole_numbers_that_are_not_exact(runtime, words):
         value.asnumpy()
 
 
+def test_additions_in_a_row_are_one_sum(runtime, words):
+    """Partial sums are computed when somebody reads them, or adds to them."""
+    _, cells, _ = words
+    rows = [cells.embed(word) for word in (1, 2, 3, 2, 5)]
+    with runtime.batching() as scope:
+        first, *others = [cells.embed(word) for word in (1, 2, 3, 2, 5)]
+        totals = [first]
+        for other in others:
+            totals.append(totals[-1] + other)
+        last = totals[-1].asnumpy()
+        assert scope.batches == 2
+        more = (totals[2] + totals[4]).asnumpy()
+        np.testing.assert_allclose(totals[1].asnumpy(), rows[0] + rows[1], rtol=1e-6)
+    np.testing.assert_allclose(last, sum(rows), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(more, sum(rows) + sum(rows[:3]), rtol=1e-5, atol=1e-6)
+
+
 def test_two_bundles_in_one_scope(runtime, words, tmp_path):
     _, cells, expected = words
     others = runtime.load_cells(tmp_path / 'bundle')
