@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from gluon_edbatch_core.native.row_program import CheckedProgram, RowsOf, row_program
+from gluon_edbatch_core.native.row_program import MOST_COLUMNS, CheckedProgram, RowsOf, row_program
 from gluon_edbatch_core.plan.call_type import Argument
 
 _FUNCTIONS = {
@@ -49,6 +49,8 @@ def native_operator(
     if len(outputs) != 1 or len(dtypes) != 1 or not dtypes <= {np.dtype('f4'), np.dtype('f8')}:
         return None
     width, count = math.prod(outputs[0].arena[0]), len(arguments)
+    if sum(widths) + width > MOST_COLUMNS:
+        return None
     views: list[Any] = [[place, 0, own] for place, own in enumerate(widths)]
     function = _FUNCTIONS.get(count, {}).get(op)
     if function is not None and set(widths) == {width} and not attrs:

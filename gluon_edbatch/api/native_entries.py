@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 from mxnet import gluon
 
-from gluon_edbatch_core.native.row_program import OPERATIONS, numbers_of
+from gluon_edbatch_core.native.row_program import MOST_COLUMNS, OPERATIONS, numbers_of
 
 from ..execute.native.native_program import native_program
 from ..ops.instructions import NO_VIEW, Instruction, Opcode, RowProgram, View
@@ -49,7 +49,8 @@ def _program(kind: NodeType, placed: Placed) -> Optional[dict[str, Any]]:
         return None
     program = native.program
     reals = [real for each in program.instructions for real in each.reals]
-    if not (all(map(math.isfinite, reals)) and _operations(program) <= OPERATIONS):
+    is_wide = sum([each.width for each in program.registers]) > MOST_COLUMNS
+    if is_wide or not (all(map(math.isfinite, reals)) and _operations(program) <= OPERATIONS):
         return None
     members = [(place,) for place in range(len(kind.parameters))] + program.packs
     return {

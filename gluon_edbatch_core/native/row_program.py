@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import BundleError
 
 _PLACES = 'Scratch', 'Output', 'Input'
-_MOST = 1 << 20  # columns of all registers
+MOST_COLUMNS = _MOST = 1 << 20  # of all registers
 _MOST_ELEMENTS = 1 << 40  # of a weight
 View = tuple[int, int, int]  # register, first column, columns
 NO_VIEW = -1, 0, 0

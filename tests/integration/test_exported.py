@@ -180,6 +180,19 @@ CELLS = {
 }
 
 
+def test_rows_too_wide_for_native_programs(runtime, tmp_path):
+    """NumPy runs them."""
+    net = Net(Written(lambda self, F, x: F.tanh(F.relu(x) + x) * F.sigmoid(x)))
+    given = rows(2, 300_000)
+    expected = export(net, lambda: [net.cell(x) for x in given], tmp_path)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching():
+        values = [runtime.nd.relu(cells.cell(x)) + cells.cell(x) for x in given]
+        wide = runtime.nd.concat(values[0], values[1], dim=1) + 1
+    assert wide.asnumpy().shape == (1, 600_000)
+    compare(runtime.forward(values), [mx.nd.relu(one) + one for one in edb.forward(expected)])
+
+
 @in_one_test('name', CELLS)
 def test_cells(name, runtime, tmp_path):
     net, given = Net(Written(CELLS[name])), rows(5)
