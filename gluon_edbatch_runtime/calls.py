@@ -11,6 +11,7 @@ from typing import Any, Optional
 import numpy as np
 
 from gluon_edbatch_core.bundle.suspending import scalar_of
+from gluon_edbatch_core.errors import RecordError
 from gluon_edbatch_core.recorded_columns import Ints
 
 from .arrays import Array
@@ -21,6 +22,7 @@ METHODS: dict[str, Any] = {}
 _UFUNCS = {np.add: 'add', np.subtract: 'sub', np.multiply: 'mul', np.true_divide: 'truediv'}
 CURRENT: ContextVar = ContextVar('gluon_edbatch_runtime', default=None)
 _current = CURRENT.get
+_MOST_ROWS = 1 << 31  # of a value: plans have rows as 32-bit integers
 _SMALL = 1 << 10  # elements of arrays of which equal ones are one value
 ndarray = np.ndarray
 
@@ -44,6 +46,8 @@ def store_of(row_shape: tuple[int, ...], dtype: Any, rows: int) -> Store:
     key = tuple(row_shape), np.dtype(dtype), rows
     store = _stores.get(key)
     if store is None:
+        if rows >= _MOST_ROWS:
+            raise RecordError(f'a value of {rows} rows is too large')
         store = _stores.setdefault(key, Store(*key))
     return store
 

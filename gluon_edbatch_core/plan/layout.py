@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import RecordError
 from ..graph import columns
 from ..graph.collect import Calls, FormTable
 from ..schedule.protocol import Schedule
@@ -18,6 +19,7 @@ from .plan import ArenaPlan, Capabilities, Group, Import, Plan, Read, Write
 
 columns.prepare(np.zeros(3, np.int64))
 _RAGGED, _PACKED, _ROWS = Kind.RAGGED, Kind.PACKED, Kind.ROWS
+_MOST_ROWS = 1 << 31  # of an arena: indices are 32-bit integers
 _NONE, _SEVERAL = -1, -2  # in the place of an evaluation
 
 
@@ -288,6 +290,8 @@ class _Planner:
             self._place_batch(kind, done[kind], batch, nodes[cuts[batch] : cuts[batch + 1]])
             done[kind] += 1
         for arena, top in zip(self.arenas, tops.tolist()):
+            if top >= _MOST_ROWS:
+                raise RecordError(f'{top} rows of {arena.key} are too many: read values earlier')
             arena.rows = top
         return values
 

@@ -694,6 +694,50 @@ def test_contents_that_make_no_sense(name, runtime, tmp_path):
         runtime.load_cells(tmp_path / 'bundle')
 
 
+def test_parts_that_make_no_sense(runtime, tmp_path):
+    net, (x,) = Net(Written(lambda self, F, x, y: self.dense(x) + y)), rows(1)
+    export(net, lambda: [net.cell(x, x)], tmp_path)
+    runtime.load_cells(tmp_path / 'bundle')
+    for positions in ([], [0, 0], [2]):
+
+        def change(content, positions=positions):
+            content['types'][0]['native']['splits'][0]['positions'] = positions
+
+        damage(tmp_path, change)
+        with pytest.raises(runtime.BundleError, match='manifest'):
+            runtime.load_cells(tmp_path / 'bundle')
+
+
+@pytest.mark.parametrize('factor, calls', [(2**62, 1), (2**31, 1), (2**30, 2), (2**50, 2**14)])
+def test_more_rows_than_plans_can_have(factor, calls, runtime, tmp_path):
+    """Numbers of rows would wrap around, and programs write elsewhere."""
+    net, (x,) = Net(Written(lambda self, F, x: self.dense(x))), rows(1)
+    export(net, lambda: [net.cell(x)], tmp_path)
+
+    def change(content):
+        content['types'][0]['outputs'][0]['factor'] = factor
+        del content['types'][0]['native']
+
+    damage(tmp_path, change)
+    cells = runtime.load_cells(tmp_path / 'bundle')
+    with runtime.batching(), pytest.raises(runtime.RecordError, match='rows .* too'):
+        runtime.forward([cells.cell(x) for _ in range(calls)])
+
+
+def test_weights_joined_too_often(runtime, tmp_path, monkeypatch):
+    monkeypatch.setattr('gluon_edbatch_runtime.cells._MOST_JOINED', (64, 0))
+    net, (x,) = Net(gluon.nn.Dense(3, in_units=4)), rows(1)
+    export(net, lambda: [net.cell(x)], tmp_path)
+    runtime.load_cells(tmp_path / 'bundle')
+
+    def change(content):
+        content['types'][0]['native']['parameters'][0][0] *= 100
+
+    damage(tmp_path, change)
+    with pytest.raises(runtime.BundleError, match='join too many weights'):
+        runtime.load_cells(tmp_path / 'bundle')
+
+
 def test_truncated_weights(runtime, tmp_path):
     net, (x,) = Net(gluon.nn.Dense(3, in_units=4)), rows(1)
     export(net, lambda: [net.cell(x)], tmp_path)
