@@ -3,7 +3,8 @@
 A program computes with registers: matrices with a row for each row of a batch, or for each ragged
 value. Instructions read and write columns of registers (see ``src/program.h``). A manifest names
 operations and functions, as their numbers may change. Whatever it says, a checked program reads and
-writes only its registers, the rows that its batch has in arenas, and its weights.
+writes only its registers, the rows that its batch has in arenas, and its weights. It reads nothing
+that it did not write before, and writes all of its results.
 """
 
 import math
@@ -119,7 +120,9 @@ class _Checker:
             sum([sizes[place] for place in places]) - begin for places, begin in self._parameters
         ]
         self._registers = [self._register(*each) for each in entry['registers']]
-        _need(sum([width for width, *_ in self._registers]) <= _MOST, 'too many columns')
+        _need(sum([width for width, *_ in self._registers]) <= MOST_COLUMNS, 'too many columns')
+        self._results: dict[int, np.ndarray] = {}  # which columns were written
+        self._written = list(map(self._column_flags, self._registers))
         self._instructions = [self._instruction(*each) for each in entry['instructions']]
 
     def program(self) -> CheckedProgram:
@@ -131,11 +134,14 @@ class _Checker:
         packed = [np.array(words, np.int64)]
         for each in self._instructions:
             _CHECKS[each.op](self, each)
+            self._write(each)
             reals = each.reals + (0.0,) * (2 - len(each.reals))
             views = *each.out, *each.a, *each.b
             op = numbers_of('Opcode')[each.op]
             words = [op, *views, each.parameter, each.bias, *each.numbers]
             packed += [np.array(words, np.int64), np.array(reals, np.float64).view(np.int64)]
+        full = [place for place, flags in self._results.items() if flags.all()]
+        _need(len(full) == len(self._outputs), 'a result is not written')
         return CheckedProgram(np.concatenate(packed), self._parameters, self._tables)
 
     # --- registers -------------------------------------------------------------------------------
@@ -150,6 +156,25 @@ class _Checker:
             is_like = given == RowsOf(width // max(times, 1), times, ragged)
             _need(is_like and width % times == 0, f'a register is not like {given}')
         return width, ragged, place, position, times
+
+    def _column_flags(self, register: tuple) -> np.ndarray:
+        width, _, place, position, _ = register
+        flags: np.ndarray = np.full(width, place == 'Input')
+        return self._results.setdefault(position, flags) if place == 'Output' else flags
+
+    def _write(self, i: CheckedInstruction) -> None:
+        """Raise if an instruction reads columns that none wrote; note what it writes."""
+        is_added = i.op == 'Product' and i.numbers[0] == 1
+        for register, first, width in (i.a, i.b, i.out if is_added else NO_VIEW):
+            known = register < 0 or self._written[register][first : first + width].all()
+            _need(known, 'columns are read that were not written')
+        register, first, width = i.out
+        flags = self._written[register][first : first + width]
+        if i.op == 'Strided':
+            outer, inner, step, _ = i.numbers
+            flags[np.arange(outer)[:, None] * step + np.arange(inner)] = True
+        else:
+            flags[:] = True
 
     def _instruction(
         self, op: Any, out: Any, a: Any, b: Any, parameter: Any, bias: Any, numbers: Any, reals: Any
@@ -270,7 +295,7 @@ class _Checker:
         self.alike(i.out, i.a)
         for step, (_, _, width) in zip(steps, (i.out, i.a)):
             _need((outer - 1) * step + inner <= width, 'strides')
-        _need(outer > 0, 'strides')
+        _need(0 < outer * inner <= i.out[2], 'strides')
 
     def transpose(self, i: CheckedInstruction) -> None:
         self.alike(i.out, i.a)

@@ -29,6 +29,7 @@ def step(op, out, a=None, b=None, parameter=-1, bias=-1, numbers=(), reals=()):
     return [op, out, a, b, parameter, bias, list(numbers), list(reals)]
 
 
+FILLED = [step('Constant', view, reals=(0,)) for view in (OUT, ROWS, VALUES)]
 RIGHT = {
     'load': step('Load', [4, 2, 4], numbers=(2, 0, 2)),
     'load of values': step('Load', [5, 3, 3], numbers=(1, 0, 1)),
@@ -73,15 +74,18 @@ WRONG = {  # what is changed of a right one, and to what
     'reduced': [(6, [3, 1]), (6, [2, 0])],
     'matrices': [(6, [2, 3, 3, 0]), (6, [0, 3, 2, 0]), (2, [4, 0, 5])],
     'constant': [(1, [4, 1, 6]), (1, [9, 0, 1]), (1, [4, -1, 2]), (7, [1, 2, 3])],
-    'strided': [(6, [3, 1, 5, 3]), (6, [2, 2, 5, 3]), (6, [0, 1, 5, 3]), (6, [2, -1, 5, 3])],
+    'strided': [(6, [3, 1, 5, 3]), (6, [2, 2, 5, 3]), (6, [0, 1, 5, 3]), (6, [2, -1, 5, 3]),
+                (6, [2**40, 1, 0, 0]), (6, [2, 0, 5, 3])],
     'transposed': [(6, [2, 3, 0]), (6, [2, 2, 1]), (2, OUT)],
     'parameter': [(1, [4, 0, 5]), (4, -1)],
     'norm': [(6, [4]), (5, -1), (4, 1)],
 }  # fmt: skip
 
 
-def checked(steps=(), registers=REGISTERS, parameters=PARAMETERS):
-    entry = {'registers': registers, 'instructions': list(steps), 'parameters': parameters}
+def checked(steps=(), registers=REGISTERS, parameters=PARAMETERS, filled=FILLED):
+    """The program of some instructions, after others that fill all registers."""
+    steps = [*filled, *steps]
+    entry = {'registers': registers, 'instructions': steps, 'parameters': parameters}
     return row_program(entry, ARGUMENTS, OUTPUTS, WEIGHTS)
 
 
@@ -92,7 +96,7 @@ def test_each_operation_is_tried():
 
 @pytest.mark.parametrize('name', RIGHT)
 def test_right_ones_are_taken(name):
-    assert checked([RIGHT[name]]).words[1] == 1
+    assert checked([RIGHT[name]]).words[1] == len(FILLED) + 1
 
 
 @pytest.mark.parametrize('name, change', [(name, each) for name in WRONG for each in WRONG[name]])
@@ -101,6 +105,45 @@ def test_wrong_ones_are_refused(name, change):
     made[change[0]] = change[1]
     with pytest.raises(BundleError, match='native program'):
         checked([made])
+
+
+READS = ('product', 'sum', 'spread', 'sum of values', 'softmax of values',
+         'softmax', 'pick', 'reduced', 'matrices', 'strided', 'transposed', 'norm')  # fmt: skip
+
+
+@pytest.mark.parametrize('name', READS)
+def test_what_is_read_was_written(name):
+    """Else a program would hand out what others left in memory."""
+    read = {view[0] for view in RIGHT[name][2:4] if view}
+    for missing in read & {view[0] for view in (OUT, ROWS, VALUES)}:
+        filled = [each for each in FILLED if each[1][0] != missing]
+        with pytest.raises(BundleError, match='not written'):
+            checked([RIGHT[name], *FILLED], filled=filled)
+
+
+@pytest.mark.parametrize(
+    'filled',
+    [
+        [],
+        [step('Constant', [3, 1, 3], reals=(0,))],
+        [step('Strided', [3, 0, 4], [0, 0, 2], numbers=(2, 1, 3, 1))],
+        [step('Product', OUT, [0, 0, 2], None, 3, -1, (1, 1, 0, 0)), *FILLED],
+    ],
+    ids=['nothing', 'not all', 'in steps', 'added to'],
+)
+def test_results_are_written(filled):
+    with pytest.raises(BundleError, match='not written'):
+        checked(filled=filled)
+    parts = [(0, 1), (1, 3)]
+    checked(filled=[step('Constant', [3, *part], reals=(0,)) for part in parts])
+
+
+def test_results_in_steps_are_written():
+    half = step('Strided', [3, 0, 3], [0, 0, 2], numbers=(2, 1, 2, 1))
+    other = step('Strided', [3, 1, 3], [0, 0, 2], numbers=(2, 1, 2, 1))
+    checked(filled=[half, other])
+    with pytest.raises(BundleError, match='not written'):
+        checked(filled=[half, half])
 
 
 @pytest.mark.parametrize(
