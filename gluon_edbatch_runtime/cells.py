@@ -24,6 +24,7 @@ from .native_operators import NativeForm
 from .recording import Recording
 
 KIND = 'cells'
+_MOST_JOINED = 64, 1 << 24  # times all weights, and elements besides
 WHILE_READ = (  # what a manifest that does not make sense comes to
     KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, NotInNumPy,
 )  # fmt: skip
@@ -224,7 +225,7 @@ def loaded_cells(bundle: Bundle) -> tuple[Cells, dict[str, BundledCell]]:
     policy = items_of(content, 'policy', dict)
     scheduler = FSMScheduler(policy_of(policy) if policy else None, learn=False)
     loaded = Cells(str(bundle.folder))
-    weights = [bundle.array(entry) for entry in items_of(content, 'weights', list)]
+    weights = Weights([bundle.array(entry) for entry in items_of(content, 'weights', list)])
     cells = {
         name: (FlatteningCell if entry.get('flattens') else BundledCell)(
             name, items_of(entry, 'children', int)
@@ -248,7 +249,29 @@ def loaded_cells(bundle: Bundle) -> tuple[Cells, dict[str, BundledCell]]:
     return loaded, cells
 
 
-def _type(entry: dict[str, Any], weights: list[np.ndarray], scheduler: FSMScheduler) -> CellType:
+class Weights(list[np.ndarray]):
+    """A bundle's weights, and those that native programs read as one array."""
+
+    def __init__(self, arrays: Sequence[np.ndarray]):
+        super().__init__(arrays)
+        self._joined: dict[tuple[int, ...], np.ndarray] = {}
+        times, more = _MOST_JOINED
+        self._left = times * sum([array.size for array in arrays]) + more  # elements
+
+    def joined(self, places: tuple[int, ...]) -> np.ndarray:
+        """Return weights one after the other; itself for one."""
+        if places not in self._joined:
+            arrays = [self[place] for place in places]
+            self._left -= sum([array.size for array in arrays])
+            if self._left < 0:
+                raise BundleError('native programs in the manifest join too many weights')
+            alone = len(arrays) == 1 and arrays[0].flags.c_contiguous
+            whole = arrays[0] if alone else np.concatenate([each.ravel() for each in arrays])
+            self._joined[places] = whole
+        return self._joined[places]
+
+
+def _type(entry: dict[str, Any], weights: Weights, scheduler: FSMScheduler) -> CellType:
     if any(each['kind'] not in ('rows', 'ragged') for each in entry['arguments']):
         raise BundleError(f'{brief(entry["arguments"])} in the manifest are no arguments')
     arguments = [Argument(_arena(each), Kind(each['kind']), False) for each in entry['arguments']]
@@ -276,7 +299,7 @@ def _native(
     entry: dict[str, Any],
     arguments: Sequence[Argument],
     outputs: Sequence[Output],
-    weights: list[np.ndarray],
+    weights: Weights,
 ) -> NativeForm:
     """Return the checked native program of a type or of a part of one, with its weights."""
     arenas = [each.arena for each in arguments] + [each.arena for each in outputs]
@@ -287,18 +310,11 @@ def _native(
         [RowsOf(math.prod(each.arena[0]), each.rows) for each in outputs],
         [each.size for each in weights],
     )  # fmt: skip
-    arrays = [_joined([weights[place] for place in places]) for places, _ in program.parameters]
+    arrays = [weights.joined(places) for places, _ in program.parameters]
     dtypes = {dtype for _, dtype in arenas} | {each.dtype for each in arrays}
     if len(dtypes) != 1 or dtypes.pop() not in (np.float32, np.float64):
         raise BundleError(f'a native program of {dtypes} in the manifest')
     return NativeForm(program, arrays)
-
-
-def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return arrays as one, one after the other; the same one for one."""
-    if len(arrays) == 1 and arrays[0].flags.c_contiguous:
-        return arrays[0]
-    return np.concatenate([each.ravel() for each in arrays])
 
 
 def _split(
@@ -306,10 +322,12 @@ def _split(
     name: str,
     arguments: Sequence[Argument],
     outputs: Sequence[Output],
-    weights: list[np.ndarray],
+    weights: Weights,
 ) -> Split:
     """Return the two parts of a type, of which one needs known arguments only."""
     positions = tuple(shape_of(entry['positions']))
+    if not positions or len({*positions}) < len(positions):
+        raise BundleError(f'{brief(positions)} in the manifest are no arguments of a part')
     found = tuple([Output((tuple(shape_of(shape)), np.dtype(dtype)), 1)
                    for shape, dtype in entry['found']])  # fmt: skip
     own = [arguments[position] for position in positions]
