@@ -168,6 +168,8 @@ class _Checker:
         for register, first, width in (i.a, i.b, i.out if is_added else NO_VIEW):
             known = register < 0 or self._written[register][first : first + width].all()
             _need(known, 'columns are read that were not written')
+            apart = register != i.out[0] or first + width <= i.out[1] or sum(i.out[1:]) <= first
+            _need(apart or (register, first, width) == i.out, 'a result overlaps an operand')
         register, first, width = i.out
         flags = self._written[register][first : first + width]
         if i.op == 'Strided':

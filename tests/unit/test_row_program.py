@@ -107,6 +107,20 @@ def test_wrong_ones_are_refused(name, change):
         checked([made])
 
 
+@pytest.mark.parametrize('name', ['softmax', 'sum', 'transposed', 'strided'])
+@pytest.mark.parametrize('first, fits', [(0, True), (3, True), (1, False), (2, False)])
+def test_results_are_apart_from_operands_or_the_same(name, first, fits):
+    numbers = {'sum': ('Add', 0, 0), 'strided': (1, 3, 3, 3)}.get(name, (3, 0))
+    numbers = (3, 1, 1) if name == 'transposed' else numbers
+    given = [4, first, 3]
+    made = step(RIGHT[name][0], [4, 0, 3], given, given if name == 'sum' else None, numbers=numbers)
+    if fits:
+        checked([made])
+    else:
+        with pytest.raises(BundleError, match='overlaps'):
+            checked([made])
+
+
 READS = ('product', 'sum', 'spread', 'sum of values', 'softmax of values',
          'softmax', 'pick', 'reduced', 'matrices', 'strided', 'transposed', 'norm')  # fmt: skip
 
