@@ -101,8 +101,10 @@ def form_table(recording: 'Recording') -> FormTable:
     key = bytes(recording.form_summaries), bytes(recording.output_rows)
     table = _tables.get(key)
     if table is None:
-        summaries = np.array(recording.form_summaries).reshape(-1, 6)
-        types, rows, outputs, variable, taped, additions = np.ascontiguousarray(summaries.T)
+        # NumPy lets other threads run while it copies a column, which cannot grow meanwhile.
+        summaries, output_rows = [np.frombuffer(column, np.int64) for column in key]
+        columns = np.ascontiguousarray(summaries.reshape(-1, 6).T)
+        types, rows, outputs, variable, taped, additions = columns
         table = FormTable(
             types,
             rows,
@@ -110,7 +112,7 @@ def form_table(recording: 'Recording') -> FormTable:
             variable,
             taped,
             first_outputs=outputs.cumsum() - outputs,
-            output_rows=np.array(recording.output_rows),
+            output_rows=output_rows,
             of_several_rows=frozenset(types[rows != 1].tolist()),
             most_rows=int(rows.max(initial=0)),
             additions=additions if additions.any() else None,

@@ -2,13 +2,15 @@
 
 import sys
 import threading
+from array import array
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gluon_edbatch_core.graph.collect import Calls, FormTable, Pending, ancestors
+from gluon_edbatch_core.graph.collect import Calls, FormTable, Pending, ancestors, form_table
 from gluon_edbatch_core.recorded_columns import Ints, Locations
 
 FORMS = FormTable(
@@ -148,3 +150,35 @@ def test_another_thread_looks_while_there_is_made_room():
         thread.join()
         sys.setswitchinterval(interval)
     assert unknown == []
+
+
+SUMMARY = 7, 1, 1, 0, 0, 0  # of a form: type, rows, outputs
+
+
+def test_threads_add_forms_while_others_read_them():
+    """A column that NumPy reads without the interpreter's lock could not grow."""
+    count, several = 1000, 6000
+    columns = array('q', SUMMARY * count), array('q', [1] * count)
+    recording = SimpleNamespace(form_summaries=columns[0], output_rows=columns[1])
+    ended, sizes, before = threading.Event(), [], sys.getswitchinterval()
+
+    def read():
+        while not ended.is_set():
+            table = form_table(recording)
+            sizes.append(len(table.rows) == len(table.first_outputs) >= count)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    sys.setswitchinterval(1e-5)
+    try:
+        for reader in readers:
+            reader.start()
+        for _ in range(several):
+            columns[0].extend(SUMMARY)
+            columns[1].append(1)
+    finally:
+        ended.set()
+        sys.setswitchinterval(before)
+        for reader in readers:
+            reader.join()
+    assert all(sizes)
+    assert len(form_table(recording).output_rows) == count + several
