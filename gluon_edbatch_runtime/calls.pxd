@@ -33,8 +33,8 @@ cpdef Ragged plain_ragged(CallLog log, object values, Py_ssize_t place=*)
 
 cdef class Prefix:
     cdef public Form form
-    cdef object _key
-    cdef Prefix _next
+    cdef object key
+    cdef Prefix _latest
     cdef dict _others
     @cython.locals(prefix=Prefix)
     cdef Prefix after(self, object key)

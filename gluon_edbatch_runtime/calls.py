@@ -295,23 +295,24 @@ def plain_ragged(log, values, place=-1):
 
 
 class Prefix:
-    """A node of the search tree for the form of a call, after arguments of certain kinds. `form` is
-    that of the call with exactly these arguments."""
+    """A node of the search tree for the form of a call, after arguments of certain kinds, of which
+    the last has a key. `form` is that of the call with exactly these arguments."""
 
-    def __init__(self):
+    def __init__(self, key: Any = None):
         self.form: Optional[Form] = None
-        self._key: Any = None
-        self._next: Optional[Prefix] = None
+        self.key = key
+        self._latest: Optional[Prefix] = None
         self._others: dict[Any, Prefix] = {}
 
     def after(self, key):
         """Return the node after an argument of a kind; make it if needed."""
-        if self._key is key and self._next is not None:
-            return self._next
+        prefix = self._latest  # once: other threads set it, too
+        if prefix is not None and prefix.key is key:
+            return prefix
         prefix = self._others.get(key)
         if prefix is None:
-            prefix = self._others[key] = Prefix()
-        self._key, self._next = key, prefix
+            prefix = self._others.setdefault(key, Prefix(key))
+        self._latest = prefix
         return prefix
 
 
