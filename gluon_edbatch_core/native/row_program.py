@@ -166,7 +166,7 @@ class _Checker:
         """Raise if an instruction reads columns that none wrote; note what it writes."""
         is_added = i.op == 'Product' and i.numbers[0] == 1
         for register, first, width in (i.a, i.b, i.out if is_added else NO_VIEW):
-            known = register < 0 or self._written[register][first : first + width].all()
+            known = register < 0 or bool(self._written[register][first : first + width].all())
             _need(known, 'columns are read that were not written')
             apart = register != i.out[0] or first + width <= i.out[1] or sum(i.out[1:]) <= first
             _need(apart or (register, first, width) == i.out, 'a result overlaps an operand')
