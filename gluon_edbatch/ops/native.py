@@ -381,7 +381,8 @@ def concat(call: LoweredCall) -> None:
     outer, inner = width_of(call.shape[lead:axis]), width_of(call.shape[axis + 1 :])
     size, offset = call.shape[axis], out.offset
     for value in values:
-        part = View(out.register, offset, out.width if outer > 1 else value.view.width)
+        rest = out.offset + out.width - offset
+        part = View(out.register, offset, rest if outer > 1 else value.view.width)
         mine = value.shape[axis - lead] * inner
         if outer > 1:
             numbers = outer, mine, size * inner, mine

@@ -170,6 +170,9 @@ CELLS = {
     'the other axes': lambda self, F, x: F.broadcast_add(
         F.sum(F.reshape(x, shape=(-1, 2, 2)), axis=0, exclude=True).expand_dims(1), x
     ),
+    'matrices side by side': lambda self, F, x: F.concat(
+        F.reshape(x, shape=(-1, 2, 2)), F.reshape(self.dense(x), shape=(-1, 2, 2)), dim=2
+    ),
     'a mask': lambda self, F, x: F.SequenceMask(
         F.reshape(x, shape=(-1, 2, 2)),
         F.sum(F.slice_axis(x > 0, axis=1, begin=0, end=2), axis=1),
