@@ -33,6 +33,7 @@ cpdef Ragged plain_ragged(CallLog log, object values, Py_ssize_t place=*)
 
 cdef class Prefix:
     cdef public Form form
+    cdef public bint stacks
     cdef object key
     cdef Prefix _latest
     cdef dict _others

@@ -300,6 +300,7 @@ class Prefix:
 
     def __init__(self, key: Any = None):
         self.form: Optional[Form] = None
+        self.stacks = False  # whether such a call takes each ragged argument as one value
         self.key = key
         self._latest: Optional[Prefix] = None
         self._others: dict[Any, Prefix] = {}
@@ -337,6 +338,10 @@ _RAGGED, _NOTHING, _BEGIN, _END = object(), object(), object(), object()
 
 class Unknown(Exception):
     """The search tree of call signatures has no node for an argument."""
+
+
+class Stacks(Unknown):
+    """A call takes each ragged argument as one value."""
 
 
 class CallLog:
@@ -484,10 +489,16 @@ class Cell:
             for arg in args:
                 prefix = log.follow(prefix, arg)
             form = prefix.form
-            if form is None:
+            if form is None and not prefix.stacks:
                 form = prefix.form = self.resolve(log, args)
+        except Stacks:
+            prefix.stacks = True
         except Unknown:
             return self.call_unknown(log, args)
+        if prefix.stacks:
+            return self.call(
+                log, tuple([log.stacked(arg) if type(arg) is Ragged else arg for arg in args])
+            )
         return recorded(log, form, args)
 
     def call_with_children(self, log, args):

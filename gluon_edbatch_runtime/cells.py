@@ -18,7 +18,7 @@ from gluon_edbatch_core.schedule.policy import policy_of
 from gluon_edbatch_core.short_repr import brief
 
 from . import nd
-from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Store, Unknown, Value, new_ragged, new_value
+from .calls import CURRENT, NUMBER, Cell, Form, Ragged, Stacks, Store, Value, new_ragged, new_value
 from .forms import AnyCall, CellType, Output
 from .native_operators import NativeForm
 from .recording import Recording
@@ -69,8 +69,6 @@ class BundledCell(Cell):
                 stores = {value.store for value in part}
                 if len(stores) > 1:
                     raise RecordError(f'{self.name} got children of different shapes: {stores}')
-        if self.programs and self._fitting(args) is None and self._program(args) is not None:
-            args = tuple([log.stacked(arg) if isinstance(arg, Ragged) else arg for arg in args])
         return self.record(log, args)
 
     def resolve(self, log, args) -> Form:
@@ -84,7 +82,7 @@ class BundledCell(Cell):
             for arg in args:
                 _template(arg, leaves)
             if any([kind is Kind.RAGGED for kind, _ in leaves]):
-                raise Unknown  # they are put together first
+                raise Stacks
             return program.form([store for _, store in leaves])
         shown = ', '.join(str(arg) if isinstance(arg, Value) else brief(arg) for arg in args)
         kinds = '; '.join([str(kind) for _, kind in self.types] or ['other arguments'])

@@ -141,6 +141,22 @@ def concat_form(store: Store, rows: int) -> Form:
     return _operators[key].form(rows)
 
 
+def stack_form(store: Store, count: int) -> Form:
+    """Return the form of one value that has so many values of one row along axis 1."""
+    key = ('stack', store.arena, count)
+    if key not in _operators:
+        row_shape, dtype = store.arena
+        given = [Argument(store.arena, Kind.FLAT, False, count)]
+        made_of = [Output(((count, *row_shape), dtype), 1)]
+        made = CellType(
+            f'stack[{count}x{_shown([store])}]', given, made_of, 0,
+            _program_of('Reshape', {'shape': (-1, count, *row_shape)}, 1),
+            family=('stack', len(row_shape)), native=native_operator('_copy', {}, given, made_of),
+        )  # fmt: skip
+        _operators.setdefault(key, made)
+    return _operators[key].form(1)
+
+
 _ADDITIONS = 'broadcast_add', 'elemwise_add'
 
 

@@ -45,7 +45,8 @@ def native_operator(
 ) -> Optional[NativeForm]:
     """Return the program of an operator that treats rows alone; None if it has none here."""
     dtypes = {each.arena[1] for each in arguments} | {each.arena[1] for each in outputs}
-    widths = [math.prod(each.arena[0]) for each in arguments]
+    rows = [RowsOf(math.prod(each.arena[0]), each.rows) for each in arguments]
+    widths = [each.width * each.rows for each in rows]
     if len(outputs) != 1 or len(dtypes) != 1 or not dtypes <= {np.dtype('f4'), np.dtype('f8')}:
         return None
     width, count = math.prod(outputs[0].arena[0]), len(arguments)
@@ -65,11 +66,11 @@ def native_operator(
                  for place, (begin, own) in enumerate(zip(begins, widths))]  # fmt: skip
     else:
         return None
-    registers = [[own, False, 'Input', place, 1] for place, own in enumerate(widths)]
+    registers = [[own, False, 'Input', place, each.rows]
+                 for place, (own, each) in enumerate(zip(widths, rows))]  # fmt: skip
     entry = {
         'registers': [*registers, [width, False, 'Output', 0, 1]],
         'instructions': steps,
         'parameters': [],
     }
-    rows = [RowsOf(own) for own in widths]
     return NativeForm(row_program(entry, rows, [RowsOf(width)], []), [])

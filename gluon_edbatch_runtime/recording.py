@@ -48,10 +48,10 @@ from .forms import (
     TYPES,
     ArenaKey,
     CellType,
-    concat_form,
     form_of_sum,
     number_form,
     operator_form,
+    stack_form,
     zeros_of,
 )
 
@@ -118,9 +118,7 @@ class Recording(CallLog):
             values = [new_value(self, store, number) for number in numbers]
             return recorded(self, operator_form('stack', [store] * len(values), {'axis': 1}),
                             tuple(values))  # fmt: skip
-        rows = recorded(self, concat_form(store, len(numbers)), (ragged,))
-        shape = (1, len(numbers), *store.row_shape)
-        return recorded(self, operator_form('Reshape', [rows.store], {'shape': shape}), (rows,))
+        return recorded(self, stack_form(store, len(numbers)), (ragged,))
 
     @staticmethod
     def operate(op: str, *values: Any, **attrs: Any) -> Any:
