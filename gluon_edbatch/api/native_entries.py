@@ -9,8 +9,9 @@ from mxnet import gluon
 
 from gluon_edbatch_core.native.row_program import MOST_COLUMNS, OPERATIONS, numbers_of
 
-from ..execute.native.native_program import native_program
+from ..execute.native.lowering import lower
 from ..ops.instructions import NO_VIEW, Instruction, Opcode, RowProgram, View
+from ..ops.lowering_context import Unsupported
 from ..subgraph.node_type import Kind, NodeType
 from ..subgraph.split import hoisted
 
@@ -21,18 +22,20 @@ Placed = Callable[[gluon.Parameter], int]  # where a parameter is among a bundle
 def native_entry(kind: NodeType, placed: Placed) -> dict[str, Any]:
     """Return a type's native program, and those of its two parts for each choice of arguments that
     may be known beforehand; nothing if a bundle cannot have it."""
-    native, program = native_program(kind), _program(kind, placed)
+    native = _lowered(kind)
+    program = None if native is None else _program(kind, native, placed)
     if native is None or program is None:
         return {}
     rows = [place for place, each in enumerate(kind.arguments) if each.kind is Kind.ROWS]
     splits: dict[tuple[int, ...], dict[str, Any]] = {}
     for size in range(1, min(len(rows), _MOST_SPLIT) + 1):
         for known in itertools.combinations(rows, size):
-            split = hoisted(kind, frozenset(known), fused=bool(native.program.packs))
+            split = hoisted(kind, frozenset(known), fused=bool(native.packs))
             if split is None or split.late is None or split.positions in splits:
                 continue
-            early, late = _program(split.early, placed), _program(split.late, placed)
-            if early is not None and late is not None:
+            parts = [(part, _lowered(part)) for part in (split.early, split.late)]
+            early, late = [own and _program(part, own, placed) for part, own in parts]
+            if early and late:
                 splits[split.positions] = {
                     'positions': list(split.positions),
                     'early': early,
@@ -43,11 +46,16 @@ def native_entry(kind: NodeType, placed: Placed) -> dict[str, Any]:
     return {'native': {**program, 'splits': list(splits.values())}}
 
 
-def _program(kind: NodeType, placed: Placed) -> Optional[dict[str, Any]]:
-    native = native_program(kind)
-    if native is None:
+def _lowered(kind: NodeType) -> Optional[RowProgram]:
+    """Return a type's native program, wherever it will run; None if it has none."""
+    try:
+        return lower(kind)[0] if kind.options.native and kind.graph.function is None else None
+    except Unsupported:
         return None
-    program = native.program
+
+
+def _program(kind: NodeType, program: RowProgram, placed: Placed) -> Optional[dict[str, Any]]:
+    """Return a program as a manifest has it; None if bundles have no such programs."""
     reals = [real for each in program.instructions for real in each.reals]
     is_wide = sum([each.width for each in program.registers]) > MOST_COLUMNS
     if is_wide or not (all(map(math.isfinite, reals)) and _operations(program) <= OPERATIONS):
