@@ -310,8 +310,8 @@ def _native(
     )  # fmt: skip
     arrays = [weights.joined(places) for places, _ in program.parameters]
     dtypes = {dtype for _, dtype in arenas} | {each.dtype for each in arrays}
-    if len(dtypes) != 1 or dtypes.pop() not in (np.float32, np.float64):
-        raise BundleError(f'a native program of {dtypes} in the manifest')
+    if dtypes not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
+        raise BundleError(f'a native program of {brief(sorted(map(str, dtypes)))} in the manifest')
     return NativeForm(program, arrays)
 
 

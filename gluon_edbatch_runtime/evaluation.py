@@ -65,6 +65,9 @@ class Evaluation:
     def __init__(self, recording: Any, plan: Plan):
         self._recording, self._plan = recording, plan
         self.arenas = [self._filled(arena) for arena in plan.arenas]
+        for group in plan.groups:
+            if is_native(group.node_type):  # else NumPy looks up, and raises itself
+                self._check_words(group)
         for first, last, native in _steps(plan):
             if native:
                 self._run_natively(first, last)
@@ -130,7 +133,6 @@ class Evaluation:
         frame = _frame(tuple([group.node_type for group, _, _ in parts]))
         slots: dict[int, int] = {}
         for group, _, _ in parts:
-            self._check_words(group)
             for place in group.reads + group.writes:
                 slots.setdefault(place.arena, len(slots))
         table = Table(size_of(frame.start, frame.programs, parts), plan.indices)

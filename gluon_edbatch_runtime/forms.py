@@ -15,7 +15,7 @@ from gluon_edbatch_core.errors import RecordError
 from gluon_edbatch_core.plan.call_type import Argument, CallType, Kind, Split
 
 from .calls import NUMBER, Form, Store, store_of
-from .native_operators import NativeForm, native_operator, native_sum
+from .native_operators import NativeForm, native_operator
 
 # All forms of the process, which recordings share, and what ``graph/collect.py`` reads of them.
 FORMS: list[Form] = []
@@ -164,12 +164,11 @@ def _sum_type(arena: ArenaKey) -> CellType:
     """Return the type of sums of any number of values of one row."""
     key = ('sum', arena)
     if key not in _operators:
-        nodes: list[dict[str, Any]] = [{'name': 'edb_input0'}]
-        nodes.append({'op': 'sum', 'attrs': {'axis': 1}, 'inputs': [[0, 0]]})
-        made = CellType(
-            f'sum[{_shown([store_of(*arena, 1)])}]', [Argument(arena, Kind.RAGGED, False)],
-            [Output(arena, 1)], 0, CellProgram(nodes, [(1, 0)], {}, {0}), native=native_sum(arena),
-        )  # fmt: skip
+        given, made_of = [Argument(arena, Kind.RAGGED, False)], [Output(arena, 1)]
+        attrs = {'axis': 1}
+        made = CellType(f'sum[{_shown([store_of(*arena, 1)])}]', given, made_of, 0,
+                        _program_of('sum', attrs, 1, {0}),
+                        native=native_operator('sum', attrs, given, made_of))  # fmt: skip
         _operators.setdefault(key, made)
     return _operators[key]
 
@@ -200,14 +199,19 @@ def operator_form(op: str, stores: Sequence[Store], attrs: dict[str, Any]) -> Fo
     return _calls[key].form(stores)
 
 
-def _program_of(op: str, attrs: dict[str, Any], count: int) -> CellProgram:
+def _program_of(
+    op: str,
+    attrs: dict[str, Any],
+    count: int,
+    ragged: set[int] = frozenset(),  # type: ignore
+) -> CellProgram:
     nodes: list[dict[str, Any]] = [{'name': f'edb_input{place}'} for place in range(count)]
     in_manifest: Any = {key: list(each) if isinstance(each, tuple) else each
                    for key, each in attrs.items()}  # fmt: skip
     inputs = [[place, 0] for place in range(count)]
     nodes.append({'op': op, 'attrs': in_manifest, 'inputs': inputs})
     outputs = in_manifest['num_outputs'] if op == 'SliceChannel' else 1
-    return CellProgram(nodes, [(count, place) for place in range(outputs)], {})
+    return CellProgram(nodes, [(count, place) for place in range(outputs)], {}, ragged)
 
 
 class AnyCall:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from gluon_edbatch_core.native.row_program import MOST_COLUMNS, CheckedProgram, RowsOf, row_program
-from gluon_edbatch_core.plan.call_type import Argument
+from gluon_edbatch_core.plan.call_type import Argument, Kind
 
 _FUNCTIONS = {
     1: {'sigmoid': 'Sigmoid', 'tanh': 'Tanh', 'relu': 'Relu', 'exp': 'Exp', 'square': 'Square',
@@ -24,28 +24,14 @@ class NativeForm(NamedTuple):
     weights: list[np.ndarray]  # of each parameter
 
 
-def native_sum(arena: tuple[tuple[int, ...], np.dtype]) -> Optional[NativeForm]:
-    """Return the program that sums any number of values of a kind; None if they are no floats."""
-    row_shape, dtype = arena
-    if dtype not in (np.float32, np.float64):
-        return None
-    width = math.prod(row_shape)
-    entry = {
-        'registers': [[width, True, 'Input', 0, 1], [width, False, 'Output', 0, 1]],
-        'instructions': [
-            ['SegmentSum', [1, 0, width], [0, 0, width], None, -1, -1, [0], []],
-        ],
-        'parameters': [],
-    }
-    return NativeForm(row_program(entry, [RowsOf(width, ragged=True)], [RowsOf(width)], []), [])
-
-
 def native_operator(
     op: str, attrs: dict[str, Any], arguments: Sequence[Argument], outputs: Sequence[Any]
 ) -> Optional[NativeForm]:
-    """Return the program of an operator that treats rows alone; None if it has none here."""
+    """Return the program of an operator that treats rows alone, or sums ragged values; None if it
+    has none here."""
     dtypes = {each.arena[1] for each in arguments} | {each.arena[1] for each in outputs}
-    rows = [RowsOf(math.prod(each.arena[0]), each.rows) for each in arguments]
+    rows = [RowsOf(math.prod(each.arena[0]), each.rows, each.kind is Kind.RAGGED)
+            for each in arguments]  # fmt: skip
     widths = [each.width * each.rows for each in rows]
     if len(outputs) != 1 or len(dtypes) != 1 or not dtypes <= {np.dtype('f4'), np.dtype('f8')}:
         return None
@@ -60,13 +46,15 @@ def native_operator(
         views += [None] * (2 - count)
         reals = [1.0, -0.0] if op == '_copy' else []  # what it multiplies by and adds
         steps = [[kind, [count, 0, width], *views, -1, -1, [function, *spread], reals]]
+    elif op == 'sum' and rows[0].ragged:
+        steps = [['SegmentSum', [1, 0, width], views[0], None, -1, -1, [0], []]]
     elif op == 'Concat' and attrs.get('dim', 1) == 1:
         begins = np.cumsum([0, *widths]).tolist()
         steps = [['Load', [count, begin, own], None, None, -1, -1, [place, 0, 1], []]
                  for place, (begin, own) in enumerate(zip(begins, widths))]  # fmt: skip
     else:
         return None
-    registers = [[own, False, 'Input', place, each.rows]
+    registers = [[own, each.ragged, 'Input', place, each.rows]
                  for place, (own, each) in enumerate(zip(widths, rows))]  # fmt: skip
     entry = {
         'registers': [*registers, [width, False, 'Output', 0, 1]],

@@ -68,7 +68,6 @@ class Recording(CallLog):
         self.form_summaries, self.output_rows = SUMMARIES, OUTPUT_ROWS  # for graph/collect.py
         self.locations, self._pending = Locations(), Pending()
         self.results: list[dict[ArenaKey, np.ndarray]] = []  # of each evaluation
-        self._zeros: dict[tuple, int] = {}
         self._left_out = False  # whether partial sums were, which nobody read
         self._fixed: dict[int, tuple[Array, Value]] = {}  # by id
         self._lock = threading.RLock()
@@ -77,10 +76,7 @@ class Recording(CallLog):
 
     def zeros(self, form: Form, place: int) -> int:
         """Return the number of a value of zeros for a ragged argument."""
-        arena = form.type.counted[place].arena
-        if arena not in self._zeros:
-            self._zeros[arena] = self.array(zeros_of(arena, form.rows)).number
-        return self._zeros[arena]
+        return self.small(zeros_of(form.type.counted[place].arena, form.rows)).number
 
     def array(self, given: Any) -> Value:
         """Return a value with a copy of the user's array, which has at least one axis; float64

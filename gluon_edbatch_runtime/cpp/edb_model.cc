@@ -3,10 +3,8 @@
 
 #include <Python.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <mutex>
-#include <sstream>
 
 namespace edb {
 namespace {
@@ -114,79 +112,12 @@ Value value_of(PyObject* object) {
   return fields_of(fields.get());
 }
 
-// --- JSON ----------------------------------------------------------------------------------------
-
-void write(std::ostream& out, double number) {
-  if (std::isfinite(number)) out << number;
-  else out << "null";
+Object run(void* model, const std::string& samples) {
+  const Object json = made(PyImport_ImportModule("json"));
+  const Object given = made(PyObject_CallMethod(json.get(), "loads", "s#", samples.data(),
+                                                static_cast<Py_ssize_t>(samples.size())));
+  return made(PyObject_CallFunctionObjArgs(static_cast<PyObject*>(model), given.get(), nullptr));
 }
-
-void write(std::ostream& out, const std::string& text) {
-  out << '"';
-  for (const char letter : text) {
-    if (letter == '"' || letter == '\\') out << '\\' << letter;
-    else if (static_cast<unsigned char>(letter) >= ' ') out << letter;
-    else out << "\\u00" << "01"[letter / 16] << "0123456789abcdef"[letter % 16];
-  }
-  out << '"';
-}
-
-template <typename Items, typename Body>
-void join(std::ostream& out, const char* around, const Items& items, Body body) {
-  out << around[0];
-  bool is_first = true;
-  for (const auto& item : items) {
-    if (!is_first) out << ", ";
-    is_first = false;
-    body(item);
-  }
-  out << around[1];
-}
-
-template <typename T>
-void write_numbers(std::ostream& out, const Array& array, size_t axis, const T** next) {
-  if (axis == array.shape.size()) {
-    write(out, static_cast<double>(*(*next)++));
-    return;
-  }
-  const std::vector<char> places(array.shape[axis]);
-  join(out, "[]", places, [&](char) { write_numbers(out, array, axis + 1, next); });
-}
-
-template <typename T> bool write_if(std::ostream& out, const Array& array, const char* dtype) {
-  const T* next = array.data<T>();
-  if (array.dtype == dtype) write_numbers(out, array, 0, &next);
-  return array.dtype == dtype;
-}
-
-void write(std::ostream& out, const Array& array) {
-  if (!(write_if<float>(out, array, "float32") || write_if<double>(out, array, "float64") ||
-        write_if<int64_t>(out, array, "int64") || write_if<int32_t>(out, array, "int32") ||
-        write_if<int8_t>(out, array, "int8") || write_if<uint8_t>(out, array, "uint8") ||
-        write_if<bool>(out, array, "bool")))
-    throw Error("an array of " + array.dtype + " is not written as JSON");
-}
-
-struct Writer {
-  std::ostream& out;
-  void operator()(std::monostate) { out << "null"; }
-  void operator()(bool truth) { out << (truth ? "true" : "false"); }
-  void operator()(int64_t number) { out << number; }
-  void operator()(double number) { write(out, number); }
-  void operator()(const std::string& text) { write(out, text); }
-  void operator()(const Array& array) { write(out, array); }
-  void operator()(const List& list) {
-    join(out, "[]", list, [this](const Value& item) { visit(item); });
-  }
-  void operator()(const Fields& fields) {
-    join(out, "{}", fields, [this](const auto& field) {
-      write(out, field.first);
-      out << ": ";
-      visit(field.second);
-    });
-  }
-  void visit(const Value& value) { std::visit(*this, static_cast<const AnyValue&>(value)); }
-};
 
 }  // namespace
 
@@ -194,13 +125,6 @@ int64_t Array::size() const {
   int64_t size = 1;
   for (const int64_t each : shape) size *= each;
   return size;
-}
-
-std::string json(const Value& value) {
-  std::ostringstream out;
-  out.precision(17);
-  Writer{out}.visit(value);
-  return out.str();
 }
 
 Model::Model(const std::string& folder) {
@@ -217,12 +141,22 @@ Model::Model(const std::string& folder) {
 
 List Model::operator()(const std::string& samples) const {
   const Locked locked;
+  return std::get<List>(value_of(run(model_.get(), samples).get()));
+}
+
+std::vector<std::string> Model::json(const std::string& samples) const {
+  const Locked locked;
+  const Object results = run(model_.get(), samples);
+  const Object schema = made(PyImport_ImportModule("gluon_edbatch_core.bundle.sample_schema"));
   const Object json = made(PyImport_ImportModule("json"));
-  const Object given = made(PyObject_CallMethod(json.get(), "loads", "s#", samples.data(),
-                                                static_cast<Py_ssize_t>(samples.size())));
-  const Object results = made(
-      PyObject_CallFunctionObjArgs(static_cast<PyObject*>(model_.get()), given.get(), nullptr));
-  return std::get<List>(value_of(results.get()));
+  std::vector<std::string> found;
+  for (Py_ssize_t i = 0; i < PyList_Size(results.get()); ++i) {
+    PyObject* result = PyList_GetItem(results.get(), i);
+    const Object plain = made(PyObject_CallMethod(schema.get(), "json_of", "(O)", result));
+    const Object text = made(PyObject_CallMethod(json.get(), "dumps", "(O)", plain.get()));
+    found.push_back(text_of(text.get()));
+  }
+  return found;
 }
 
 }  // namespace edb

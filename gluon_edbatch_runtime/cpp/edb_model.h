@@ -1,8 +1,7 @@
 // Run exported models from C++: samples as JSON, results as values, arrays among them.
 //
 //   edb::Model model("exported");
-//   for (const edb::Value& result : model(R"([{"word": 1, "children": []}])"))
-//     std::cout << edb::json(result) << '\n';
+//   const edb::List results = model(R"([{"word": 1, "children": []}])");
 //
 // The program has Python inside, with gluon_edbatch_runtime and NumPy, and without MXNet. Models
 // may be called by several threads, which take turns in Python; the native executor runs beside
@@ -42,9 +41,6 @@ struct Value : AnyValue {
   using AnyValue::AnyValue;
 };
 
-// A value as JSON; numbers that JSON lacks are null.
-std::string json(const Value& value);
-
 class Model {
  public:
   // Loads the folder that `edb.export(net, samples, folder)` wrote, and checks it. Throws Error.
@@ -53,6 +49,9 @@ class Model {
   // Runs a JSON list of samples, in batches, and returns what the model returns for each. Throws
   // Error, which names the field, for a sample that is not like those of the export.
   List operator()(const std::string& samples) const;
+
+  // The same, with each result as JSON. Numbers that are not finite are texts, such as "nan".
+  std::vector<std::string> json(const std::string& samples) const;
 
  private:
   std::shared_ptr<void> model_;

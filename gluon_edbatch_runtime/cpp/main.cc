@@ -26,8 +26,8 @@ int main(int count, char** arguments) {
     std::ifstream file;
     if (count == 3) file.open(arguments[2]);
     if (count == 3 && !file) throw edb::Error(std::string(arguments[2]) + " cannot be read");
-    for (const edb::Value& result : model(read(count == 3 ? file : std::cin)))
-      std::cout << edb::json(result) << '\n';
+    for (const std::string& result : model.json(read(count == 3 ? file : std::cin)))
+      std::cout << result << '\n';
     return 0;
   } catch (const edb::Error& error) {
     std::cerr << "edb_run: " << error.what() << '\n';

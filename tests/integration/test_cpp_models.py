@@ -26,8 +26,22 @@ PROGRAM = r"""
 
 #include "edb_model.h"
 
+std::string kinds(const edb::Value& value) {
+  const auto& any = static_cast<const edb::AnyValue&>(value);
+  std::string inside;
+  if (const auto* list = std::get_if<edb::List>(&any))
+    for (const edb::Value& item : *list) inside += kinds(item);
+  if (const auto* fields = std::get_if<edb::Fields>(&any))
+    for (const auto& field : *fields) inside += field.first + kinds(field.second);
+  return std::string(1, "nbidsalf"[any.index()]) + (inside.empty() ? "" : "(" + inside + ")");
+}
+
 int main(int, char** arguments) {
   const edb::Model model(arguments[1]);
+  if (arguments[3]) {
+    std::cout << kinds(model(arguments[2]).at(0));
+    return 0;
+  }
   std::string found[2];
   const auto call = [&](int thread) {
     for (int i = 0; i < 5; ++i) {
@@ -101,6 +115,23 @@ def test_values_that_are_no_arrays(built, tmp_path):
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert found == json.loads(json.dumps(json_of(model(model.examples))))
     assert type(found[0][0][0]) is int and found[0][2][0] in ('go on', 'stop')
+    (result, _), one = model(model.examples), json.dumps(model.examples)
+    command = [built / 'build' / 'user', tmp_path / 'it', one, 'kinds']
+    assert run(command, PYTHONPATH=f'{built}:{ROOT}').stdout == kinds_of(result)
+
+
+def kinds_of(value):
+    """What the program above makes of a value."""
+    letters = {type(None): 'n', bool: 'b', int: 'i', float: 'd', str: 's'}
+    if type(value) in letters:
+        return letters[type(value)]
+    if isinstance(value, np.ndarray):
+        return 'a'
+    if isinstance(value, (list, tuple)):
+        inside = ''.join(map(kinds_of, value))
+        return f'l({inside})' if inside else 'l'
+    inside = ''.join([name + kinds_of(each) for name, each in sorted(vars(value).items())])
+    return f'f({inside})'
 
 
 def test_threads_call_one_model(built, exported):
